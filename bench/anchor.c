@@ -141,7 +141,7 @@ int bench_anchor_pingpong(struct bench_anchors *anchors, uint64_t budget_ns, dou
 	int ret;
 
 	if (anchors->cpus.server == anchors->cpus.client)
-		return -ENODEV; /* two threads spin: on one processor they only wait for turns */
+		return -ENODEV; /* two threads spin: one processor would only switch them */
 	ret = pthread_create(&other, NULL, pingpong_other, &table);
 	if (ret)
 		return -ret;
@@ -178,7 +178,7 @@ int bench_anchor_memcpy(
 
 		for (uint64_t i = 0; i < batch; i++) {
 			memcpy(anchors->to, anchors->from, bytes);
-			__asm__ volatile("" : : "r"(anchors->to) : "memory"); /* each one counts */
+			__asm__ volatile("" : : "r"(anchors->to) : "memory"); /* keeps each copy */
 		}
 		now_ns = clock_now_ns();
 		hist_add(&anchors->hist, now_ns - before_ns);
@@ -267,7 +267,7 @@ static int tcp_rounds(struct bench_anchors *anchors, int fd, uint64_t budget_ns)
 	return 0;
 }
 
-/* Until the other end goes away. */
+/* Receives until the other end closes. */
 static void *stream_other(void *arg)
 {
 	const struct echo *echo = arg;

@@ -35,13 +35,13 @@ static void catch_signals(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGPIPE, &action, NULL); /* nobody reads any more: end, and clean up */
+	sigaction(SIGPIPE, &action, NULL); /* the reader of our output is gone: end, and clean up */
 }
 
-/* ---- Where data goes: a real disk, unless somebody insists. ---- */
+/* ---- Where data goes: a real disk, unless the options say otherwise. ---- */
 
-/* The folder asked for; else ./build where there is one, TMPDIR, the current folder, the first that
- * is no tmpfs. */
+/* The folder of the options; else the first of ./build, TMPDIR and the current folder that exists
+ * and is no tmpfs. */
 static const char *choose_parent(const struct bench_opts *opts)
 {
 	const char *candidates[] = {"build", getenv("TMPDIR"), "."};

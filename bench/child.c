@@ -51,7 +51,7 @@ static void become(const struct bench_child_opts *opts, char *const *env, int ou
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	setpgid(0, 0); /* a Ctrl-C is the bench's to pass on */
+	setpgid(0, 0); /* Ctrl-C reaches only the bench, which passes it on */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent || log_fd < 0 || null_fd < 0 || bench_cpu_pin(opts->cpu))
 		_exit(127);

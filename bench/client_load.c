@@ -85,7 +85,7 @@ static int make_buffers(struct bench_client_load *load)
 		ret = neb_buffer_alloc(load->slots[i].client, opts->answer_bytes_max, &data);
 		if (ret)
 			return ret;
-		memset(data, 0, opts->answer_bytes_max); /* its pages are there from now on */
+		memset(data, 0, opts->answer_bytes_max); /* so that its pages exist from now on */
 		load->slots[i].iov = (struct neb_iov){data, opts->answer_bytes_max};
 	}
 	return 0;
@@ -223,7 +223,7 @@ static void answered(
 	}
 }
 
-/* Several clients are asked in turn: nobody waits for one of them. */
+/* Several clients are polled in turn, because a wait for one would delay the others. */
 static int answers_take(struct bench_client_load *load)
 {
 	const struct bench_client_opts *opts = &load->opts;
@@ -260,7 +260,7 @@ uint64_t bench_client_load_run(struct bench_client_load *load, const struct benc
 		for (int i = 0; i < count; i++)
 			answered(load, &load->results[i], now_ns);
 		if (result->verified_ops != verified_ops)
-			now_ns = clock_now_ns(); /* summing is nobody's latency */
+			now_ns = clock_now_ns(); /* summing belongs to no request's latency */
 		if (count < 0) {
 			bench_result_error(result, "waiting: %s", strerror(-count));
 			break;

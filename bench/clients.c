@@ -57,7 +57,7 @@ static void child_slices(struct child *child)
 	}
 }
 
-/* Leaves by _exit: it must not close what the other process has open. */
+/* Ends by _exit, so that it does not close what the other process has open. */
 static _Noreturn void child_main(struct child *child,
 	int (*client_open)(void *arg, struct neb_client **ret_client), void *arg, pid_t parent)
 {

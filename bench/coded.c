@@ -61,7 +61,7 @@ static int export_start(
 	return ret;
 }
 
-/* The store, as its sets and those that were asked for say. */
+/* Opens the store with its own sets and those of the options. */
 static void store_open(struct bench_coded_store *store, const struct bench_cpus *cpus,
 	const char *folder, const char *name)
 {

@@ -85,7 +85,7 @@ static int flow_start(const char *program, const char *from, const char *to, int
 	return bench_child_start(&opts, ret_child);
 }
 
-/* Both run now; their summaries. */
+/* Waits for both processes and reads their summaries. */
 static int flows_await(struct bench_child *receiver, struct bench_child *sender, bool peer,
 	struct bench_flow_result *result)
 {

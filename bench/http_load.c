@@ -31,7 +31,7 @@ struct connection {
 	size_t sent;
 	char *buf;
 	size_t got;
-	size_t kept; /* of got: what lies in buf; the rest of a body that is not checked went aside
+	size_t kept; /* of got: the bytes in buf; the rest of a body that is not checked went aside
 		      */
 	size_t head_len; /* 0: the head is not whole yet */
 	bool checks;	 /* the body is to be checked, and so all of it is kept */
@@ -47,7 +47,7 @@ struct bench_http_load {
 	uint32_t *idle;
 	struct connection *connections;
 	char *memory; /* of all answers */
-	char *aside;  /* where bodies go that nobody looks at */
+	char *aside;  /* the memory for bodies that are not checked */
 	size_t buf_bytes;
 	/* of the run in progress */
 	const struct bench_run_opts *opts;
@@ -197,7 +197,8 @@ static void finish(struct bench_http_load *load, struct connection *connection)
 	load->idle[load->idle_count++] = (uint32_t)(connection - load->connections);
 }
 
-/* The connection cannot go on. A server that takes no new one leaves it dead: no fd, not idle. */
+/* The connection cannot go on. When the server refuses a new one, this one stays unusable: no fd,
+ * not idle. */
 static void fail(struct bench_http_load *load, struct connection *connection, const char *why)
 {
 	bench_result_error(load->result, "%s", why);
@@ -305,8 +306,8 @@ static void answered(struct bench_http_load *load, struct connection *connection
 	}
 }
 
-/* The head, and a body that is to be checked, go to the connection's own memory; other bodies to
- * one place for all, which stays in the cache as a client's would that uses its buffers again. */
+/* The head, and a body that is to be checked, go to the connection's own memory. Other bodies share
+ * one place, which stays in the cache, as it does for a client that reuses its buffers. */
 static ssize_t receive(struct bench_http_load *load, struct connection *connection)
 {
 	size_t room;
@@ -333,7 +334,7 @@ static void read_more(struct bench_http_load *load, struct connection *connectio
 	if (got <= 0 || !connection->request) {
 		if (connection->request) {
 			fail(load, connection, "the connection broke before the answer came");
-		} else { /* idle too long for the server, or bytes that nobody asked for */
+		} else { /* the server closed an idle connection, or sent bytes without a request */
 			close(connection->fd);
 			if (connection_open(load, connection))
 				connection->fd = -1; /* the next start fails and tries again */

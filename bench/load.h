@@ -71,7 +71,7 @@ struct bench_run_opts {
 
 /* The pace of one run. In an open loop operations are due at fixed times, and a latency counts from
  * when the operation was due, whether or not it could be started then: so a server that stalls does
- * not hide the requests that would have come meanwhile. */
+ * not hide the requests that were due meanwhile. */
 struct bench_pace {
 	uint64_t end_ns;
 	uint64_t left; /* starts */

@@ -85,7 +85,7 @@ int bench_priority_raise(int *ret_session_nice)
 		return 0;
 	at = strstr(text, "nice ");
 	nice = at ? (int)strtol(at + 5, NULL, 10) : 0;
-	/* By another bench, or by one that was killed. */
+	/* Another bench, perhaps one that was killed, raised it. */
 	if (nice == PRIORITY_HIGH)
 		nice = 0;
 	if (at && !write_autogroup(PRIORITY_HIGH))
@@ -171,7 +171,7 @@ void bench_usage_self(struct bench_usage *ret_usage)
 	};
 }
 
-/* A thread that ended in between takes its past with it: never below nothing. */
+/* A thread that ended in between takes its sums with it, so the result is never below 0. */
 static uint64_t since(uint64_t after, uint64_t before)
 {
 	return after > before ? after - before : 0;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ---- Processors: one for what is measured, one for what measures. ---- */
+/* ---- Processors: one for the server under measurement, one for the bench's own load. ---- */
 struct bench_cpus {
 	int server;
 	int client; /* the same one where the process may use no other */
@@ -50,7 +50,7 @@ void bench_usage_add(struct bench_usage *into, const struct bench_usage *after,
 struct bench_ticks {
 	uint64_t wall_ns;
 	uint64_t busy_ns;  /* all processors, all processes */
-	uint64_t steal_ns; /* time that the host gave to somebody else */
+	uint64_t steal_ns; /* time that the host gave to other guests */
 };
 void bench_ticks_now(struct bench_ticks *ret_ticks);
 
@@ -60,7 +60,7 @@ struct bench_noise {
 	uint64_t others_ns;
 	uint64_t steal_ns;
 };
-/* ours_ns is what the processes under measurement took in between. */
+/* ours_ns: the time that the processes under measurement used in between. */
 void bench_noise_add(struct bench_noise *noise, const struct bench_ticks *before,
 	const struct bench_ticks *after, uint64_t ours_ns);
 #define BENCH_NOISE_CORES_MAX 0.1

@@ -15,7 +15,7 @@
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
 /* Packets: a longer slice, since starting their generator takes some of it. */
 #define PACKET_SLICES 3u
-/* Waits behind a noisy tenant are long, and rare: a longer slice sees more of them. */
+/* Waits because of a noisy tenant are long and rare: a longer slice sees more of them. */
 #define TENANT_SLICES 3u
 /* Warming up: every object once, but no longer than this. */
 #define WARM_NS (2 * NS_PER_S)
@@ -100,7 +100,7 @@ static int open_noise(struct bench_rig *rig, const struct bench_subject *subject
 	return ret;
 }
 
-/* Only what works without a client may go on without one. */
+/* Opens a row's client or connections. Only rows that need no client go on without one. */
 static void open_row(struct bench_rig *rig, struct member *member)
 {
 	const struct bench_subject *subject = &member->record->subject;
@@ -142,7 +142,7 @@ static void warm(struct bench_rig *rig, struct member *member)
 		failed(member->record, "%s", result.first_error);
 }
 
-/* Packets and flows go without one. */
+/* Packets and flows need no server. */
 static bool uses_server(const struct bench_subject *subject)
 {
 	return subject->op != BENCH_INGEST && subject->op != BENCH_FLOW;
@@ -269,7 +269,7 @@ static void add_readings(
 	record->fallbacks += after->stats.fallbacks - before->stats.fallbacks;
 }
 
-/* The slice's own figures, from the difference that it made to the record. */
+/* Adds the slice's own figures: the differences that it made to the record. */
 static void add_sample(
 	struct bench_rig *rig, struct bench_record *record, const struct bench_record *before)
 {
@@ -356,7 +356,7 @@ static void add_told(struct bench_record *record, struct hist *took,
 		hist_merge(&record->hist, took);
 }
 
-/* As packets are told: so many of the subject's bytes. */
+/* Runs a stream of the subject's bytes, with a result like that of packets. */
 static int stream_run(
 	struct bench_rig *rig, const struct bench_subject *subject, struct bench_wire_result *got)
 {

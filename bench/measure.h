@@ -18,9 +18,9 @@ struct bench_rig {
 	unsigned cpu_count;
 	char folder[4096];
 	bool folder_is_tmpfs;
-	int idle_fd; /* below 0: idle processors sleep as they like, and this is why */
+	int idle_fd; /* below 0: idle processors sleep, and this is why */
 	int session_nice;
-	int priority_error; /* 0: all that is measured goes before other processes; else why not */
+	int priority_error; /* 0: the measured processes go before others; else why not */
 	struct bench_target target;
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;

@@ -74,7 +74,7 @@ static int write_files(
 	return write_file(path, config, (size_t)len);
 }
 
-/* It says nothing when it listens; so it is asked, until it answers or has ended. */
+/* nginx prints nothing when it listens, so it is polled until it answers or has ended. */
 static int await(struct bench_nginx *nginx, uint16_t port)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,

@@ -17,7 +17,7 @@
 #define ANSWER_BYTES (64 * KIB)
 #define PAGE_BYTES   (1 * MIB)
 #define LIST_KEYS    2000u
-/* Names that are long, and alike for long. */
+/* Long names, equal in all but their end. */
 #define LONG_PREFIX                                                            \
 	"a-long-prefix-that-every-key-of-this-bucket-has-in-front-of-its-own-" \
 	"number-so-that-a-page-of-a-thousand-keys-is-some-hundred-kilobytes-"
@@ -135,7 +135,7 @@ static int set_make(struct bench_noisy *noisy, const struct bench_signer *signer
 	return ret;
 }
 
-/* Stores what is read later. */
+/* Stores the objects that are read later. */
 static int store_objects(struct bench_noisy *noisy, const struct bench_signer *signer)
 {
 	struct bench_result result = {.hist = &noisy->hist};
@@ -161,7 +161,7 @@ static int store_objects(struct bench_noisy *noisy, const struct bench_signer *s
 	return ret;
 }
 
-/* ---- Its life. ---- */
+/* ---- Opening, running, closing. ---- */
 
 int bench_noisy_open(const struct bench_server *server, enum bench_noise_kind kind,
 	struct bench_noisy **ret_noisy)
@@ -217,7 +217,7 @@ static void *noisy_main(void *arg)
 		.sleeps = true,
 		.stop = &noisy->stop};
 
-	/* This thread's alone, as Linux has it. */
+	/* In Linux this applies to the calling thread alone. */
 	setpriority(PRIO_PROCESS, (id_t)gettid(), 0);
 	noisy->turn = bench_http_load_run(noisy->load, &run, &noisy->result);
 	return NULL;

@@ -6,8 +6,8 @@
 #include "bench/plan.h"
 
 struct bench_noisy;
-/* Makes its bucket and what it reads; nothing more is sent before it runs. -ENODEV: the server is
- * not our own, and has no such tenant. */
+/* Makes its bucket and the objects that it reads; nothing more is sent before it runs. -ENODEV: the
+ * server is not our own, and has no such tenant. */
 int bench_noisy_open(const struct bench_server *server, enum bench_noise_kind kind,
 	struct bench_noisy **ret_noisy);
 void bench_noisy_begin(struct bench_noisy *noisy);

@@ -213,15 +213,15 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
-/* Encryption and tokens are compared with the plain transports where nothing else limits them;
- * one-sided reads are compared for small, hot objects, which they are made for. */
+/* Encryption and tokens are compared with the plain transports where nothing else limits them.
+ * One-sided reads are compared for small, hot objects, because they are made for those. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
 		return from->set == ROWS_TENANTS && way >= BENCH_QUIET;
-	/* Packets of less than 512 bytes have no payload that goes to disk from where it lies. */
+	/* Packets of less than 512 bytes have no payload that a disk can write from its place. */
 	if (way == BENCH_DURABLE)
 		return from->op == BENCH_FLOW ||
 		       (from->op == BENCH_INGEST && from->bytes == BENCH_PAYLOAD_PACKET);
@@ -260,8 +260,8 @@ static bool is_whole_name(const struct bench_opts *opts)
 	return false;
 }
 
-/* Which limit an operation runs into: for RDMA the two cores' talk, a copy, or the disk; for HTTP a
- * TCP round trip or stream, or nginx where that does the same. */
+/* Adds the limits of an operation: for RDMA the ping-pong of the two cores, a copy, or the disk;
+ * for HTTP a TCP round trip or stream, or nginx where that does the same. */
 static int add_anchors(
 	const struct row_group *from, bool has_rdma, bool has_http, struct bench_group *group)
 {
@@ -315,7 +315,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	}
 	if (!any)
 		return 0;
-	/* The row that it is compared with comes along. */
+	/* The row that it is compared with is measured, too. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_SESSIONS] ||
 			   has[BENCH_CLIENTS];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
@@ -345,7 +345,7 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 		apart.noise = beside.noise = (enum bench_noise_kind)noise;
 		if (!wanted(opts, &apart, whole) && !wanted(opts, &beside, whole))
 			continue;
-		/* The row that it is compared with comes along. */
+		/* The row that it is compared with is measured, too. */
 		if (!group->count)
 			ret = add(group, &quiet);
 		if (!ret)
@@ -356,7 +356,8 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 	return ret;
 }
 
-/* A mark needs it, or there is no other like it: of the tenants the reads, beside uploads. */
+/* True when a mark needs it, or no other row is like it: of the tenants, the reads beside
+ * uploads. */
 static bool is_quick(const struct row_group *from)
 {
 	return from->set == ROWS_QUICK || (from->set == ROWS_TENANTS && from->op == BENCH_GET);
@@ -420,7 +421,7 @@ const struct bench_record *bench_group_anchor(
 			(plain != BENCH_APART || subject->noise == row->subject.noise))
 			return group->members[i];
 	}
-	/* The last that fits is the closest: memcpy before ping-pong, nginx before TCP. */
+	/* The last anchor that fits is the closest: memcpy before ping-pong, nginx before TCP. */
 	for (uint32_t i = 0; i < group->count; i++) {
 		enum bench_kind kind = group->members[i]->subject.kind;
 		bool rdma = row->subject.way == BENCH_RDMA;

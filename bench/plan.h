@@ -44,13 +44,13 @@ enum bench_way {
 	BENCH_HTTP,
 	BENCH_SEALED,	/* RDMA, encrypted */
 	BENCH_TOKEN,	/* HTTP, bodies by RDMA tokens */
-	BENCH_XDP,	/* packets by AF_XDP: no server is in the way */
+	BENCH_XDP,	/* packets by AF_XDP, without a server */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_SESSIONS, /* RDMA, over several sessions of one process */
 	BENCH_CLIENTS,	/* RDMA, by several processes that sleep while they wait */
-	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the disk of who receives it */
-	BENCH_PEER,	/* FLOW: until it is in the memory of who receives it */
+	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the receiver's disk */
+	BENCH_PEER,	/* FLOW: until it is in the receiver's memory */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
 	BENCH_QUIET,	/* HTTP, by a client that sleeps while it waits */
@@ -91,8 +91,8 @@ struct bench_subject {
 };
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b);
 #define BENCH_NAME_BYTES 64
-/* "get 4KiB d1 rdma", "get 1MiB d16 http cold", "memcpy 1MiB", "raw log 16": what --only looks in.
- */
+/* "get 4KiB d1 rdma", "get 1MiB d16 http cold", "memcpy 1MiB", "raw log 16": the text that --only
+ * searches. */
 const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES]);
 bool bench_subject_is_read(const struct bench_subject *subject); /* has bodies to verify */
 

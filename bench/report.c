@@ -40,7 +40,7 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 	if (row->way == BENCH_PEER)
 		return "disk to memory";
 	if (row->way == BENCH_STRIPED)
-		return "4+2 (simul.)"; /* as its server is always */
+		return "4+2 (simul.)"; /* its server always runs on the simulated device */
 	if (row->way == BENCH_REMOTE)
 		return "4+2 remote (s.)";
 	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
@@ -51,8 +51,8 @@ double bench_kernel_copies(const struct bench_subject *row)
 	bool has_body = row->op == BENCH_GET || row->op == BENCH_PUT || row->op == BENCH_LIST ||
 			row->op == BENCH_MIXED;
 
-	/* A socket copies once on its way in and once on its way out. Remote memory is reached, and
-	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
+	/* A socket copies once on its way in and once on its way out. RDMA memory, and the disk by
+	 * O_DIRECT, are reached without a copy by the kernel. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
 	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way >= BENCH_QUIET) &&
@@ -282,7 +282,7 @@ void bench_report_speeds(const struct bench_rig *rig, const struct bench_group *
 
 /* ---- Costs. ---- */
 
-/* "-" for what is not known. */
+/* "-" for an unknown value. */
 static const char *per(double sum, double count, bool known, char buf[BENCH_TEXT_BYTES])
 {
 	if (!known || !(count > 0))

@@ -81,13 +81,13 @@ static int client_open(
 	return neb_client_open(&options, ret_client);
 }
 
-/* In a process of its own: a client that is nobody else's. */
+/* In a process of its own: a client for that process alone. */
 static int client_of_child(void *arg, struct neb_client **ret_client)
 {
 	return client_open(arg, BENCH_CLIENTS, ret_client);
 }
 
-/* NULL: there is no such way. */
+/* NULL: this way is not possible. */
 static struct neb_client *client_of(struct bench_target *target, enum bench_way way)
 {
 	struct neb_client **client = way == BENCH_SEALED     ? &target->sealed
@@ -393,7 +393,7 @@ static void connect_rdma(struct bench_target *target)
 			target->server.rdma_address, strerror(-ret));
 }
 
-/* Makes or removes the bucket, by whichever way there is. */
+/* Makes or removes the bucket, over either transport. */
 static int ask_bucket(struct bench_target *target, bool make)
 {
 	const struct bench_server *server = &target->server;

@@ -73,11 +73,11 @@ static int start_own(const struct bench_opts *opts, const struct bench_cpus *cpu
 	const char *argv[ARGS_MAX + 1] = {opts->program ? opts->program : "/proc/self/exe", "serve",
 		"--data", data, "--http", "127.0.0.1:0", "--rdma", rdma, "--log-level", "warn",
 		"--set", "rdma.device_name=" SIMULATED, "--set", "cpu.reactors=1", "--set", admin,
-		"--accounts", accounts};
+		"--set", "console.address=", "--accounts", accounts};
 	const char *env[] = {user, password, NULL};
 	const struct bench_child_opts child = {
 		.argv = argv, .env = env, .cpu = cpus->server, .log_path = log};
-	size_t count = 18;
+	size_t count = 20;
 	int ret;
 
 	snprintf(data, sizeof(data), "%s/data", folder);
@@ -139,7 +139,7 @@ static void split_endpoints(const char *endpoints, struct bench_server *server)
 	}
 }
 
-/* The device that a client would go by; without one, what the rows of RDMA say is why. */
+/* The device that a client would choose; without one, the RDMA rows report the reason. */
 static void find_device(struct bench_server *server)
 {
 	const struct neb_options options = {.endpoints = server->endpoints,

@@ -22,10 +22,11 @@ struct bench_server {
 	const char *use_secret_key;
 	const char *region;
 	const char *device_name;
-	char found_name[64]; /* the device that leads there, when none is named */
+	char found_name[64]; /* the device that leads to the server, when the options name none */
 	bool rdma_is_simulated;
 };
-/* Says on standard error why it failed. folder: for its data and its log, when it is our own. */
+/* On failure, standard error has the reason. folder: for its data and its log, when it is our
+ * own. */
 int bench_server_open(const struct bench_opts *opts, const struct bench_cpus *cpus,
 	const char *folder, struct bench_server *ret_server);
 void bench_server_close(struct bench_server *server);

@@ -170,7 +170,7 @@ static int pair_make(int far)
 	return ret;
 }
 
-/* Up, with an address where there is one; its MAC address is told. */
+/* Brings the interface up, with an address where there is one, and reads its MAC address. */
 static int link_up(const char *name, uint32_t address, uint8_t mac[ETH_ALEN])
 {
 	/* The kernel hands packets of the generator to interfaces that gather them (GRO). */
@@ -291,7 +291,7 @@ static int generate(
 	return ret == -EINVAL ? -EOPNOTSUPP : ret;
 }
 
-/* As many as fill the time, from what was learnt before. */
+/* Sends as many packets as fill the time, by the rate that was measured before. */
 static int generate_for(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns, double *rate,
 	struct bench_wire_result *result)
 {
@@ -369,7 +369,7 @@ struct receiver {
 	uint64_t received, cpu_ns;
 };
 
-/* As a plain program does it: batches into the same few buffers, nothing done with them. */
+/* Receives as a plain program does: batches into the same few buffers, and nothing more. */
 static void *receiver_main(void *arg)
 {
 	static uint8_t packets[RECEIVE_BATCH][BENCH_WIRE_BYTES_MAX];
@@ -441,7 +441,7 @@ int bench_wire_recvmmsg(struct bench_wire *wire, uint32_t bytes, uint64_t budget
 	return 0;
 }
 
-/* ---- Lives. ---- */
+/* ---- Opening and closing. ---- */
 
 int bench_wire_open(
 	const char *program, const struct bench_cpus *cpus, struct bench_wire **ret_wire)

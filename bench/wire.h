@@ -26,9 +26,9 @@ struct bench_wire_result {
 };
 #define BENCH_WIRE_BYTES_MIN 64u   /* of a whole packet, Ethernet's head and all */
 #define BENCH_WIRE_BYTES_MAX 1514u /* an MTU of 1500 */
-/* Packets of so many bytes are sent for about budget_ns from the client's processor; the receiver
- * runs on the server's. By `nebulaio flow` to null:, or by a plain loop of recvmmsg. */
-/* With a path, payloads go to this file, which is replaced, and take's histogram is added to. */
+/* Sends packets of this many bytes for about budget_ns from the client's processor. The receiver
+ * runs on the server's: `nebulaio flow` to null:, or a plain loop of recvmmsg. */
+/* With a path, payloads go to this file, which is replaced, and ret_result->took gets latencies. */
 int bench_wire_ingest(struct bench_wire *wire, const char *path, uint32_t bytes, uint64_t budget_ns,
 	struct bench_wire_result *ret_result);
 int bench_wire_recvmmsg(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,

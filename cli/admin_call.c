@@ -87,7 +87,7 @@ int admin_run(const struct admin_verbs *verbs, int argc, char **argv)
 
 /* ---- Requests. ---- */
 
-/* The API's refusal, which the client hands on as it is. */
+/* Prints the API's refusal, which the client passes on unchanged. */
 static int refused(
 	const char *endpoints, const struct admin_request *request, struct neb_result *result)
 {
@@ -142,7 +142,7 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 
 	if (ret_json)
 		*ret_json = NULL;
-	/* A server takes a slash for one, however it is written. */
+	/* A server treats an encoded slash as a slash, so no name can have one. */
 	for (size_t i = 0; request->parts[i]; i++)
 		if (strchr(request->parts[i], '/')) {
 			free(into.data);
@@ -176,7 +176,7 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 	return ret;
 }
 
-/* ---- Telling. ---- */
+/* ---- Output. ---- */
 
 const char *admin_text(const json_t *json, const char *member)
 {

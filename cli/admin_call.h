@@ -14,7 +14,7 @@ struct admin {
 	struct remote_opts opts;
 	struct neb_client *client;
 	const char *account;	   /* a number, or "root" */
-	bool no_key, takes_no_key; /* said; may be said */
+	bool no_key, takes_no_key; /* given; allowed */
 };
 
 /* One verb of the command; its arguments are the words after the verb. Returns an exit code. */
@@ -33,12 +33,12 @@ struct admin_verb {
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"   \
 	"      --json         print JSON\n"
 
-/* The words of a command. */
+/* The verbs of a command. */
 struct admin_verbs {
 	const struct cli_command *command;
 	const struct admin_verb *verbs;
 	size_t count;
-	bool takes_no_key; /* --no-key is an option of it */
+	bool takes_no_key; /* it has the option --no-key */
 };
 /* Reads the options, finds the verb, connects and runs it. */
 int admin_run(const struct admin_verbs *verbs, int argc, char **argv);
@@ -47,16 +47,16 @@ struct admin_request {
 	const char *method;
 	const char *parts[ADMIN_PARTS_MAX + 1]; /* behind /admin/v1/, ended by NULL */
 	const json_t *body;			/* or NULL */
-	bool may_be_missing;			/* a 404 is not said */
+	bool may_be_missing;			/* a 404 prints no message */
 };
-/* An exit code; said why. ret_json may be NULL; *ret_json is NULL when nothing was answered. */
+/* An exit code; prints why. ret_json may be NULL; *ret_json is NULL when the answer is empty. */
 int admin_request(struct admin *admin, const struct admin_request *request, json_t **ret_json);
 
-/* A member's text, "" when it has none. */
+/* A member's text; "" without one. */
 const char *admin_text(const json_t *json, const char *member);
 /* One JSON value on a line of its own. */
 void admin_print_json(const json_t *json);
-/* Makes a key and tells it; parts lead to its "keys". */
+/* Makes a key and prints it; parts are the path of the "keys". */
 int admin_key_make(struct admin *admin, const char *const *parts, json_t *also);
 /* `KEY  active  TIME` for each of a user's or an account's keys, or JSON. */
 void admin_print_keys(const struct admin *admin, const json_t *holder);

@@ -52,12 +52,14 @@ extern const struct cli_command CLI_ADMIN;
 extern const struct cli_command CLI_FLOW;
 extern const struct cli_command CLI_DISCOVER;
 extern const struct cli_command CLI_DOCTOR;
+extern const struct cli_command CLI_CONFORMANCE;
 
-/* cmd_region.c: the one process of this host that has a region: CLI_OK, or a message and what to
- * exit with. */
+/* cmd_region.c: finds the only process of this host that has a region: CLI_OK, or prints why and
+ * returns the exit code. */
 int cli_region_find(const struct cli_command *command, int *ret_pid);
-/* The RDMA device that wanted names, or with NULL, "" or "auto" the one that leads to the address,
- * or with listens the one that has it: into buf. CLI_OK; CLI_FAILED, said why there is none. */
+/* Writes to buf the name of the RDMA device that wanted names. With NULL, "" or "auto": the device
+ * that reaches the address, or with listens the one that has it. CLI_OK; CLI_FAILED, prints why
+ * there is none. */
 int cli_device_find(
 	const char *wanted, const char *address, uint16_t port, bool listens, char buf[64]);
 

@@ -150,7 +150,7 @@ static int admin_volume_replace(struct admin *admin, int count, char **arguments
 	return ret;
 }
 
-/* Each of a list on a line, as JSON or by two of its members. */
+/* Prints each element of a list on a line, as JSON or by two of its members. */
 static void list_print(
 	const struct admin *admin, const json_t *list, const char *first, const char *second)
 {
@@ -281,7 +281,7 @@ static int admin_policies(struct admin *admin, int count, char **arguments)
 	(void)count;
 	(void)arguments;
 	if (ret == CLI_NOT_FOUND && root)
-		return CLI_OK; /* nobody made one yet */
+		return CLI_OK; /* there is none yet */
 	if (!ret)
 		list_print(admin, json_object_get(account, "policies"), "name", "path");
 	json_decref(account);

@@ -84,7 +84,7 @@ static const struct option OPTIONS[] = {
 	{0},
 };
 
-/* A number within bounds; CLI_USAGE, said why. */
+/* Parses a number within bounds; CLI_USAGE, prints why. */
 static int number(const char *name, uint64_t min, uint64_t max, uint64_t *ret_number)
 {
 	uint64_t value;

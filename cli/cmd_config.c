@@ -46,7 +46,7 @@ static const char POLICY_USAGE[] =
 enum { OWN_DELETE = REMOTE_OWN, OWN_ENABLE, OWN_SUSPEND, OWN_LIST, OWN_VERSION_ID, OWN_PUBLIC };
 struct asked {
 	struct remote_opts opts;
-	int action; /* 0, or one of the above */
+	int action; /* 0, or one of the actions above */
 	const char *version_id;
 	const char *bucket, *key; /* key NULL: the bucket */
 	char **rest;
@@ -86,7 +86,7 @@ static int ask(const struct cli_command *command, const struct option *options, 
 	return CLI_OK;
 }
 
-/* One request to where asked points, its answer read by fn. */
+/* Sends one request about asked's bucket or key; fn reads the answer. */
 static int perform(struct asked *asked, const char *method, const char *query,
 	const struct buf *body, struct buf *answer)
 {

@@ -68,7 +68,7 @@ static int parse_options(
 	return CLI_OK;
 }
 
-/* The RDMA device that the bytes went by; "" when they went otherwise. */
+/* The RDMA device that moved the bytes; "" when they went over HTTP. */
 static const char *device_of(const struct transfer *transfer)
 {
 	return transfer->transport == NEB_RDMA || transfer->transport == NEB_TOKEN
@@ -152,7 +152,7 @@ static int file_delete(const char *path)
 
 enum {
 	CP_RESUME = REMOTE_OWN,
-	CP_TYPE, /* these four are headers of the same name */
+	CP_TYPE, /* these four set the headers of the same name */
 	CP_CACHE,
 	CP_CODING,
 	CP_CLASS,
@@ -166,10 +166,10 @@ struct cp_opts {
 	bool recursive, quiet, move, resume;
 	unsigned workers;
 	bool md5;
-	struct transfer_headers headers; /* of what is stored */
+	struct transfer_headers headers; /* of the stored object */
 };
 
-/* Values stay: the options live as long as the program. */
+/* Borrows the value: argv lives as long as the program. */
 static int header_add(const struct cli_command *command, struct cp_opts *opts, const char *name,
 	const char *value)
 {
@@ -210,7 +210,7 @@ static int encryption_add(const struct cli_command *command, struct cp_opts *opt
 			     command, opts, "x-amz-server-side-encryption", key ? "aws:kms" : kind);
 }
 
-/* An option of what is stored; false: it is none. */
+/* Takes an option that sets a property of the stored object; false: it is another option. */
 static bool stored_option(
 	const struct cli_command *command, struct cp_opts *opts, int option, int *ret_code)
 {
@@ -277,7 +277,7 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	return CLI_OK;
 }
 
-/* All below the source. */
+/* Copies or moves all objects below the source. */
 static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct neb_client *client, char **argv)
 {
@@ -320,7 +320,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	struct transfer transfer = {.opts = &opts.remote};
 	uint64_t start_ns = clock_now_ns();
 	struct tree_place source;
-	char *names[2] = {NULL, NULL}; /* as they were said: parsing changes them */
+	char *names[2] = {NULL, NULL}; /* copies for messages: parsing changes the arguments */
 	int ret = parse_cp(command, &opts, argc, argv);
 
 	if (ret)

@@ -70,7 +70,7 @@ static int discover_open(struct discover *discover, const struct discover_opts *
 		.group = opts->group,
 		.slot_count = SLOTS,
 		.bytes = DISCOVERY_BYTES};
-	/* A member too: some fabrics let nobody else send to a group. */
+	/* Joins the group, because some fabrics let only members send to it. */
 	int err = rp_member_open(&member, &discover->member);
 
 	return err ? err : group_wait(discover);
@@ -97,7 +97,7 @@ static void take(struct discover *discover, const struct rp_wc *wc)
 	struct discovery_wire server;
 
 	if (wc->wr_id == SLOTS)
-		return; /* the question went */
+		return; /* the question has been sent */
 	if (!wc->status && wc->byte_len >= RP_GRH_BYTES &&
 		discovery_is_answer(in, wc->byte_len - RP_GRH_BYTES, discover->nonce, &server) &&
 		discover->count < SERVERS_MAX && !is_known(discover, &server))
@@ -105,8 +105,8 @@ static void take(struct discover *discover, const struct rp_wc *wc)
 	rp_member_post(&discover->member, wc->wr_id);
 }
 
-/* Asks now and then, for datagrams get lost, and takes what comes until the time is over or enough
- * have answered. */
+/* Repeats the question, because datagrams get lost, and takes answers until the time is over or
+ * enough servers have answered. */
 static int listen_for(struct discover *discover, const struct discover_opts *opts)
 {
 	uint64_t now_ns = clock_now_ns(), end_ns = now_ns + opts->timeout_ns, ask_ns = now_ns;
@@ -131,7 +131,7 @@ static int listen_for(struct discover *discover, const struct discover_opts *opt
 	return 0;
 }
 
-/* ---- Telling. ---- */
+/* ---- Output. ---- */
 
 static void gid_text(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
 {

@@ -27,12 +27,12 @@ enum { FIND_NAME = REMOTE_OWN, FIND_LARGER, FIND_SMALLER, FIND_OLDER, FIND_NEWER
 
 struct wanted {
 	const char *name;
-	uint64_t larger, smaller; /* 0: not asked for */
+	uint64_t larger, smaller; /* 0: no such condition */
 	int64_t before_s, after_s;
 	bool has_larger;
 };
 
-/* A number and one of units, each worth factors[i]. */
+/* Parses a number and a unit, where units[i] means factors[i]. */
 static bool number_parse(
 	const char *text, const char *units, const uint64_t *factors, uint64_t *ret_number)
 {

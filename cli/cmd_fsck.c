@@ -70,7 +70,7 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->buckets_remade);
 }
 
-/* Options for volumes of other hosts. */
+/* Opens access to volumes of other hosts. */
 static int remote_begin(const char *secret_file, const char *device, struct remote **ret_remote)
 {
 	char secret[REMOTE_SECRET_BYTES];
@@ -101,7 +101,7 @@ static int fsck_run(int argc, char **argv)
 	bool deep = false, json = false, salvage = false;
 	int option, ret;
 
-	/* It may write to the index, as a server would. */
+	/* RocksDB may write files to the index, which only the owner may read, as in a server. */
 	umask(077);
 	optind = 1;
 	opterr = 0;

@@ -70,7 +70,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	return CLI_OK;
 }
 
-/* The names on the two sides are of the same kind: below the prefix, without its '/'. */
+/* Both sides have names of the same form: below the prefix, without its '/'. */
 static int both_run(const struct cli_command *command, struct both *both, tree_visit_fn *visit,
 	char **argv, int argc)
 {

@@ -16,7 +16,7 @@ static const char USAGE[] =
 	"  -r, --recursive    all objects whose key starts with PREFIX\n"
 	"  -f, --force        a missing key is no error\n" REMOTE_USAGE;
 
-/* All below a prefix, or all that a glob matches. */
+/* Deletes all objects below a prefix, or all that a glob matches. */
 static int delete_all(
 	struct neb_client *client, const struct remote_opts *opts, const struct tree_place *place)
 {

@@ -15,9 +15,9 @@
 #include "serve_flows.h"
 #include "server/server.h"
 
-/* Certificates are read again at least so often, which also renews the keys of session tickets. */
+/* How often certificates are read again at least, which also renews the keys of session tickets. */
 #define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
-#define DEFAULT_RDMA_PORT      9100 /* where clients look */
+#define DEFAULT_RDMA_PORT      9100 /* the clients' default */
 #define DEFAULT_HTTP_PORT      9000
 
 static const char USAGE[] =
@@ -94,7 +94,7 @@ static int set_rdma(struct config *config, const char *address)
 		       : 0;
 }
 
-/* Named more than once, they are the volumes of one store. */
+/* Several --volume options name the volumes of one store. */
 static char volume_list[CONFIG_LIST_MAX];
 
 static int set_volume(struct config *config, const char *path)
@@ -182,8 +182,8 @@ static int apply_option(struct config *config, int option, const char *value)
 	}
 }
 
-/* The command line is read twice: for --config, which comes before the environment, then for all
- * else. */
+/* Reads the command line twice: first for --config, which is applied before the environment, then
+ * for all other options. */
 static int configure(struct config *config, bool development, int argc, char **argv)
 {
 	struct config_error error;
@@ -220,13 +220,20 @@ static int configure(struct config *config, bool development, int argc, char **a
 	return CLI_OK;
 }
 
-/* " http=ADDR:PORT", with the port that the kernel gave. */
+/* Prints " http=ADDR:PORT", with the port that the kernel chose. */
 static void print_where(const char *name, const char *address, uint16_t port)
 {
 	const char *colon = strrchr(address, ':');
 
 	if (colon)
 		printf(" %s=%.*s:%u", name, (int)(colon - address), address, port);
+}
+
+static void print_url(const char *scheme, const char *address, uint16_t port)
+{
+	const char *colon = strrchr(address, ':');
+
+	printf("%s://%.*s:%u", scheme, (int)(colon - address), address, port);
 }
 
 static void print_ready(const struct config *config, const struct server *server)
@@ -239,11 +246,12 @@ static void print_ready(const struct config *config, const struct server *server
 			config->rdma.address[0] ? config->rdma.address : "0.0.0.0",
 			server_rdma_port(server), server_rdma_device(server));
 	print_where("admin", config->admin.address, server_admin_port(server));
+	print_where("console", config->console.address, server_console_port(server));
 	printf(" data=%s\n", config->data.dir);
 	fflush(stdout);
 }
 
-/* How to trust the certificate that the server made for itself. */
+/* Tells how to trust the server's self-signed certificate. */
 static void print_welcome_https(const struct server *server)
 {
 	const char *file = server_https_self_signed(server);
@@ -259,8 +267,8 @@ static void print_welcome_https(const struct server *server)
 		fingerprint, file, server_https_port(server), file, server_https_port(server));
 }
 
-/* By our own commands, which need nothing else. Where they find the server by themselves, they are
- * not told. */
+/* Shows how to use the server with this program's commands, which need no other software. Omits the
+ * address if the commands find the server without it. */
 static void print_welcome_own(
 	const struct config *config, const struct server *server, const char *http)
 {
@@ -310,6 +318,12 @@ static void print_welcome(const struct config *config, const struct server *serv
 		http, http);
 	if (server_https_port(server))
 		print_welcome_https(server);
+	if (server_console_port(server)) {
+		printf("\nIn a browser:\n\n  ");
+		print_url(config->console.https ? "https" : "http", config->console.address,
+			server_console_port(server));
+		printf("/   # the web console\n");
+	}
 	printf("\nCtrl-C ends it.\n");
 	fflush(stdout);
 }
@@ -323,7 +337,8 @@ static bool terminal_gone(bool had_terminal)
 	       (terminal.revents & (POLLHUP | POLLERR));
 }
 
-/* Reads files again when that is asked for, until a signal ends the server; which one. */
+/* Reads files again on SIGHUP or when they change, until a signal ends the server; returns that
+ * signal. */
 static int await_end(struct server *server, const sigset_t *signals)
 {
 	bool had_terminal = isatty(STDIN_FILENO);
@@ -388,7 +403,7 @@ static int serve_until_signal(const struct config *config, bool development)
 	number = await_end(server, &signals);
 	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends the program at once */
 	server_stop(server);
 	server_close(server);
 	log_info("server", "stopped cleanly");
@@ -406,11 +421,11 @@ static int serve_run(int argc, char **argv)
 
 	if (ret)
 		return ret;
-	/* A server's files are its own: data, keys, logs. */
+	/* Only the server's user may read its files: data, keys, logs. */
 	umask(077);
 	development = !config.auth.root_user[0] && !config.auth.root_password[0];
 	if (development) {
-		/* Once more, over that profile's defaults. */
+		/* Reads the configuration again, over that profile's defaults. */
 		ret = configure(&config, true, argc, argv);
 		if (ret)
 			return ret;

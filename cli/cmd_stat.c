@@ -19,7 +19,7 @@ static void print_headers(const struct neb_result *result, bool json)
 			break;
 		line = end + 1;
 		if (colon - start == 4 && !strncasecmp(start, "etag", 4))
-			continue; /* said already */
+			continue; /* printed already */
 		snprintf(name, sizeof(name), "%.*s", (int)(colon - start), start);
 		snprintf(value, sizeof(value), "%.*s", (int)(end - colon - 2), colon + 2);
 		if (json) {

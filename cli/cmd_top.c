@@ -54,7 +54,7 @@ struct top {
 	const char *metrics;
 	bool once, json;
 	uint64_t interval_s;
-	struct region_view *view; /* NULL: it has no region */
+	struct region_view *view; /* NULL: the process has no region */
 };
 
 static volatile sig_atomic_t ended;
@@ -93,7 +93,7 @@ static int metrics_connect(const char *address)
 	return fd;
 }
 
-/* The whole answer, ended by a zero; NULL: there was none. */
+/* Reads the whole answer, ended by a zero; NULL: there was none. */
 static char *metrics_fetch(const char *address)
 {
 	static const char ASK[] =
@@ -118,7 +118,7 @@ static char *metrics_fetch(const char *address)
 	return text;
 }
 
-/* Lines of "name{labels} value"; zero values are left out. */
+/* Parses lines of "name{labels} value"; leaves out zero values. */
 static void metrics_take(struct picture *picture, char *text)
 {
 	char *line;
@@ -158,7 +158,7 @@ static void board_take(struct picture *picture, int pid)
 	}
 }
 
-/* ---- A picture. ---- */
+/* ---- One picture. ---- */
 
 static void picture_take(const struct top *top, struct picture *picture)
 {
@@ -187,7 +187,7 @@ static bool is_rate(const char *name)
 	return end - name > 6 && !strncmp(end - 6, "_total", 6);
 }
 
-/* Of the board: few, so that all of them have a place. */
+/* Which counters of the board are shown: few, so that all fit on the screen. */
 static bool is_shown(const char *name)
 {
 	return !strncmp(name, "nebulaio_xdp_", 13) || !strncmp(name, "nebulaio_client_", 16);
@@ -339,7 +339,7 @@ static int top_run(int argc, char **argv)
 		return ret;
 	ret = region_view_open(top.pid, &top.view);
 	if (ret == -ENOENT && board_read(top.pid, &first, 1) > 0)
-		ret = 0; /* a client: it has counts, and no region */
+		ret = 0; /* a client has counters but no region */
 	if (ret) {
 		fprintf(stderr, "nebulaio top: process %d: %s\n", top.pid,
 			ret == -ENOENT ? "it has no region and publishes no counters"

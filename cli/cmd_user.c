@@ -29,7 +29,7 @@ static int user_get(struct admin *admin, const char *name, json_t **ret_user)
 	return admin_request(admin, &request, ret_user);
 }
 
-/* An account that nobody wrote to yet has no document: as one with nothing in it. */
+/* An account without changes so far has no document: it is treated as empty. */
 static int account_get(struct admin *admin, json_t **ret_account)
 {
 	const struct admin_request request = {.method = "GET",
@@ -85,7 +85,7 @@ static void user_print(const struct admin *admin, const json_t *user)
 	admin_print_keys(admin, user);
 }
 
-/* All about one user, or its keys alone. */
+/* Prints all about one user, or only its keys. */
 static int user_tell(struct admin *admin, const char *name,
 	void (*print)(const struct admin *admin, const json_t *user))
 {
@@ -118,7 +118,7 @@ static bool is_built_in(const char *name)
 	return false;
 }
 
-/* The ARN that a name stands for in the account; NULL, said, for none. */
+/* The ARN of a policy's name in the account; NULL and a message if there is none. */
 static json_t *policy_arn(struct admin *admin, const json_t *account, const char *name)
 {
 	const json_t *policy;
@@ -141,7 +141,7 @@ static json_t *policy_arn(struct admin *admin, const json_t *account, const char
 	return NULL;
 }
 
-/* The ARNs that the names stand for. */
+/* Appends the ARNs of the named policies to list. */
 static int policies_read(struct admin *admin, int count, char **names, json_t *list)
 {
 	json_t *account;
@@ -168,7 +168,7 @@ static int user_put(struct admin *admin, const char *name, json_t *body)
 	return admin_request(admin, &request, NULL);
 }
 
-/* In one request, so that of two who change the same user neither undoes the other. */
+/* One request, so that two callers who change the same user do not undo each other's change. */
 static int attachment(struct admin *admin, const char *what, int count, char **arguments)
 {
 	json_t *list = json_array(), *body = json_pack("{s:O}", what, list), *user = NULL;
@@ -229,7 +229,7 @@ static int user_create(struct admin *admin, int count, char **arguments)
 		if (!ret && !admin->no_key)
 			ret = key_create(admin, 1, arguments);
 		else if (!ret && admin->opts.json)
-			printf("{\"user\": \"%s\"}\n", arguments[0]); /* no name has a quote */
+			printf("{\"user\": \"%s\"}\n", arguments[0]); /* no user name has a quote */
 	}
 	json_decref(body);
 	json_decref(list);
@@ -272,7 +272,7 @@ static int key_remove(struct admin *admin, int count, char **arguments)
 	return key_change(admin, arguments, "DELETE", false);
 }
 
-/* The old key must be one: else a mistyped one would leave two that work. */
+/* Checks that the old key exists: with a mistyped one, two valid keys would remain. */
 static int user_rotate(struct admin *admin, int count, char **arguments)
 {
 	json_t *user, *key;

@@ -112,7 +112,7 @@ static bool name_taken(const struct volume_serve *serve, const char *name)
 	return false;
 }
 
-/* "NAME=PATH", opened. */
+/* Opens the volume of "NAME=PATH". */
 static int volume_take(struct volume_serve *serve, const char *pair)
 {
 	const char *equals = strchr(pair, '=');

@@ -32,6 +32,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_VOLUME,
 	&CLI_DISCOVER,
 	&CLI_DOCTOR,
+	&CLI_CONFORMANCE,
 	&CLI_COMPLETION,
 };
 

@@ -16,7 +16,8 @@ struct finding *doctor_note(
 	va_list args;
 
 	if (doctor->count == FINDINGS_MAX)
-		doctor->count--; /* the last one gives way: there are far fewer kinds of findings */
+		doctor->count--; /* full: overwrites the last one; there are far fewer kinds of
+				    findings */
 	finding = &doctor->findings[doctor->count++];
 	*finding = (struct finding){.state = state, .area = area};
 	va_start(args, what);
@@ -65,7 +66,7 @@ bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, cons
 	return file_line(path, buf, buf_bytes);
 }
 
-/* /proc/net/route: a heading, then interface, destination, gateway and more, in hex. */
+/* /proc/net/route has a heading, then lines of interface, destination, gateway and more, in hex. */
 bool doctor_is_way_out(const struct doctor *doctor, const char *interface)
 {
 	char path[DOCTOR_PATH_BYTES], line[256], name[64], to[16], way[16];

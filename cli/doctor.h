@@ -9,7 +9,7 @@ enum finding_state {
 	FINDING_OK,
 	FINDING_INFO, /* good to know; nothing is wrong */
 	FINDING_WARN, /* works, but slower or with less than it could */
-	FINDING_FAIL, /* something that was asked for will not work */
+	FINDING_FAIL, /* something that the user asked for will not work */
 };
 
 #define FINDING_TEXT_MAX 512
@@ -19,8 +19,9 @@ struct finding {
 	char what[FINDING_TEXT_MAX];
 	char why[FINDING_TEXT_MAX];  /* the consequence; may be empty */
 	char fix[FINDING_TEXT_MAX];  /* a command to run as root, or empty */
-	bool safe;		     /* --setup may run the fix, when it is agreed to */
-	char undo[FINDING_TEXT_MAX]; /* the command that undoes it; empty: none, or in why */
+	bool safe;		     /* --setup may run the fix, if the user agrees */
+	char undo[FINDING_TEXT_MAX]; /* the command that undoes it; empty: there is none, or why
+					describes it */
 };
 
 #define FINDINGS_MAX 256
@@ -28,7 +29,7 @@ struct doctor {
 	struct finding findings[FINDINGS_MAX];
 	size_t count;
 	unsigned long long region_bytes; /* the memory that the server will lock */
-	unsigned dscp;			 /* that the server puts into its packets */
+	unsigned dscp;			 /* the DSCP of the server's packets */
 	const char *sysfs;		 /* "/sys", or a copy */
 	const char *root;		 /* "", or a folder with a copy of /boot and /proc */
 };
@@ -36,7 +37,7 @@ struct doctor {
 /* Adds a finding; `what` is printf-style. Returns it for why and fix, never NULL. */
 struct finding *doctor_note(struct doctor *doctor, enum finding_state state, const char *area,
 	const char *what, ...) __attribute__((format(printf, 4, 5)));
-/* The same text into a finding's why or fix. */
+/* Write a finding's why or fix. */
 void doctor_why(struct finding *finding, const char *text, ...)
 	__attribute__((format(printf, 2, 3)));
 void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
@@ -44,19 +45,19 @@ void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 
 void doctor_undo(struct finding *finding, const char *command, ...)
 	__attribute__((format(printf, 2, 3)));
-/* doctor_setup.c: shows the safe fixes one by one, with what takes each back, and runs those that
- * are agreed to: all with yes, else as a terminal answers. Returns an enum cli_exit. */
+/* doctor_setup.c: shows each safe fix with the command that undoes it, and runs it if the user
+ * agrees: to all with yes, else on the terminal. Returns an enum cli_exit. */
 int doctor_setup(const struct doctor *doctor, bool yes);
 
 #define DOCTOR_PATH_BYTES 512
 /* The first line of a file below sysfs, as file_line(). */
 bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* fn for each entry of a folder below sysfs, by name. */
+/* Calls fn for each entry of a folder below sysfs, by name. */
 typedef void doctor_each_fn(struct doctor *doctor, const char *name);
 void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn);
 
-/* Whether the default route (IPv4) goes by the interface. */
+/* Whether the default route (IPv4) uses the interface. */
 bool doctor_is_way_out(const struct doctor *doctor, const char *interface);
 
 void doctor_check_memory(struct doctor *doctor);
@@ -68,12 +69,12 @@ void doctor_check_disks(struct doctor *doctor);
 
 /* ---- Settings that prevent the loss of an interface's packets: doctor_lossless.c. ---- */
 struct hardware_dcb;
-/* rdma: it lies below an RDMA device, which loses by what is missing. */
+/* rdma: an RDMA device uses the interface, and packet loss harms it. */
 void doctor_check_lossless(struct doctor *doctor, const char *interface, bool rdma);
 /* The kernel's answer about priorities; err: the error of the query, or 0. */
 void doctor_tell_dcb(struct doctor *doctor, const char *interface, bool rdma, int err,
 	const struct hardware_dcb *dcb);
-/* One of the counters that the driver keeps by its own names. */
+/* A counter that the driver keeps under its own name. */
 struct doctor_counter {
 	char name[33];
 	unsigned long long value;

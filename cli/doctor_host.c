@@ -11,12 +11,13 @@
 #include <zlib.h>
 
 #include "base/base.h"
+#include "base/cgroup.h"
 #include "disk/disk.h"
 #include "doctor.h"
 
 #define FILES_WANTED 16384u
 
-/* "HugePages_Free:  12" of /proc/meminfo. */
+/* Reads a value like "HugePages_Free: 12" of /proc/meminfo. */
 static bool meminfo(const char *name, unsigned long long *ret_value)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
@@ -93,10 +94,69 @@ static void check_huge_pages(struct doctor *doctor)
 	doctor_undo(finding, "sysctl -w vm.nr_hugepages=%llu", total);
 }
 
+/* The limits of the container or of the service's unit. */
+static void check_cgroup(struct doctor *doctor)
+{
+	struct cgroup_limits limits;
+	struct finding *finding;
+
+	cgroup_limits_read(doctor->root, &limits);
+	if (limits.cpus != UINT32_MAX)
+		doctor_note(doctor, FINDING_INFO, "kernel",
+			"the control group's quota is %u processors: the server has one event loop "
+			"for each, less one",
+			limits.cpus);
+	if (limits.memory_bytes == UINT64_MAX)
+		return;
+	if (limits.memory_free >= doctor->region_bytes) {
+		doctor_note(doctor, FINDING_INFO, "memory",
+			"the control group's limit is %llu MiB, of which %llu MiB are free",
+			(unsigned long long)(limits.memory_bytes / MIB),
+			(unsigned long long)(limits.memory_free / MIB));
+		return;
+	}
+	finding = doctor_note(doctor, FINDING_FAIL, "memory",
+		"the control group's limit is %llu MiB, of which %llu MiB are free; a region of "
+		"%llu MiB needs more",
+		(unsigned long long)(limits.memory_bytes / MIB),
+		(unsigned long long)(limits.memory_free / MIB), doctor->region_bytes / MIB);
+	doctor_why(finding,
+		"the server does not start: raise the container's limit (MemoryMax= in a "
+		"service), or lower memory.bytes");
+}
+
+/* rdma.max has lines of "DEVICE hca_handle=N hca_object=N", where N may be max. */
+static void check_rdma_group(void *arg, const char *folder, bool version_2)
+{
+	struct doctor *doctor = (struct doctor *)arg;
+	char path[DOCTOR_PATH_BYTES], line[256];
+	FILE *file;
+
+	(void)version_2;
+	snprintf(path, sizeof(path), "%s/rdma.max", folder);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		struct finding *finding;
+
+		line[strcspn(line, "\n")] = '\0';
+		if (!strstr(line, "hca_") || strstr(line, "hca_handle=max hca_object=max"))
+			continue;
+		finding = doctor_note(doctor, FINDING_INFO, "rdma",
+			"the control group's limits of RDMA resources: %s", line);
+		doctor_why(finding,
+			"each queue pair, completion queue and memory region is an object: the "
+			"server refuses sessions beyond the limit");
+	}
+	if (file)
+		fclose(file);
+}
+
 void doctor_check_memory(struct doctor *doctor)
 {
 	check_limits(doctor);
 	check_huge_pages(doctor);
+	check_cgroup(doctor);
+	cgroup_visit(doctor->root, "rdma", check_rdma_group, doctor);
 }
 
 static void check_io_uring(struct doctor *doctor)
@@ -116,8 +176,8 @@ static void check_io_uring(struct doctor *doctor)
 	doctor_fix(finding, true, "sysctl -w kernel.io_uring_disabled=0");
 }
 
-/* The running kernel's configuration: where the distribution keeps it, or as the kernel itself
- * tells it (CONFIG_IKCONFIG_PROC). NULL: neither. gzip's own file functions read plain files, too.
+/* Opens the running kernel's configuration: the distribution's file, or the kernel's own
+ * (CONFIG_IKCONFIG_PROC). NULL: there is neither. zlib's file functions read plain files, too.
  */
 static gzFile kernel_config(const struct doctor *doctor)
 {
@@ -225,7 +285,7 @@ void doctor_check_kernel(struct doctor *doctor)
 	check_clock(doctor);
 }
 
-/* Asks the controller: that the node is there says little. */
+/* Asks the controller, because the existence of its device node proves little. */
 static void check_passthrough(struct doctor *doctor, const char *name)
 {
 	char path[300];

@@ -12,7 +12,7 @@
 
 /* ---- Interfaces. ---- */
 
-/* The driver of the device that the interface stands for; false: there is none. */
+/* The driver of the interface's device; false: there is none. */
 static bool driver_of(const struct doctor *doctor, const char *interface, char name[NAME_BYTES])
 {
 	char path[DOCTOR_PATH_BYTES], target[DOCTOR_PATH_BYTES];
@@ -26,7 +26,8 @@ static bool driver_of(const struct doctor *doctor, const char *interface, char n
 	return slice_copy_str(slice_str(basename(target)), name, NAME_BYTES) == 0;
 }
 
-/* By the driver, as Linux 6.1 has them: asking the interface itself means to put a program on it.
+/* Looks the driver up in a list, of Linux 6.1: to ask the interface itself, one must attach a
+ * program to it.
  */
 static const char *af_xdp_way(const char *driver)
 {
@@ -83,7 +84,7 @@ void doctor_check_network(struct doctor *doctor)
 
 /* ---- Counters of ports. ---- */
 
-/* Not errors each, but signs of what is wrong on the way. */
+/* One count is no error, but these show problems on the path. */
 static const struct {
 	const char *file, *why;
 } COUNTERS[] = {
@@ -144,6 +145,24 @@ static void check_counters(struct doctor *doctor, const char *device)
 		check_port_counters(doctor, device, port);
 }
 
+/* A virtual function's device links to its physical function; that one counts its own. */
+static void tell_virtual(struct doctor *doctor, const char *device)
+{
+	char path[DOCTOR_PATH_BYTES], text[32];
+
+	snprintf(path, sizeof(path), "%s/class/infiniband/%s/device/physfn", doctor->sysfs, device);
+	if (access(path, F_OK) == 0)
+		doctor_why(doctor_note(doctor, FINDING_INFO, "rdma",
+				   "%s is an SR-IOV virtual function", device),
+			"it shares its card's ports and rate with others; the host sets its MTU, "
+			"flow control and trust mode on the physical function");
+	else if (doctor_sysfs(doctor, text, sizeof(text), "class/infiniband/%s/device/sriov_numvfs",
+			 device) &&
+		 strcmp(text, "0") != 0)
+		doctor_note(doctor, FINDING_INFO, "rdma",
+			"%s shares its card with %s SR-IOV virtual functions", device, text);
+}
+
 /* ---- NUMA. ---- */
 
 static void tell_node(struct doctor *doctor, const char *kind, const char *name)
@@ -176,6 +195,7 @@ void doctor_check_placement(struct doctor *doctor)
 	char nodes[64];
 
 	doctor_each(doctor, "class/infiniband", check_counters);
+	doctor_each(doctor, "class/infiniband", tell_virtual);
 	if (!doctor_sysfs(doctor, nodes, sizeof(nodes), "devices/system/node/online") ||
 		!strcmp(nodes, "0")) {
 		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: no placement needed");

@@ -27,7 +27,7 @@ static void tell_pfc(struct doctor *doctor, const char *name, bool rdma, uint8_t
 			"%s: priority flow control, mask of priorities 0x%02x", name, priorities);
 		return;
 	}
-	/* Only where something loses by its absence. */
+	/* Reports only where packet loss does harm. */
 	if (!rdma)
 		return;
 	finding =
@@ -63,7 +63,7 @@ static void tell_pfc_frames(struct doctor *doctor, const char *name, const struc
 	}
 }
 
-/* "26:3 46:6 ": as dcb(8) takes it. */
+/* Writes "26:3 46:6 ", the form that dcb(8) takes. */
 static void dscp_text(const struct hardware_dcb *dcb, char *text, size_t text_bytes)
 {
 	size_t len = 0;
@@ -134,8 +134,8 @@ void doctor_tell_dcb(struct doctor *doctor, const char *interface, bool rdma, in
 
 /* ---- NVIDIA's own files. ---- */
 
-/* NVIDIA's files, one for each priority: the notification point sends congestion packets, the
- * reaction point heeds them. */
+/* NVIDIA's files, one for each priority: the notification point sends congestion packets, and the
+ * reaction point obeys them. */
 static void check_ecn(struct doctor *doctor, const char *name)
 {
 	static const char *const POINTS[] = {"roce_np", "roce_rp"};
@@ -171,7 +171,7 @@ static void check_ecn(struct doctor *doctor, const char *name)
 	}
 }
 
-/* MLNX_OFED's; others say it to `dcb app show`. */
+/* A file of MLNX_OFED; other drivers report this to `dcb app show`. */
 static void check_trust(struct doctor *doctor, const char *name)
 {
 	char trust[32];
@@ -191,7 +191,7 @@ static void check_trust(struct doctor *doctor, const char *name)
 	doctor_undo(finding, "mlnx_qos -i %s --trust %s", name, trust);
 }
 
-/* ---- Counters by the names that each driver has chosen. ---- */
+/* ---- Counters, by each driver's own names. ---- */
 
 enum kind { KIND_DISCARD, KIND_ECN, KIND_PFC, KIND_PAUSE, KIND_COUNT };
 
@@ -220,7 +220,7 @@ static const struct {
 		"ethtool -A %s autoneg off rx off tx off   # where priority flow control is on"},
 };
 
-/* The kind of counter that a name stands for; KIND_COUNT: none of these. */
+/* The kind of the counter with this name; KIND_COUNT: none of these. */
 static enum kind kind_of(const char *name)
 {
 	bool pause = strcasestr(name, "pause") || strcasestr(name, "xoff");
@@ -280,9 +280,9 @@ void doctor_tell_counters(struct doctor *doctor, const char *interface,
 		tell_kind(doctor, interface, kind, counters, count);
 }
 
-/* ---- Asked of the driver: ethtool's ioctl. ---- */
+/* ---- Reading counters: ethtool's ioctl. ---- */
 
-/* mlx5 has some thousand counters; more than this are ignored. */
+/* mlx5 has some thousand counters; all past this number are ignored. */
 #define COUNTERS_MAX 16384u
 
 struct ethtool {
@@ -309,7 +309,7 @@ static int ethtool_count(struct ethtool *ethtool, uint32_t *ret_count)
 	return ret;
 }
 
-/* Names are of the driver's making. */
+/* Copies a name that the driver chose. */
 static void name_take(struct doctor_counter *counter, const uint8_t name[ETH_GSTRING_LEN])
 {
 	size_t len = 0;
@@ -321,7 +321,7 @@ static void name_take(struct doctor_counter *counter, const uint8_t name[ETH_GST
 	counter->name[len] = '\0';
 }
 
-/* Twice the room that is needed: the kernel writes as many as there are by then. */
+/* Allocates twice the room: the kernel writes as many as exist at that moment. */
 static int counters_read(struct ethtool *ethtool, uint32_t count, struct doctor_counter *counters)
 {
 	struct ethtool_gstrings *names =

@@ -22,7 +22,7 @@ static bool agreed(const struct finding *finding, bool yes)
 	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* By the shell, which finds dcb, ip, sysctl and their kin on its path. */
+/* Uses the shell, which finds dcb, ip, sysctl and similar programs on its path. */
 static int run_command(const char *command)
 {
 	pid_t pid = fork();

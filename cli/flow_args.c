@@ -96,7 +96,7 @@ static int form_take(struct flow_args *args)
 	return CLI_OK;
 }
 
-/* Several stand one behind the other. */
+/* Several transforms form a chain in this order. */
 static int transform_take(struct flow_args *args)
 {
 	char why[FLOW_TRANSFORM_WHY_BYTES];
@@ -215,7 +215,7 @@ void flow_status(const struct flow_base *base, const struct flow_counts *counts)
 	for (uint32_t i = 0; i < FLOW_STATUS_NUMBERS; i++)
 		len += (size_t)snprintf(line + len, sizeof(line) - len, "%llu%c",
 			(unsigned long long)numbers[i], i + 1 < FLOW_STATUS_NUMBERS ? ' ' : '\n');
-	/* At once or not at all; the next line says it, too. */
+	/* Never blocks: if this line is lost, the next one has the same counters. */
 	if (write(base->args->status_fd, line, len) < 0)
 		log_debug("flow", "nobody reads the counters: %s", strerror(errno));
 }

@@ -12,7 +12,7 @@
 
 #define RETRY_NS (100 * NS_PER_MS)
 
-/* ---- Signals: the handler notes and rings, the poller does. ---- */
+/* ---- Signals: the handler sets a flag and writes the eventfd; the poller acts. ---- */
 static volatile sig_atomic_t signal_end, signal_reload, signal_report;
 static int signal_fd = -1;
 
@@ -40,7 +40,7 @@ static uint32_t signals_poll(void *arg)
 	if (!signal_end && !signal_reload && !signal_report)
 		return 0;
 	if (read(signal_fd, &rung, sizeof(rung)) < 0)
-		return 0; /* the handler is about to ring */
+		return 0; /* the handler is about to write the eventfd */
 	if (signal_reload) {
 		signal_reload = 0;
 		base->on.reload(base->on.arg);
@@ -99,7 +99,7 @@ double flow_cpu_seconds(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* ---- How long bytes take. ---- */
+/* ---- Latency of bytes. ---- */
 
 #define TOOK_METRIC "nebulaio_flow_latency_seconds"
 #define TOOK_HELP   "How long bytes of flows took."
@@ -267,7 +267,7 @@ static bool volume_blank(struct disk *disk, const char *path)
 	return false;
 }
 
-/* A device is opened as a volume; a file is not, and keeps the length that it gets. */
+/* Opens a device as a volume. A file is no volume: it ends with its last byte. */
 static int volume_open(struct flow_base *base, const struct flow_end_spec *end, bool is_source,
 	struct flow_volume *volume)
 {

@@ -8,7 +8,7 @@
 
 #define STREAM_RECORD_BYTES (16 * KIB) /* a few packets each */
 
-/* One that is under way. */
+/* A body that is being written. */
 struct body {
 	struct job *job;
 	struct flow_marker marker;
@@ -18,8 +18,8 @@ struct job {
 	struct flow_base base;
 	struct xp_port *port;
 	struct flow_capture *capture;
-	struct flow_link *link; /* to RDMA: the one body's */
-	struct body *streamed;	/* it, while it is under way */
+	struct flow_link *link; /* to RDMA: the link of the only body */
+	struct body *streamed;	/* that body, while it is being written */
 	struct flow_listener *listener;
 	struct flow_link_stats link_stats;
 	struct fiber *reporter;
@@ -88,7 +88,7 @@ static void status_tell(const struct job *job, const struct flow_capture_stats *
 	flow_status(&job->base, &counts);
 }
 
-/* As the line of a second, with the rates since the start. */
+/* Prints the line of a second at once, with the rates since the start. */
 static void report_now(void *arg)
 {
 	const struct job *job = arg;
@@ -111,7 +111,7 @@ static void end_asked(void *arg)
 
 /* ---- Bodies. ---- */
 
-/* The next body's name; two that begin in one second get different ones. */
+/* Makes the next body's name; two bodies that begin in one second get different names. */
 static bool body_name(struct job *job, char *out, size_t out_bytes)
 {
 	const struct flow_args *args = job->base.args;
@@ -228,7 +228,7 @@ static void body_failed(struct job *job, const char *name, int error)
 	flow_capture_stop(job->capture);
 }
 
-/* The body is ended unread, which ends the capture. */
+/* Closes the body unread, which ends the capture. */
 static void body_refused(struct job *job, struct flow_source *source, const char *name, int error)
 {
 	body_failed(job, name, error);
@@ -289,7 +289,7 @@ static void body_store(struct job *job, struct body *body)
 		fprintf(stderr, "stored %s, %llu bytes\n", name, (unsigned long long)bytes);
 }
 
-/* From here on packets are taken; to RDMA not before somebody takes them over. */
+/* Starts taking packets; to RDMA, not before a receiver has connected. */
 static int taking_start(struct job *job)
 {
 	const struct flow_args *args = job->base.args;
@@ -331,7 +331,7 @@ static void job_end(struct job *job)
 	reactor_stop(job->base.reactor);
 }
 
-/* Not a packet came. */
+/* No packet came. */
 static void stream_end(struct job *job)
 {
 	struct flow_sink *sink = flow_link_sink(job->link);
@@ -373,7 +373,7 @@ static void body_main(void *arg)
 		job_end(job);
 }
 
-/* The last body is being made durable; the next one begins at once. */
+/* Starts the next body at once, while the last one becomes durable. */
 static void body_spawn(void *arg)
 {
 	struct job *job = arg;
@@ -411,7 +411,7 @@ static void report_main(void *arg)
 	job->reporter = NULL;
 }
 
-/* Whose clock a capture's times are of. */
+/* Which clock gave the capture's times. */
 static const char *times_text(const struct flow_capture_stats *stats, char buf[64])
 {
 	if (!stats->stamped || stats->stamped == stats->packets)
@@ -499,7 +499,7 @@ static int devices_open(struct job *job, struct flow_args *args)
 	const struct xp_opts *port = &args->xdp.port;
 	const uint64_t ring_entries =
 		port->ring_entries ? port->ring_entries : XP_RING_ENTRIES_DEFAULT;
-	/* A capture is in no hurry: the rings hold back what comes while it sleeps. */
+	/* A capture may sleep: the rings hold the packets that come meanwhile. */
 	int ret = flow_base_open(&job->base, args,
 		ring_entries * FRAME_BYTES * MAX(port->queue_count, 1u), NS_PER_US);
 

@@ -79,7 +79,7 @@ static bool rdma_option(char *word, struct flow_end_spec *end, char why[FLOW_WHY
 	return good ? true : refuse(why, "no such value", value);
 }
 
-/* "HOST:PORT", "[V6]:PORT", ":PORT". */
+/* Parses "HOST:PORT", "[V6]:PORT", ":PORT". */
 static bool address_parse(char *text, struct flow_end_spec *end)
 {
 	char *colon = strrchr(text, ':');
@@ -160,7 +160,7 @@ static bool s3_parse(const char *text, struct flow_end_spec *end, char why[FLOW_
 	return true;
 }
 
-/* How long a scheme is at the text's beginning, "word:"; 0: there is none, it is a path. */
+/* The length of the scheme, "word:", at the text's beginning; 0: the text is a path. */
 static size_t scheme_len(const char *text)
 {
 	size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");

@@ -6,11 +6,11 @@
 
 #include "flow_cmd.h"
 
-#define RELAY_UNIT  512u /* what comes in goes on in the same multiples */
+#define RELAY_UNIT  512u /* records are forwarded in multiples of this */
 #define FILE_UNIT   512u
 #define MEMORY_UNIT FRAME_BYTES
 
-/* Notes how much has passed, and ends the flow when it is told to. */
+/* Counts the bytes that pass, and ends the flow on request. */
 struct gate {
 	struct flow_stage stage;
 	uint64_t bytes;
@@ -49,9 +49,9 @@ static int gate_piece(struct flow_stage *stage, const struct flow_piece *piece)
 
 static const struct flow_stage_ops GATE_OPS = {.name = "gate", .piece = gate_piece};
 
-/* ---- Work beside the run. ---- */
+/* ---- Tasks during the run. ---- */
 
-/* The sink has failed: a source that waits for its peer need not. */
+/* The sink has failed: ends a source that waits for its peer. */
 static void sink_failed(void *arg)
 {
 	struct move *move = arg;
@@ -66,7 +66,7 @@ static void sink_durable(void *arg, uint64_t bytes)
 	struct move *move = arg;
 
 	flow_marks_reached(&move->marker.durable, bytes, clock_now_ns());
-	/* Bytes of the target say nothing of the source's when lengths change. */
+	/* When transforms change the length, the target's bytes do not tell the source's. */
 	if (move->transforms && !flow_transforms_same_length(move->transforms))
 		return;
 	move->acknowledged = bytes;
@@ -81,7 +81,7 @@ static void sink_delivered(void *arg, uint64_t bytes)
 	flow_marks_reached(&move->marker.delivered, bytes, clock_now_ns());
 }
 
-/* Once: in order. Twice: at once. */
+/* The first request ends the flow in order, the second at once. */
 static void end_asked(void *arg)
 {
 	struct move *move = arg;
@@ -252,8 +252,8 @@ static int source_open(struct move *move, struct flow_source **ret_source)
 	}
 }
 
-/* A target is opened before a peer is waited for, so that what forbids it is known at once; but
- * behind a source that knows its length. */
+/* Opens a target before it waits for a peer, so that an error of the target shows at once; but
+ * opens it after a source that knows its length. */
 static int ends_open(struct move *move, struct flow_source **source, struct flow_sink **sink)
 {
 	const bool sink_first = move->base.args->from.kind == FLOW_RDMA;
@@ -272,7 +272,7 @@ static int ends_open(struct move *move, struct flow_source **source, struct flow
 
 /* ---- The run. ---- */
 
-/* The stages that look at bytes on each side of the transforms. */
+/* The stages that count and check bytes on each side of the transforms. */
 struct sides {
 	struct flow_stage *in[4], *out[4];
 	uint32_t in_count, out_count;
@@ -298,7 +298,7 @@ static void sides_set(struct move *move, struct sides *sides)
 		sides->out[sides->out_count++] = &move->sum_out.stage;
 }
 
-/* The source's bytes as they leave the transforms. */
+/* The source of the bytes that leave the transforms. */
 static int transforms_enter(
 	struct move *move, const struct sides *sides, struct flow_source **source)
 {

@@ -11,7 +11,7 @@
 
 #define PART_PIECES   8u
 #define PARTS_MAX     10000u
-#define WINDOW_PIECES 32u /* handed over and not yet uploaded */
+#define WINDOW_PIECES 32u /* handed to the thread and not yet uploaded */
 #define POOL_BYTES    (4 * MIB)
 
 _Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
@@ -32,13 +32,13 @@ struct s3_sink {
 	struct flow_s3 *uploads;
 	char bucket[64];
 	char key[LIMIT_KEY_LEN_MAX + 1];
-	/* The reactor's. */
+	/* Used by the reactor. */
 	uint32_t pieces_out;
 	bool ended;
 	struct fiber *waiter;
 	struct s3_job end;
 	struct flow_piece staging; /* pieces too short for a part; data NULL: none */
-	/* The thread's. */
+	/* Used by the thread. */
 	struct s3_job *part[PART_PIECES];
 	uint32_t part_pieces;
 	uint32_t part_count;
@@ -106,7 +106,7 @@ static int upload_create(struct s3_sink *self)
 		self->uploads->answer, result.bytes, self->upload_id, sizeof(self->upload_id));
 }
 
-/* The pieces' bytes, as one request of op; empty objects have no piece. */
+/* Sends the pieces' bytes as one request of op; an empty object has no piece. */
 static int pieces_send(struct s3_sink *self, enum neb_op op, const char *query, char etag[84])
 {
 	struct neb_iov body[PART_PIECES];
@@ -329,8 +329,8 @@ static int staging_flush(struct s3_sink *self)
 
 #define STAGING_WAIT_NS (30 * NS_PER_S)
 
-/* The piece is in hand meanwhile; the region is this process's own, and parts under way give their
- * frames back by themselves. */
+/* The flow holds a piece while this waits for frames. That is safe: only this process uses the
+ * region, and parts in flight give their frames back without this fiber. */
 static int staging_open(struct flow_core *core, struct flow_piece *staging)
 {
 	const struct flow_want want = {
@@ -345,7 +345,7 @@ static int staging_open(struct flow_core *core, struct flow_piece *staging)
 	return ret;
 }
 
-/* A part is made of few pieces, so short ones are put together; counted. Ends the piece. */
+/* A part has few pieces, so this joins short ones by a counted copy. Ends the piece. */
 static int staging_fill(struct s3_sink *self, struct flow_piece *piece)
 {
 	struct flow_core *core = self->sink.core;
@@ -430,7 +430,7 @@ int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const cha
 	return 0;
 }
 
-/* ---- Lives. ---- */
+/* ---- Opening and closing. ---- */
 
 static void memory_register(struct flow_s3 *uploads)
 {

@@ -9,7 +9,7 @@
 
 #define FLOW_S3_ANSWER_BYTES_MAX 8192u
 
-/* Something for the thread to do, first come, first served. run posts done when it is over. */
+/* A task for the thread, which takes tasks in order. run posts done when it has ended. */
 struct flow_s3_work {
 	struct list link;
 	struct reactor_msg done;

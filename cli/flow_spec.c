@@ -30,7 +30,7 @@ static bool number_parse(const char *text, uint32_t max, uint32_t *ret_number)
 	return true;
 }
 
-/* "9999" or "9000-9999". */
+/* Parses "9999" or "9000-9999". */
 static bool ports_parse(const char *text, struct xp_rule *rule)
 {
 	char first[16];
@@ -50,7 +50,7 @@ static bool ports_parse(const char *text, struct xp_rule *rule)
 	return true;
 }
 
-/* "10.0.0.0/8", "2001:db8::1". */
+/* Parses "10.0.0.0/8", "2001:db8::1". */
 static bool prefix_parse(const char *text, struct xp_rule *rule, uint8_t addr[16], uint8_t *bits)
 {
 	char host[64];
@@ -81,7 +81,7 @@ static bool vlan_parse(const char *text, struct xp_rule *rule)
 	return true;
 }
 
-/* One "name=value" of what a rule matches. *ret_known: the name is one of ours. */
+/* Parses one "name=value" of a rule's match. *ret_known: the name is known. */
 static bool match_parse(const char *name, const char *value, struct xp_rule *rule, bool *ret_known)
 {
 	uint32_t number = 0;
@@ -119,7 +119,7 @@ static bool mode_parse(const char *value, struct xp_opts *port)
 	return false;
 }
 
-/* One "name=value" of how the interface is listened to. */
+/* Parses one "name=value" that sets how to receive from the interface. */
 static bool port_parse(const char *name, const char *value, struct xp_opts *port, bool *ret_known)
 {
 	*ret_known = true;

@@ -25,7 +25,7 @@ static void print_help(FILE *out)
 		"[ARGUMENTS]\n\n",
 		VERSION);
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
-		fprintf(out, "  %-10s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
+		fprintf(out, "  %-11s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
 	fprintf(out, "\n`nebulaio help COMMAND` prints the help of a command.\n");
 }
 
@@ -47,8 +47,8 @@ static int help(int argc, char **argv)
 	return CLI_OK;
 }
 
-/* For programs that read what commands print to standard error. A server's own configuration may
- * say otherwise later. */
+/* For programs that read the commands' standard error. A server's configuration may change the
+ * format later. */
 static void log_format_take(const char *tag)
 {
 	const char *name = getenv("NEBULAIO_LOG_FORMAT");

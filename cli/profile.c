@@ -46,7 +46,7 @@ static bool value_set(struct profile *profile, const char *name, const char *val
 	return false;
 }
 
-/* Every line must make sense, also those of other profiles. */
+/* Every line must be valid, also in other profiles. */
 static int lines_read(FILE *file, const char *path, const char *name, struct profile *profile)
 {
 	struct profile other = {0};

@@ -1,4 +1,4 @@
-/* cli/profile.h: named sets of what the options say, from $XDG_CONFIG_HOME/nebulaio/config or
+/* cli/profile.h: named sets of option values, from $XDG_CONFIG_HOME/nebulaio/config or
  * ~/.config/nebulaio/config:
  *
  *	[default]
@@ -26,11 +26,11 @@ enum profile_key {
 
 struct profile {
 	char text[PROFILE_KEYS][512];
-	const char *values[PROFILE_KEYS]; /* into text; NULL: not said */
+	const char *values[PROFILE_KEYS]; /* point into text; NULL: not set */
 };
 
-/* name NULL: "default", which need not be there. CLI_OK, CLI_NOT_FOUND (no such profile) or
- * CLI_USAGE (a line that is none); said why. */
+/* name NULL: "default", which may be missing. CLI_OK, CLI_NOT_FOUND (no such profile) or CLI_USAGE
+ * (an invalid line); prints why. */
 int profile_read(const char *name, struct profile *ret_profile);
 
 #endif

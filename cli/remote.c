@@ -13,7 +13,7 @@
 #define DEFAULT_ADMIN	  "http://127.0.0.1:9001"
 #define DEVELOPMENT_KEY	  "minioadmin"
 
-/* The environment, then the profile, then what is preset. */
+/* The environment wins over the profile, and that over the default. */
 static const char *env_first(
 	const char *name, const char *other, const char *profile, const char *preset)
 {
@@ -166,9 +166,9 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 }
 
 #define TEXT_BYTES   (4 * 8192u + 1)
-#define TEXT_BUFFERS 4u /* names in one message */
+#define TEXT_BUFFERS 4u /* the most names in one message */
 
-/* How many bytes at text are a control character: of ASCII, or of the upper set in UTF-8. */
+/* The length of the control character at text, of ASCII or of C1 in UTF-8; 0: there is none. */
 static unsigned control_len(const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -290,7 +290,7 @@ void remote_print_json(FILE *out, const char *text)
 	for (; *text; text++) {
 		unsigned control = control_len(text);
 
-		text += control == 2; /* its second byte is the character's number */
+		text += control == 2; /* the second byte is the character's number */
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
 		else if (control)

@@ -13,16 +13,17 @@
 /* The options that every such command has; in usage texts as REMOTE_USAGE. */
 struct remote_opts {
 	const char *endpoints;
-	const char *admin_endpoint; /* of the admin interface */
+	const char *admin_endpoint; /* address of the admin interface */
 	const char *access_key;
 	const char *secret_key;
 	const char *region;
 	const char *device_name;
 	enum neb_transport transport;
-	bool verbose; /* say on standard error which way each request went */
+	bool verbose; /* print each request's transport on standard error */
 	bool json;
-	bool encrypted;	    /* over RDMA everything, or nothing goes */
-	int profile_failed; /* the exit code for a profile that cannot be read; said why */
+	bool encrypted;	    /* sessions must be encrypted */
+	int profile_failed; /* the exit code for an unreadable profile; the reason has been printed
+			     */
 };
 
 #define REMOTE_USAGE                                                                               \
@@ -65,33 +66,34 @@ enum {
 		"verbose", no_argument, NULL, 'v'                         \
 	}
 
-/* From the environment. */
+/* Fills opts from the environment. */
 void remote_defaults(struct remote_opts *opts);
-/* Takes one option that getopt_long found. CLI_OK; CLI_USAGE (said why). For '?' too. */
+/* Takes one option that getopt_long found. CLI_OK; CLI_USAGE, prints why. For '?' too. */
 int remote_option(
 	const struct cli_command *command, struct remote_opts *opts, int option, char **argv);
-/* All options of a command that has no others: optind is then where its operands begin. CLI_OK;
- * CLI_USAGE (said why). */
+/* Takes all options of a command that has no others; then optind is the first operand. CLI_OK;
+ * CLI_USAGE, prints why. */
 int remote_options(
 	const struct cli_command *command, int argc, char **argv, struct remote_opts *opts);
-/* Connects as the options say. An exit code; said why. */
+/* Connects as the options say. An exit code; prints why. */
 int remote_open(const struct remote_opts *opts, struct neb_client **ret_client);
 
-/* Says what a failed request was about and what to do; returns the exit code. */
+/* Prints the error of a failed request about `what`, and a remedy; returns the exit code. */
 int remote_failed(const char *what, const struct neb_result *result);
-/* With --verbose: which way it went, and why not by RDMA. */
+/* With --verbose, prints the request's transport, and why it was not RDMA. */
 void remote_report(
 	const struct remote_opts *opts, const char *what, const struct neb_result *result);
 
-/* "s3://bucket/key": cuts it in two inside text, which it changes; key may be empty. False when it
- * is not one. */
+/* Splits "s3://bucket/key" inside text, which it changes; key may be empty. False: it is no such
+ * address. */
 bool remote_parse(char *text, const char **ret_bucket, const char **ret_key);
 bool remote_is_url(const char *text);
 
-/* A name as a terminal may be shown it: control characters, which could move its cursor or do
- * worse, as \xNN. text itself, or a buffer of this thread that lives for the next few calls. */
+/* A name that is safe on a terminal: control characters, which could move the cursor or do worse,
+ * are written as \xNN. Returns text itself, or a buffer of this thread that lives for the next few
+ * calls. */
 const char *remote_text(const char *text);
-/* "1.5 MiB". */
+/* Writes "1.5 MiB". */
 #define REMOTE_S(count) ((count) == 1 ? "" : "s")
 const char *remote_bytes_text(uint64_t bytes, char buf[32]);
 /* Writes text as a JSON string with its quotes. */

@@ -1,4 +1,4 @@
-/* cli/s3_call.c: any request to S3, and its answer's XML. */
+/* cli/s3_call.c: sends any request to S3, and reads XML answers. */
 #include "s3_call.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@
 #define ENV_MAX		512u
 #define BACK_OFF_NS_MIN (1 * NS_PER_S)
 #define BACK_OFF_NS_MAX (60 * NS_PER_S)
-#define END_NS_MAX	(20 * NS_PER_S) /* to end in order, before it is killed */
+#define END_NS_MAX	(20 * NS_PER_S) /* a flow that takes longer to end is killed */
 
 /* The counters that a flow reports, then the server's own. */
 enum count { COUNT_RUNNING = FLOW_COUNT_COUNT, COUNT_STARTS, COUNT_FAILURES, COUNT_COUNT };
@@ -53,15 +53,15 @@ static const struct {
 /* waits (start_ns is due) → runs (pid) → waits, or done */
 struct flow_child {
 	const struct config_flow *flow;
-	pid_t pid;  /* 0: does not run */
-	int status; /* the pipe's end, nonblocking */
+	pid_t pid;  /* 0: it does not run */
+	int status; /* the read end of the pipe, nonblocking */
 	char line[FLOW_STATUS_LINE_BYTES];
 	size_t line_len;
 	uint64_t seen[FLOW_STATUS_NUMBERS]; /* since its start */
-	uint64_t start_ns;		    /* last one, or the next: DEADLINE_NONE: never */
+	uint64_t start_ns; /* of the last start, or the next one; DEADLINE_NONE: never */
 	uint64_t back_off_ns;
 	char labels[48], took_labels[FLOW_TOOK_COUNT][64];
-	struct counter counters[COUNT_COUNT]; /* in the registry for good, both */
+	struct counter counters[COUNT_COUNT]; /* these two stay in the registry */
 	struct counter_hist took[FLOW_TOOK_COUNT];
 };
 
@@ -76,7 +76,7 @@ static struct {
 
 /* ---- Command lines. ---- */
 
-/* storage holds the options, cut at their line ends. */
+/* storage holds the options, split at line ends. */
 static int args_make(
 	const struct config_flow *flow, char *storage, size_t storage_bytes, char *args[ARGS_MAX])
 {
@@ -121,7 +121,7 @@ static void env_add(const char *name, const char *value)
 		flows.env[count] = NULL;
 }
 
-/* The server's own variables are no flow's; the flows are the server's clients. */
+/* Flows are clients of the server, so they do not get the server's own variables. */
 static void env_make(const struct config *config, uint16_t http_port)
 {
 	static const char *const OURS[] = {"NEBULAIO_", "AWS_"};
@@ -221,7 +221,7 @@ static void line_take(struct flow_child *child)
 		if (end == at)
 			return;
 		at = end;
-		if (now < child->seen[i]) /* new rules, whose counts begin again */
+		if (now < child->seen[i]) /* the flow read new rules, whose counts begin at 0 */
 			child->seen[i] = 0;
 		grown[i] = now - child->seen[i];
 		child->seen[i] = now;
@@ -259,7 +259,7 @@ static void child_ended(struct flow_child *child, bool stopping)
 	}
 }
 
-/* Reads the child's output; its end of the pipe closes when it ends. */
+/* Reads the child's counters; the child's end of the pipe closes when the child ends. */
 static void child_read(struct flow_child *child, bool stopping)
 {
 	char chunk[256];
@@ -280,7 +280,7 @@ static void child_read(struct flow_child *child, bool stopping)
 		child_ended(child, stopping);
 }
 
-/* ---- All of them. ---- */
+/* ---- All flows. ---- */
 
 static int patience_ms(uint64_t now_ns)
 {

@@ -19,8 +19,8 @@ const char *transfer_base_name(const char *path)
 
 /* ---- Object to file. ---- */
 
-/* Special files and standard output are written as they are; others under a name of their own until
- * whole. */
+/* Writes special files and standard output directly, and other files under a temporary name until
+ * they are complete. */
 int transfer_to_file(struct transfer *transfer, const char *target)
 {
 	char path[4096], temporary[4200];
@@ -82,7 +82,7 @@ int transfer_from_file(struct transfer *transfer, const char *source)
 		close(fd);
 		return CLI_FAILED;
 	}
-	/* As rclone writes and reads it: seconds since 1970 and their fraction. */
+	/* rclone's format: seconds since 1970 with their fraction. */
 	snprintf(changed, sizeof(changed), "%lld.%09ld", (long long)st.st_mtim.tv_sec,
 		st.st_mtim.tv_nsec);
 	if (S_ISREG(st.st_mode) && headers.count < TRANSFER_HEADERS_MAX)
@@ -131,7 +131,7 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
 	if (ret)
 		return remote_failed(from_key, &result);
-	/* How much that was, the answer does not say. */
+	/* The answer does not tell the object's size. */
 	if (neb_head(transfer->client, transfer->bucket, transfer->key, &result) == 0)
 		transfer->bytes = result.object_bytes;
 	return CLI_OK;

@@ -1,5 +1,5 @@
-/* cli/transfer_get.c: an object into a file descriptor: ranged requests, a window in flight,
- * written in order. */
+/* cli/transfer_get.c: reads an object into a file descriptor: ranged requests, a window of them in
+ * flight, written in order. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

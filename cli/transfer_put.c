@@ -1,4 +1,4 @@
-/* cli/transfer_put.c: a file descriptor into an object: one request when it is short, else a
+/* cli/transfer_put.c: stores an object from a file descriptor: one request when it is short, else a
  * multipart upload with a window of parts in flight. */
 #include <errno.h>
 #include <stdlib.h>
@@ -86,8 +86,7 @@ static int put_whole(struct upload *upload, struct part *part)
 	return CLI_OK;
 }
 
-/* The text between <tag> and </tag> of an answer, unescaped enough for upload ids, which have no
- * markup in them. */
+/* The text between <tag> and </tag> of an answer. Not unescaped: upload ids have no markup. */
 static int answer_text(const char *answer, size_t len, const char *tag, char *buf, size_t buf_bytes)
 {
 	char open[64], close[64];
@@ -155,8 +154,7 @@ static void multipart_abort(struct upload *upload)
 		remote_text(transfer->key), upload->state.upload_id, result.message);
 }
 
-/* The upload that is written down, if it can be gone on with; else it is ended, and a new one
- * begins. */
+/* Continues the upload of the saved state if possible; else aborts it and begins a new one. */
 static int multipart_open(struct upload *upload)
 {
 	struct transfer *transfer = upload->transfer;
@@ -218,7 +216,7 @@ static int multipart_complete(struct upload *upload)
 	return CLI_OK;
 }
 
-/* The server has these very bytes already. */
+/* True if the server already has a part with these bytes. */
 static bool part_there(struct upload *upload, struct part *part)
 {
 	const struct upload_part *have = &upload->state.parts[part->number - 1];
@@ -355,7 +353,7 @@ static uint32_t part_bytes_for(int fd, uint64_t *ret_total)
 	return (uint32_t)bytes;
 }
 
-/* A pipe cannot be read twice: nothing is written down of it. */
+/* A pipe cannot be read twice, so it has no saved state. */
 static int state_open(struct upload *upload)
 {
 	struct transfer *transfer = upload->transfer;

@@ -46,7 +46,7 @@ bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place
 		return true;
 	}
 	ret_place->glob = key;
-	/* The prefix is a copy: the glob keeps what follows. */
+	/* The prefix is a copy, because the glob needs the rest of the text. */
 	end = strndup(key, strcspn(key, "*?["));
 	if (!end)
 		return false;
@@ -125,7 +125,7 @@ static int read_folder(const char *path, struct tree *tree)
 
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
 			entry->fts_info == FTS_NS) {
-			/* A target that is not there yet is empty. */
+			/* A target that does not exist yet counts as empty. */
 			if (entry->fts_level == 0 && entry->fts_errno == ENOENT)
 				break;
 			fprintf(stderr, "nebulaio: %s: %s\n", entry->fts_path,
@@ -191,8 +191,8 @@ void tree_free(struct tree *tree)
 
 /* ---- Comparing. ---- */
 
-/* Equal ETags are equal bytes. Different ones are different bytes only when both are plain digests:
- * one with a '-' depends on how the object was sent. */
+/* Equal ETags mean equal bytes. Different ones mean different bytes only when both are plain
+ * digests: an ETag with a '-' depends on the sizes of the parts. */
 static bool etag_is_plain(const char *etag)
 {
 	return *etag && !strchr(etag, '-');

@@ -1,4 +1,4 @@
-/* cli/tree_copy.c: many transfers at a time, each worker a thread with a client of its own. */
+/* cli/tree_copy.c: runs many transfers at a time, each worker a thread with its own client. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,12 +29,12 @@ int tree_workers_parse(const struct cli_command *command, const char *text, unsi
 struct workers {
 	struct tree_copy *copy;
 	atomic_size_t next;
-	pthread_mutex_t mutex; /* of what follows */
+	pthread_mutex_t mutex; /* guards the fields below */
 	struct progress progress;
 	int worst;
 };
 
-/* Keys are anything; a file must stay below its folder. */
+/* A key may be any text, but a file must stay below its folder. */
 static bool name_is_safe(const char *name)
 {
 	const char *at = name;
@@ -87,7 +87,7 @@ static int fetch(
 	ret = folders_make(path);
 	if (!ret)
 		ret = transfer_to_file(transfer, path);
-	/* So that a mirror knows next time that nothing changed. */
+	/* Gives the file the time of the object, so that the next mirror sees no change. */
 	if (!ret && item->time_s)
 		utimensat(AT_FDCWD, path, times, 0);
 	return ret;
@@ -183,7 +183,7 @@ static void *worker_main(void *arg)
 		}
 		progress_add(&workers->progress, item->bytes);
 		pthread_mutex_unlock(&workers->mutex);
-		/* Nobody there: the others will not be found either. */
+		/* No server answers, so the other transfers would fail, too. */
 		if (ret == CLI_UNREACHABLE)
 			break;
 	}

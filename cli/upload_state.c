@@ -14,10 +14,10 @@
 #include "s3_call.h"
 
 #define LINE_BYTES 512
-#define NAME_BYTES 16 /* of the digest that names the file */
+#define NAME_BYTES 16 /* of the digest that is the file's name */
 #define FIRST_LINE "nebulaio upload 1\n"
 
-/* Folders up to the last '/', for this user alone. */
+/* Makes all folders up to the last '/', for this user only. */
 static int folders_make(char *path)
 {
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -32,7 +32,7 @@ static int folders_make(char *path)
 	return 0;
 }
 
-/* The XDG folder for state that survives a reboot but that the user does not edit. */
+/* XDG's folder for state that survives a reboot and that the user does not edit. */
 static int folder_name(char *buf, size_t buf_bytes)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -111,7 +111,7 @@ bool upload_state_read(struct upload_state *state, bool *ret_same)
 	     sscanf(line, "%" SCNu64 " %" SCNd64 " %" SCNu32 " %255s", &bytes, &mtime_ns,
 		     &state->part_bytes, state->upload_id) == 4 &&
 	     state->part_bytes > 0;
-	/* A line that was cut off is no part; the lines after it were written by a later run. */
+	/* An incomplete line is no part; a later run wrote the lines after it. */
 	while (ok && fgets(line, sizeof(line), file))
 		part_line_read(state, line);
 	fclose(file);
@@ -124,7 +124,7 @@ bool upload_state_read(struct upload_state *state, bool *ret_same)
 
 struct listed {
 	struct upload_state *state;
-	struct upload_part *parts; /* as the server has them */
+	struct upload_part *parts; /* as listed by the server */
 	uint32_t number, last;
 	bool truncated;
 };
@@ -220,7 +220,7 @@ int upload_state_go_on(struct upload_state *state)
 	int fd = open(state->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 
 	state->file = fd < 0 ? NULL : fdopen(fd, "a");
-	/* After a line that was cut off. */
+	/* Ends a line that an earlier run left incomplete. */
 	if (state->file)
 		fputc('\n', state->file);
 	return state->file ? 0 : -errno;

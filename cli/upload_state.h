@@ -19,13 +19,13 @@
 #define UPLOAD_ID_BYTES_MAX 256
 
 struct upload_part {
-	bool have; /* the server has it */
+	bool have; /* the server has the part */
 	uint64_t crc;
 	char etag[84];
 };
 
 struct upload_state {
-	char path[4096]; /* empty: nothing is written down */
+	char path[4096]; /* empty: no state is saved */
 	FILE *file;
 	uint64_t bytes;
 	int64_t mtime_ns;
@@ -34,24 +34,24 @@ struct upload_state {
 	struct upload_part *parts; /* UPLOAD_PARTS_MAX */
 };
 
-/* The state of this file's way to this target. source is any path of the file. -ENOMEM; -ENOENT: no
- * folder for it can be found or made, the upload goes without. */
+/* Opens the state of this file's upload to this target. source is any path of the file. -ENOMEM;
+ * -ENOENT: there is no folder for it and none can be made; the upload runs without. */
 int upload_state_open(struct upload_state *state, const char *bucket, const char *key,
 	const char *source, const struct stat *st);
 void upload_state_close(struct upload_state *state);
-/* Reads what was written down. True: there is an upload; *ret_same says whether it was of the file
- * as it is now. False: nothing, or nothing that can be read. */
+/* Reads the saved state. True: there is an upload; *ret_same: the file has not changed since.
+ * False: there is no state, or it is unreadable. */
 bool upload_state_read(struct upload_state *state, bool *ret_same);
-/* Asks the server which parts it has; the others are forgotten. Exit code: CLI_NOT_FOUND when the
- * upload is no more, which is not said. */
+/* Asks the server which parts it has, and drops the others. Exit code; CLI_NOT_FOUND, without a
+ * message: the upload no longer exists. */
 int upload_state_verify(
 	struct upload_state *state, struct neb_client *client, const char *bucket, const char *key);
-/* A new upload. -errno: it goes without. */
+/* Saves a new upload. -errno: the upload runs without saved state. */
 int upload_state_begin(struct upload_state *state, uint32_t part_bytes, const char *upload_id);
-/* The next lines go behind what was read. */
+/* Opens the state to append lines. */
 int upload_state_go_on(struct upload_state *state);
 void upload_state_part(struct upload_state *state, uint32_t number, uint64_t crc, const char *etag);
-/* The upload is no more. */
+/* Deletes the state: the upload has ended. */
 void upload_state_drop(struct upload_state *state);
 
 #endif

@@ -71,7 +71,7 @@ int client_status_error(uint32_t status)
 	}
 }
 
-/* ---- Made. ---- */
+/* ---- Making a call. ---- */
 
 static size_t text_len(const char *text)
 {
@@ -118,7 +118,7 @@ static int method_take(struct client_call *call, const struct neb_request *reque
 	return call->method && request->path[0] == '/' ? 0 : -EINVAL;
 }
 
-/* Strings and headers, in the call's own text. */
+/* Copies strings and headers into the call's own text. */
 static int text_take(struct client_call *call, const struct neb_request *request)
 {
 	const char *key = request->op == NEB_S3 ? request->path : request->key;
@@ -206,7 +206,7 @@ void client_result_init(struct neb_result *result, uint64_t id, void *user_data)
 	result->headers[0] = '\0';
 }
 
-/* Headers are long and mostly empty. */
+/* headers is large and mostly empty: copies only the part in use. */
 void client_result_copy(struct neb_result *to, const struct neb_result *from)
 {
 	memcpy(to, from, offsetof(struct neb_result, headers));
@@ -238,6 +238,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->mr_count = 0;
 	call->cached_count = 0;
 	call->easy = NULL;
+	call->hipobj = NULL;
 	call->curl_headers = NULL;
 	call->more_text = NULL;
 	return call;
@@ -299,7 +300,7 @@ int client_call_internal(struct neb_client *client, const struct neb_request *re
 	return 0;
 }
 
-/* ---- Ended. ---- */
+/* ---- Ending a call. ---- */
 
 void client_call_retry(struct client_call *call, int error, const char *why)
 {
@@ -322,7 +323,8 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	client_calls_kick(client);
 }
 
-/* The server was busy: once more, later, where that harms nothing and there is time. */
+/* The server was busy: queues the call for later, if a repetition does no harm and there is
+ * time. */
 static bool busy_again(struct client_call *call)
 {
 	struct neb_client *client = call->client;

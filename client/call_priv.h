@@ -14,8 +14,9 @@
  *   QUEUED   wants a way            -> RDMA with a slot of an open session, HTTP, or DONE
  *   RDMA     capsule sent           -> DONE by its response; QUEUED when the session is lost
  *   HTTP     with libcurl           -> DONE; QUEUED when the connection is lost
+ *   HIPOBJ   its control requests       -> DONE; HTTP when the server does not speak it
  *   DONE     has its result         -> free, once the result is taken */
-enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
+enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_ON_HIPOBJ, CLIENT_DONE };
 
 /* The pages of a list as they arrive: each goes into the `into` with its number; the last one comes
  * with the result. */
@@ -78,6 +79,7 @@ struct client_call {
 	uint32_t token_reply;	/* x-amz-rdma-reply; 0: none */
 	uint64_t token_moved;
 	char token[TOKEN_LEN + 1];
+	struct client_hipobj *hipobj; /* CLIENT_ON_HIPOBJ: its transfer */
 	struct curl_slist *curl_headers;
 	struct buf answer_error; /* an error document */
 	uint64_t moved;		 /* of body or into */

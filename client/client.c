@@ -71,7 +71,7 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 
 /* ---- Opening and closing. ---- */
 
-/* Without its device, AUTO goes on by HTTP alone: it was said. */
+/* Without a device, AUTO uses HTTP only; that has been logged. */
 static int rdma_open(struct neb_client *client, const struct neb_options *options)
 {
 	int ret = 0;
@@ -122,6 +122,7 @@ int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	list_init(&client->lost_sessions);
 	list_init(&client->queued);
 	list_init(&client->running);
+	list_init(&client->hipobjs);
 	list_init(&client->done);
 	list_init(&client->idle_calls);
 	client_gpu_look();
@@ -158,7 +159,7 @@ void neb_client_close(struct neb_client *client)
 {
 	if (!client)
 		return;
-	/* No session, no second try: every call ends when its way is taken away. */
+	/* No session, no second try: every call ends when its transport is closed. */
 	client->transport = NEB_STRICT;
 	client->rdma_count = 0;
 	client->http_count = 0;
@@ -166,7 +167,9 @@ void neb_client_close(struct neb_client *client)
 		client_session_lose(CONTAINER_OF(link, struct client_session, link), -ECANCELED,
 			"the client is closing");
 	client_sessions_reap(client);
+	client_hipobj_end(client);
 	client_http_close(client);
+	client_hipobj_free(client);
 	client_tokens_close(client);
 	calls_free(&client->queued);
 	calls_free(&client->done);

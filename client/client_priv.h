@@ -14,9 +14,12 @@
  *   crypt.c       bodies of encrypted sessions
  *   http.c        the same requests over HTTP, by libcurl
  *   token.c       bodies by RDMA tokens in HTTP requests
+ *   hipobj.c      bodies by hipobj-rc-v2
  *   sigv4.c       signing them
  *   ops.c         the calls for the common operations; listings
  *   pool.c        clients for many threads
+ *   minter*.c     RDMA tokens for requests of other libraries (minter_priv.h)
+ *   compat/       drop-ins for programs that expect another vendor's library (compat.h)
  *
  * One thread at a time uses a client with all that belongs to it. */
 #ifndef CLIENT_CLIENT_PRIV_H
@@ -50,8 +53,10 @@ struct client_endpoint {
 	bool warned;	     /* this outage was logged */
 	bool token;	     /* bodies move by RDMA tokens */
 	struct client_token *tokens;
-	int error;     /* and */
-	char why[128]; /* it could not be had */
+	bool hipobj;		  /* bodies move by hipobj-rc-v2 */
+	uint64_t hipobj_retry_ns; /* which it does not speak: not tried again before this */
+	int error;		  /* and */
+	char why[128];		  /* it could not be had */
 };
 
 struct neb_client {
@@ -99,6 +104,7 @@ struct neb_client {
 	uint32_t http_running;
 	/* Calls by phase. */
 	struct list queued, running, done, idle_calls;
+	struct list hipobjs; /* transfers by hipobj-rc-v2 */
 	uint32_t call_count; /* without a result taken */
 	uint32_t undone_count;
 	uint64_t next_id;

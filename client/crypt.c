@@ -44,7 +44,7 @@ int client_body_seal(struct client_session *session, struct client_call *call,
 	return ret;
 }
 
-/* The bytes of the answer, run by run, where they lie: in the call's own memory, or in its into. */
+/* The bytes of the answer, run by run, in place: in the call's own memory, or in its into. */
 static uint64_t answer_run(
 	const struct client_call *call, uint32_t idx, uint64_t bytes_left, uint8_t **ret_data)
 {

@@ -25,8 +25,8 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 	return ret ? -EHOSTUNREACH : 0;
 }
 
-/* Tries the endpoints in the order of preference. The first that a device leads to decides, because
- * a client has one device. why says why there is none: the reason of the first endpoint. */
+/* Tries the endpoints in the order of preference. The first endpoint that a device reaches decides,
+ * because a client has one device. why: the first endpoint's reason, when no device is found. */
 static int device_find(struct neb_client *client, struct rp_found *ret_found)
 {
 	struct rp_found none = {0}, found;
@@ -38,7 +38,7 @@ static int device_find(struct neb_client *client, struct rp_found *ret_found)
 		const char *why = "";
 		int ret;
 
-		if (endpoint->scheme != CLIENT_RDMA && !endpoint->token)
+		if (endpoint->scheme != CLIENT_RDMA && !endpoint->token && !endpoint->hipobj)
 			continue;
 		found = (struct rp_found){0};
 		ret = client_resolve(endpoint->host, address, sizeof(address), &why);

@@ -73,7 +73,8 @@ static int endpoint_led(struct neb_client *client, struct client_endpoint *endpo
 	return 0;
 }
 
-/* The last one, unless it is there already: two may be led to one place. */
+/* Keeps the last one, unless the list has it already: NEBULAIO_CONNECT_TO may send two to one
+ * place. */
 static void endpoint_keep(struct neb_client *client)
 {
 	const struct client_endpoint *last = &client->endpoints[client->endpoint_count];
@@ -90,7 +91,7 @@ static void endpoint_keep(struct neb_client *client)
 		client->rdma_count++;
 	else
 		client->http_count++;
-	client->token_count += last->token;
+	client->token_count += last->token || last->hipobj;
 }
 
 static int endpoint_parse(struct neb_client *client, struct slice text)
@@ -100,6 +101,9 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 
 	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
 		return -EINVAL;
+	endpoint->hipobj = slice_ends(text, SLICE("?rdma=hipobj"));
+	if (endpoint->hipobj)
+		text.len -= strlen("?rdma=hipobj");
 	endpoint->token = slice_ends(text, SLICE("?rdma"));
 	if (endpoint->token)
 		text.len -= strlen("?rdma");
@@ -110,7 +114,7 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 			continue;
 		endpoint->scheme = (enum client_scheme)i;
 		endpoint->port = SCHEMES[i].port;
-		if (endpoint->token && endpoint->scheme == CLIENT_RDMA)
+		if ((endpoint->token || endpoint->hipobj) && endpoint->scheme == CLIENT_RDMA)
 			return -EINVAL;
 		ret = endpoint_host_parse(endpoint, slice_from(text, SCHEMES[i].prefix.len));
 		if (ret == 0)
@@ -156,7 +160,8 @@ void client_endpoint_failed(
 		MIN(MAX(endpoint->backoff_ns * 2, CLIENT_BACKOFF_NS_MIN), CLIENT_BACKOFF_NS_MAX);
 
 	endpoint->backoff_ns = backoff_ns;
-	/* Half of it by chance, so that clients of one server do not come back all at once. */
+	/* Half of it is random, so that the clients of one server do not reconnect at the same
+	 * time. */
 	endpoint->retry_ns = now_ns + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
 	client->rdma_error = endpoint->error = error;
 	if (why != endpoint->why)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As much of the CUDA driver API as is called here; its values are part of its ABI. */
+/* The part of the CUDA driver API that this file calls; the values are part of its ABI. */
 #define CUDA_SUCCESS		     0
 #define CUDA_ATTRIBUTE_CONTEXT	     1
 #define CUDA_ATTRIBUTE_MEMORY_TYPE   2
@@ -29,7 +29,7 @@ struct cuda {
 		void *handle, uint64_t address, size_t bytes, int type, unsigned long long flags);
 };
 
-/* Loaded once, by the first that finds it; never unloaded. */
+/* Loaded once, by the first thread that finds it; never unloaded. */
 static struct cuda cuda;
 static atomic_bool cuda_ready;
 static atomic_flag cuda_loading = ATOMIC_FLAG_INIT;
@@ -110,9 +110,9 @@ int client_gpu_copy(void *to, const void *from, uint64_t bytes)
 	return ret == CUDA_SUCCESS ? 0 : -EIO;
 }
 
-/* By a file that names the memory: where driver and kernel have it, no module is needed. */
-static int dma_buf_register(struct neb_client *client, uint8_t *data, uint64_t bytes,
-	uint32_t access, struct rp_mr **ret_mr)
+/* Registers by a dma-buf, which needs no kernel module if driver and kernel support it. */
+static int dma_buf_register(
+	struct rp_pd *pd, uint8_t *data, uint64_t bytes, uint32_t access, struct rp_mr **ret_mr)
 {
 	uint64_t start = (uint64_t)(uintptr_t)data & ~(GPU_PAGE_BYTES - 1);
 	uint64_t before = (uint64_t)(uintptr_t)data - start;
@@ -131,24 +131,24 @@ static int dma_buf_register(struct neb_client *client, uint8_t *data, uint64_t b
 	context_leave();
 	if (ret != CUDA_SUCCESS)
 		return -EOPNOTSUPP;
-	ret = rp_mr_open(client->pd, &opts, ret_mr);
+	ret = rp_mr_open(pd, &opts, ret_mr);
 	close(opts.fd);
 	return ret;
 }
 
-int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, uint32_t access,
-	struct rp_mr **ret_mr)
+int client_gpu_register(const struct client_domain *domain, void *data, uint64_t bytes,
+	uint32_t access, struct rp_mr **ret_mr)
 {
 	struct rp_mr_opts opts = {.addr = data, .bytes = bytes, .access = access, .fd = -1};
 	struct rp_device_attr device;
 	int ret;
 
-	if (!client->pd)
+	if (!domain->pd)
 		return -EOPNOTSUPP;
-	rp_device_attr(client->device, &device);
+	rp_device_attr(domain->device, &device);
 	if (device.simulated)
-		return -EOPNOTSUPP; /* it moves bytes by the processor, which cannot reach these */
-	ret = dma_buf_register(client, data, bytes, access, ret_mr);
-	/* With nvidia-peermem the kernel knows whose the address is. */
-	return ret ? rp_mr_open(client->pd, &opts, ret_mr) : 0;
+		return -EOPNOTSUPP; /* it copies by the processor, which cannot reach these */
+	ret = dma_buf_register(domain->pd, data, bytes, access, ret_mr);
+	/* With nvidia-peermem the kernel knows that the address is a GPU's. */
+	return ret ? rp_mr_open(domain->pd, &opts, ret_mr) : 0;
 }

@@ -11,7 +11,7 @@
 
 /* ---- Callbacks of curl. ---- */
 
-/* By a token nothing of the body is sent. */
+/* With a token, nothing of the body is sent over HTTP. */
 static uint64_t sent_bytes(const struct client_call *call)
 {
 	return call->by_token ? 0 : call->body_bytes;
@@ -52,7 +52,7 @@ static size_t on_write(char *data, size_t size, size_t count, void *arg)
 	if (call->op == NEB_PING)
 		return bytes;
 	if (bytes > call->into_bytes - result->bytes)
-		return 0; /* too small a memory: curl ends it with CURLE_WRITE_ERROR */
+		return 0; /* into is too small: curl ends the transfer with CURLE_WRITE_ERROR */
 	client_scatter(call, result->bytes, data, bytes);
 	result->bytes += bytes;
 	return bytes;
@@ -66,8 +66,8 @@ static void take(char *text, size_t text_bytes, struct slice value)
 	text[len] = '\0';
 }
 
-/* User metadata beyond ASCII comes over HTTP as RFC 2047 has it, "=?UTF-8?B?…?=", and over a
- * session as its bytes: here as those too. Other values stay unchanged. */
+/* User metadata beyond ASCII arrives over HTTP in the form of RFC 2047, "=?UTF-8?B?…?=", and over a
+ * session as plain bytes. Decodes it to plain bytes; other values stay unchanged. */
 static struct slice header_plain(struct slice name, struct slice value, char *space, size_t bytes)
 {
 	static const struct slice prefix = SLICE("x-amz-meta-"), begin = SLICE("=?UTF-8?B?"),
@@ -175,7 +175,7 @@ static void target_add(struct buf *target, size_t query_at, struct slice part)
 	buf_put_slice(target, part);
 }
 
-/* Path, then query; *ret_query_at is where the query begins. */
+/* Writes path and query; *ret_query_at is where the query begins. */
 static void target_build(const struct client_call *call, struct buf *target, size_t *ret_query_at)
 {
 	const struct client_op *op = client_op_of(call);
@@ -210,7 +210,7 @@ static struct curl_slist *header_add(struct curl_slist *list, bool *failed, cons
 	return more ? more : list;
 }
 
-/* The call's headers and those its fields stand for. */
+/* The call's headers, and the headers for its fields. */
 static int headers_build(struct client_call *call, const struct client_signing *signing)
 {
 	struct curl_slist *list = NULL;
@@ -222,7 +222,7 @@ static int headers_build(struct client_call *call, const struct client_signing *
 	buf_init(&line, CAPSULE_HEADERS_BYTES_MAX);
 	while (capsule_header_next(&rest, &header)) {
 		buf_reset(&line);
-		/* curl's way of a header without a value. */
+		/* curl sends "NAME;" as a header without a value. */
 		buf_printf(&line, header.value.len ? "%.*s: %.*s" : "%.*s;%.*s",
 			SLICE_FMT(header.name), SLICE_FMT(header.value));
 		buf_put(&line, "", 1);
@@ -239,7 +239,7 @@ static int headers_build(struct client_call *call, const struct client_signing *
 			(unsigned long long)(call->range_offset + call->range_bytes - 1));
 		list = header_add(list, &failed, range);
 	}
-	/* Where there is a choice of endpoints, they must be of one store. */
+	/* Several endpoints must belong to one store. */
 	if (call->client->endpoint_count > 1) {
 		char store[sizeof(CLIENT_STORE_HEADER) + 20] = CLIENT_STORE_HEADER ": ";
 
@@ -395,7 +395,7 @@ static void error_take(struct client_call *call)
 		take(call->result.code, sizeof(call->result.code), code);
 	if (message.len)
 		take(call->result.message, sizeof(call->result.message), message);
-	if (xml.len && xml.data[0] == '{') /* the admin API's: as it is */
+	if (xml.len && xml.data[0] == '{') /* from the admin API: passed on unchanged */
 		take(call->result.message, sizeof(call->result.message), xml);
 }
 
@@ -415,7 +415,8 @@ static int curl_error(CURLcode code)
 	}
 }
 
-/* Nothing was done there, unless no endpoint had told its store before; the next one may be right.
+/* The endpoint did nothing, unless no endpoint had named its store before; the next endpoint may be
+ * the right one.
  */
 static void other_store(struct client_call *call)
 {

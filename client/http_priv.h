@@ -21,6 +21,33 @@ bool client_token_finish(struct client_call *call, bool answered);
 void client_token_header(struct client_call *call, struct slice name, struct slice value);
 void client_tokens_close(struct neb_client *client);
 
+/* A token of no window, of the queue pair with that address. */
+void client_token_of(const struct rp_address *address, struct token *ret_token);
+/* The request that connects a queue pair (POST) or ends one (DELETE), with the texts that it points
+ * at. */
+struct client_token_ask {
+	struct neb_request request;
+	struct neb_header headers[3];
+	char token[TOKEN_LEN + 1], psn[16], mtu[16];
+};
+void client_token_ask(
+	struct client_token_ask *ask, const char *method, const struct rp_address *ours);
+/* The server's queue pair, of its answer to POST. -EPROTO. */
+int client_token_answer(const struct neb_result *result, struct rp_address *ret_theirs);
+
+/* ---- hipobj.c ---- */
+/* True when the call goes by hipobj-rc-v2 from here on: it may even be done. False: it goes by
+ * HTTP. */
+bool client_hipobj_start(struct client_call *call, struct client_endpoint *endpoint);
+/* A completion of one of its queue pairs. */
+void client_hipobj_wc(struct neb_client *client, const struct rp_wc *wc);
+void client_hipobj_progress(struct neb_client *client);
+/* The call's deadline has passed. */
+void client_hipobj_late(struct client_call *call);
+/* The client closes: ends the calls before HTTP closes, and frees what is left after it. */
+void client_hipobj_end(struct neb_client *client);
+void client_hipobj_free(struct neb_client *client);
+
 /* ---- sigv4.c ---- */
 /* Adds the signed headers of a request to list; NULL when memory ran out (list is freed then). */
 struct client_signing {

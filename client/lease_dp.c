@@ -10,22 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Objects remembered: in sets, in which those whose names meet have room for four. */
+/* The table of objects: sets of four; names with the same hash bits share a set. */
 #define SETS_LOG2 10u
 #define SETS	  (1u << SETS_LOG2)
 #define SET_WAYS  4u
 
-/* An object asked for: once, or (serial not 0) leased. */
+/* An object that was asked for once, or (serial not 0) is leased. */
 struct client_lease {
 	uint64_t hash;	 /* 0: none */
-	uint32_t serial; /* of the session that has it */
+	uint32_t serial; /* of the session that has the lease */
 	uint64_t until_ns;
 	uint64_t bytes;
 	struct capsule_lease grant;
 	uint8_t etag_len;
 	char etag[CAPSULE_ETAG_LEN_MAX];
 	uint32_t name_len, name_room;
-	char *name; /* bucket, '/', key; of a lease */
+	char *name; /* bucket, '/', key; only of a leased object */
 };
 
 int client_leases_open(struct neb_client *client)
@@ -64,7 +64,7 @@ static bool name_is(const struct client_lease *lease, const struct client_call *
 	       memcmp(lease->name + call->bucket.len + 1, call->key.data, call->key.len) == 0;
 }
 
-/* Where the body shall lie: the caller's own memory if the device knows it, else the pool's. */
+/* Where the body goes: the caller's own memory if it is registered, else memory of the pool. */
 static bool landing_find(struct client_call *call, uint32_t *ret_lkey)
 {
 	struct neb_client *client = call->client;
@@ -98,7 +98,7 @@ static bool read_post(struct client_session *session, struct client_call *call, 
 		.rkey = lease->grant.rkey};
 	uint32_t posted;
 
-	/* The lease may be renewed, or another's, before the read has ended. */
+	/* Before the read ends, the lease may be renewed, or its place may go to another object. */
 	call->grant = lease->grant;
 	call->landing_bytes = lease->bytes;
 	memcpy(call->result.etag, lease->etag, lease->etag_len);
@@ -112,11 +112,11 @@ static bool read_post(struct client_session *session, struct client_call *call, 
 	return false;
 }
 
-/* The object's place, or a new one: an empty one, else one of those without a lease, or each in
+/* Finds the object's place, or a new one: an empty one, else one without a lease, else each in
  * turn. */
 static struct client_lease *lease_find(struct client_call *call, uint64_t hash, bool *ret_known)
 {
-	/* Names that count up differ in few of a checksum's bits: the product spreads them. */
+	/* The checksums of numbered names differ in few bits: the multiplication spreads them. */
 	uint64_t set_idx = hash * 0x9e3779b97f4a7c15ull >> (64 - SETS_LOG2);
 	struct client_lease *set = &call->client->leases[set_idx * SET_WAYS];
 	struct client_lease *victim = &set[call->client->next_id % SET_WAYS];
@@ -146,7 +146,7 @@ bool client_lease_read(struct client_session *session, struct client_call *call)
 	hash = hash_of(call);
 	lease = lease_find(call, hash, &known);
 	if (!known) {
-		/* Asked for again, it is worth a lease. */
+		/* If it is asked for again, it is worth a lease. */
 		lease->hash = hash;
 		lease->serial = 0;
 		return false;
@@ -192,7 +192,7 @@ void client_lease_take(struct client_session *session, struct client_call *call,
 {
 	struct client_lease *lease = call->lease;
 
-	/* Another object may have taken its place meanwhile. */
+	/* Another object may have taken the place meanwhile. */
 	if (!response->lease.len || lease->hash != hash_of(call) || response->status != 200 ||
 		!response->bytes_total || response->etag.len > sizeof(lease->etag))
 		return;
@@ -202,7 +202,7 @@ void client_lease_take(struct client_session *session, struct client_call *call,
 	memcpy(&lease->grant, response->lease.data, sizeof(lease->grant));
 	lease->bytes = response->bytes_total;
 	lease->serial = session->serial;
-	/* Counted from when it was asked for: before the server's own time is over. */
+	/* Counted from the request, so that it ends before the server's own time does. */
 	lease->until_ns = call->begun_ns + lease->grant.lease_ms * NS_PER_MS;
 	lease->etag_len = (uint8_t)response->etag.len;
 	memcpy(lease->etag, response->etag.data, response->etag.len);
@@ -249,7 +249,7 @@ void client_lease_landed(struct client_session *session, uint32_t slot_idx, cons
 	if (read_holds(session, call)) {
 		read_answer(call);
 	} else {
-		/* To the server, which has another lease for us. */
+		/* The request goes to the server, which may grant a new lease. */
 		call->client->stats.one_sided_misses++;
 		call->result.etag[0] = '\0';
 		if (call->lease->grant.generation == call->grant.generation)

@@ -34,7 +34,7 @@ int client_pool_open(struct neb_client *client, uint64_t bytes)
 	pool->fd = memfd_create("nebulaio-client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)bytes) != 0)
 		return -errno;
-	/* A file that cannot shrink under its reader is one that the simulated device's peer maps.
+	/* The peer of a simulated device maps only a file that cannot shrink while it reads.
 	 */
 	if (fcntl(pool->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
@@ -73,8 +73,8 @@ void client_pool_close(struct neb_client *client)
 	free(pool->runs);
 }
 
-/* One round from the hint on. Free neighbours are joined on the way, but never over the hint, so
- * that the hint is always a run's first page. */
+/* Searches once round, from the hint on. Joins free neighbours on the way, but never across the
+ * hint, so that the hint is always a run's first page. */
 static void *pool_search(struct client_pool *pool, uint32_t want)
 {
 	uint32_t at = pool->hint;
@@ -126,7 +126,7 @@ void client_pool_put(struct neb_client *client, void *data)
 	CHECK(offset < pool->bytes && (offset & (FRAME_BYTES - 1)) == 0);
 	CHECK(pool->runs[at] & CLIENT_RUN_USED);
 	pool->runs[at] &= ~CLIENT_RUN_USED;
-	pool->hint = at; /* warm: the next one gets it */
+	pool->hint = at; /* in the cache still: the next caller gets it */
 }
 
 int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data)
@@ -179,7 +179,9 @@ int neb_register(struct neb_client *client, void *data, size_t bytes)
 		return -ENOSPC;
 	client_gpu_look();
 	if (client_gpu_owns(data)) {
-		ret = client_gpu_register(client, data, bytes, REMOTE_ACCESS, &mr);
+		ret = client_gpu_register(
+			&(struct client_domain){.device = client->device, .pd = client->pd}, data,
+			bytes, REMOTE_ACCESS, &mr);
 		if (ret && client->pd)
 			client_log(client, NEB_LOG_WARN,
 				"%zu bytes of GPU memory are staged through host memory: the RDMA "
@@ -247,7 +249,7 @@ static const struct rp_mr *mr_of(const struct neb_client *client, const uint8_t 
 
 /* ---- One call's memory. ---- */
 
-/* A GPU that fails is lost with all that the program has on it: there is no way to go on. */
+/* A GPU that fails loses all that the program has on it, so no request can continue. */
 void client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs)
 {
@@ -327,6 +329,18 @@ bool client_memory_lkey(
 	return true;
 }
 
+uint32_t client_run_lkey(const struct client_call *call, const struct capsule_run *run)
+{
+	const struct rp_mr *mr =
+		mr_of(call->client, (const uint8_t *)(uintptr_t)run->addr, run->bytes);
+
+	if (call->mr_count)
+		return rp_mr_lkey(call->mrs[0]);
+	if (call->cached_count)
+		return reg_entry_lkey(call->cached[0]);
+	return mr ? rp_mr_lkey(mr) : 0;
+}
+
 int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run)
 {
 	struct neb_client *client = call->client;
@@ -355,7 +369,7 @@ int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule
 	return 0;
 }
 
-/* The key of memory that nobody registered: of the cache, or of a registration for this call. */
+/* The key of unregistered memory: from the cache, or of a registration for this call. */
 static int key_for_call(struct client_call *call, const struct neb_iov *iov, uint32_t *ret_rkey)
 {
 	struct neb_client *client = call->client;
@@ -379,7 +393,7 @@ static int key_for_call(struct client_call *call, const struct neb_iov *iov, uin
 	return 0;
 }
 
-/* Names each run of the list, registering what nobody registered before. */
+/* Names each run of the list, and registers unregistered memory. */
 static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32_t count,
 	struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {
@@ -412,7 +426,8 @@ static bool iov_known(const struct client_call *call, const struct neb_iov *iov,
 	return true;
 }
 
-/* Some of it is a GPU's that the card cannot reach, or that the processor must decrypt. */
+/* True when some of it is a GPU's that the card cannot reach, or that the processor must
+ * decrypt. */
 static bool iov_staged(const struct client_call *call, const struct neb_iov *iov, uint32_t count)
 {
 	const struct client_session *session = call->client->session;

@@ -44,6 +44,8 @@ int client_runs(
 bool client_memory_known(const struct client_call *call);
 /* Undoes client_runs; moved: bytes of into that came through the pool. */
 void client_runs_end(struct client_call *call, uint64_t moved);
+/* The local key of a run that client_runs made for the call. */
+uint32_t client_run_lkey(const struct client_call *call, const struct capsule_run *run);
 /* 0 bytes, or no device: no cache. */
 int client_reg_cache_open(struct neb_client *client, uint64_t bytes);
 void client_registrations_close(struct neb_client *client);
@@ -71,7 +73,11 @@ int client_gpu_settle(const void *data);
 /* Copies between a GPU's memory and ours, or within GPU memory. -EIO. */
 int client_gpu_copy(void *to, const void *from, uint64_t bytes);
 /* -EOPNOTSUPP: the card cannot reach the memory; other errors as rp_mr_open. */
-int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, uint32_t access,
-	struct rp_mr **ret_mr);
+struct client_domain {
+	const struct rp_device *device; /* NULL, and pd too: none */
+	struct rp_pd *pd;
+};
+int client_gpu_register(const struct client_domain *domain, void *data, uint64_t bytes,
+	uint32_t access, struct rp_mr **ret_mr);
 
 #endif

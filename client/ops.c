@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A page of 1,000 entries whose keys are as long as they can be, escaped. */
+/* Holds a page of 1,000 entries with keys of the maximum length, escaped. */
 #define PAGE_BYTES (4 * MIB)
 
 int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
@@ -50,7 +50,7 @@ int neb_delete(struct neb_client *client, const char *bucket, const char *key,
 	return simple(client, NEB_DELETE_OBJECT, bucket, key, ret_result);
 }
 
-/* The zone of a directory bucket's name, "base--zone--x-s3"; none: it is another bucket's. */
+/* The zone in a directory bucket's name, "base--zone--x-s3"; empty: another kind of bucket. */
 static struct slice directory_zone(struct slice bucket)
 {
 	static const struct slice END = SLICE("--x-s3");
@@ -75,7 +75,7 @@ int neb_bucket_create(struct neb_client *client, const char *bucket, struct neb_
 		.op = NEB_CREATE_BUCKET, .bucket = bucket, .body = &body, .body_count = 1};
 	int len;
 
-	/* The server says what else is wrong with the name. */
+	/* The server reports other errors in the name. */
 	if (!zone.len || zone.len > LIMIT_BUCKET_LEN_MAX || strpbrk(bucket, "<>&"))
 		return simple(client, NEB_CREATE_BUCKET, bucket, NULL, ret_result);
 	len = snprintf(text, sizeof(text),
@@ -101,17 +101,17 @@ int neb_ping(struct neb_client *client, struct neb_result *ret_result)
 
 /* ---- Listings. ---- */
 
-/* A page being read: the entry so far, and what the page says of the next. */
+/* A page being read: the current entry, and where the next page begins. */
 struct page {
 	neb_list_fn *visit;
 	void *arg;
 	XML_Parser parser;
-	bool entry, prefix, owner; /* inside an entry; of common prefixes; of an owner */
-	bool encoded; /* keys and prefixes come percent-encoded: XML has no control characters */
+	bool entry, prefix, owner; /* inside an entry, in common prefixes, in an owner */
+	bool encoded; /* keys and prefixes are percent-encoded: XML has no control characters */
 	bool stopped;
 	bool truncated;
-	bool failed; /* a text found no memory: the page is not told, in part least of all */
-	int error;   /* of a page that came by itself */
+	bool failed; /* no memory for a text: nothing of the page is reported */
+	int error;   /* of a page that came before the last answer */
 	struct buf text;
 	struct buf key, etag, modified, token;
 	uint64_t bytes;
@@ -178,7 +178,7 @@ static void entry_end(struct page *page)
 	XML_StopParser(page->parser, XML_FALSE);
 }
 
-/* A text that is not encoded well is kept as it came. */
+/* Keeps a text with wrong encoding unchanged. */
 static void key_keep(struct page *page)
 {
 	struct buf *text = &page->text;
@@ -276,8 +276,8 @@ static void param_put(struct buf *query, const char *name, const char *value)
 	uri_encode(slice_str(value), 0, query);
 }
 
-/* Room for pages that the server makes while others are read: of the pool; when that is full, or
- * one is enough, for one page, if need be of the heap. */
+/* Room for the pages that the server makes while the client reads others, from the pool. When the
+ * pool is full, or one page is enough, there is room for one page, if necessary from the heap. */
 struct page_room {
 	uint8_t *data;
 	uint32_t pages;
@@ -304,7 +304,7 @@ static void page_room_put(struct neb_client *client, struct page_room *room)
 		free(room->data);
 }
 
-/* A page that comes while the next one is made. */
+/* A page has come, and the server is making the next one. */
 static void on_page(void *arg, const void *data, uint64_t bytes)
 {
 	struct page *page = arg;
@@ -313,8 +313,8 @@ static void on_page(void *arg, const void *data, uint64_t bytes)
 		page->error = page_read(page, data, bytes);
 }
 
-/* One request's pages. The pages that arrived before a failure count: the next request continues
- * after them. */
+/* Reads the pages of one request. The pages that arrived before a failure count: the next request
+ * continues after them. */
 static int list_pages(struct neb_client *client, struct neb_request *request,
 	const struct page_room *room, struct page *page, struct neb_result *result)
 {

@@ -11,12 +11,12 @@
 struct neb_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t given;
-	struct neb_options options; /* its strings are ours */
+	struct neb_options options; /* the pool owns its strings */
 	uint32_t clients_max, opened;
-	_Atomic uint64_t store_id; /* that the endpoints are of; 0: none has said yet */
-	uint32_t next_start;	   /* of the endpoints */
+	_Atomic uint64_t store_id; /* of the endpoints; 0: no endpoint has named it yet */
+	uint32_t next_start;	   /* index of the endpoint that the next client tries first */
 	uint32_t idle_count;
-	struct neb_client *idle[CLIENT_POOL_CLIENTS_MAX]; /* the last one is the warmest */
+	struct neb_client *idle[CLIENT_POOL_CLIENTS_MAX]; /* the last one was used most recently */
 };
 
 static int text_take(const char **text)
@@ -97,8 +97,8 @@ void neb_pool_close(struct neb_pool *pool)
 	free(pool);
 }
 
-/* The endpoints with so many taken from the front to the back: those of one scheme keep together
- * by the client's own preference, RDMA before HTTP. */
+/* Moves the first `start` endpoints to the end. The client itself sorts by scheme, RDMA before
+ * HTTP. */
 static char *endpoints_from(const char *endpoints, uint32_t start)
 {
 	size_t len = strlen(endpoints), skip;

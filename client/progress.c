@@ -11,10 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rounds of waiting in which an answer may come within microseconds: a pause would delay it. */
+/* In the first rounds of waiting the answer may come within microseconds: a pause would delay
+ * it. */
 #define ROUNDS_UNRELAXED 256u
 
-/* ---- Routed. ---- */
+/* ---- Routing. ---- */
 
 static struct client_endpoint *http_endpoint(struct client_call *call)
 {
@@ -31,8 +32,11 @@ static struct client_endpoint *http_endpoint(struct client_call *call)
 static void route_http(struct client_call *call)
 {
 	struct client_endpoint *endpoint = http_endpoint(call);
-	int ret = endpoint ? client_token_prepare(call, endpoint) : -EHOSTUNREACH;
+	int ret;
 
+	if (endpoint && client_hipobj_start(call, endpoint))
+		return;
+	ret = endpoint ? client_token_prepare(call, endpoint) : -EHOSTUNREACH;
 	if (ret == -EAGAIN)
 		return;
 	if (ret == 0)
@@ -49,7 +53,7 @@ static void route_fallback(struct client_call *call, const char *why)
 	route_http(call);
 }
 
-/* The one whose error is told, if there is one. */
+/* The endpoint whose error is reported, if there is one. */
 static const struct client_endpoint *rdma_failed(const struct neb_client *client)
 {
 	const struct client_endpoint *failed = NULL;
@@ -73,8 +77,9 @@ static void finish_unsent(struct client_call *call, const struct client_endpoint
 	client_call_finish(call, error ? error : -ENETDOWN);
 }
 
-/* Refused keys will be refused again, and an endpoint of another store stays one. A client that
- * never had a session gets the error at once, because then a name or a port is probably misspelt.
+/* A server that refused the keys will refuse them again, and an endpoint of another store stays
+ * one. A client that never had a session gets the error at once, because then a name or a port is
+ * probably misspelt.
  */
 static bool hopeless(const struct neb_client *client)
 {
@@ -82,7 +87,7 @@ static bool hopeless(const struct neb_client *client)
 	       !client->stats.sessions_opened;
 }
 
-/* Finds the call a way, or leaves it queued. */
+/* Finds a transport for the call, or leaves it queued. */
 static void call_route(struct client_call *call)
 {
 	struct neb_client *client = call->client;
@@ -100,7 +105,7 @@ static void call_route(struct client_call *call)
 	}
 	if (!client->rdma_count) {
 		if (client->rdma_error)
-			route_fallback(call, client->device_why); /* RDMA was wanted */
+			route_fallback(call, client->device_why); /* the caller asked for RDMA */
 		else
 			route_http(call);
 		return;
@@ -143,7 +148,7 @@ static void calls_route(struct neb_client *client)
 	uint32_t count = client->undone_count;
 
 	client->kick = false;
-	/* Each queued call once: those that stay queued keep their order. */
+	/* Looks at each queued call once; calls that stay queued keep their order. */
 	for (struct list *link = client->queued.next; link != &client->queued && count; count--) {
 		struct list *next = link->next;
 		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
@@ -169,11 +174,17 @@ static void deadlines_check(struct neb_client *client, uint64_t now_ns)
 				failed->why);
 		client_call_finish(call, -ETIMEDOUT);
 	}
+	LIST_FOR_EACH_SAFE (link, &client->running) {
+		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
+
+		if (call->phase == CLIENT_ON_HIPOBJ && now_ns >= call->deadline_ns)
+			client_hipobj_late(call);
+	}
 	LIST_FOR_EACH (link, &client->running) {
 		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
 
-		/* The server gives up at the deadline; when even that does not come, our memory
-		 * is only ours again once the queue pair is closed. */
+		/* The server ends the request at the deadline. When even that answer does not come,
+		 * the server may use the call's memory until the queue pair is closed. */
 		if (call->phase == CLIENT_ON_RDMA &&
 			now_ns >= call->deadline_ns + CLIENT_GRACE_NS) {
 			client_session_lose(
@@ -209,17 +220,19 @@ void client_progress(struct neb_client *client)
 			return;
 	}
 	slow_round(client);
+	if (!list_empty(&client->hipobjs))
+		client_hipobj_progress(client);
 	if (client->http_running)
 		client_http_progress(client);
 	if (client->kick)
 		calls_route(client);
 }
 
-/* Nothing came while we looked: until something can have. */
+/* Sleeps until something may have come. */
 static void client_sleep(struct neb_client *client, uint64_t until_ns)
 {
 	uint64_t now_ns = clock_now_ns();
-	/* Deadlines and back-offs are looked at this often. */
+	/* Deadlines and back-offs are checked at least this often. */
 	uint64_t ns = MIN(until_ns > now_ns ? until_ns - now_ns : 0, 20 * NS_PER_MS);
 	int timeout_ms = (int)((ns + NS_PER_MS - 1) / NS_PER_MS);
 	int fds[3] = {client->wake_fd};
@@ -249,7 +262,7 @@ static void client_sleep(struct neb_client *client, uint64_t until_ns)
 		poll(waits, fd_count, timeout_ms);
 		rung = waits[0].revents;
 	}
-	/* It is rung after woken is set, which the caller looks at next. */
+	/* neb_wake sets woken before it writes; the caller looks at woken next. */
 	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
 		continue;
 	if (client->cq)
@@ -258,8 +271,8 @@ static void client_sleep(struct neb_client *client, uint64_t until_ns)
 	client->idle_rounds = 64;
 }
 
-/* Makes progress until *done, or something is done (done NULL), or the deadline, or with done NULL
- * until somebody wakes it. */
+/* Makes progress until *phase is DONE or the deadline. With phase NULL: until any call is done,
+ * neb_wake is called, or the deadline. */
 static bool wait_until(struct neb_client *client, const enum client_phase *phase, uint64_t until_ns)
 {
 	uint64_t spin_until_ns = 0, yield_at_ns = UINT64_MAX, now_ns;
@@ -290,7 +303,7 @@ static bool wait_until(struct neb_client *client, const enum client_phase *phase
 	}
 }
 
-/* ---- The face. ---- */
+/* ---- Public calls. ---- */
 
 int neb_submit(struct neb_client *client, const struct neb_request *request, uint64_t *ret_id)
 {
@@ -302,8 +315,8 @@ int neb_submit(struct neb_client *client, const struct neb_request *request, uin
 	return ret;
 }
 
-/* Taken off its list first: a call that it submits may end at once, and is reported in the next
- * round. */
+/* Takes the call off its list first: a call that the callback submits may end at once, and is
+ * reported in the next round. */
 static void call_tell(struct client_call *call)
 {
 	list_remove(&call->link);
@@ -351,7 +364,7 @@ void neb_wake(struct neb_client *client)
 	const uint64_t one = 1;
 
 	if (atomic_exchange(&client->woken, true))
-		return; /* rung already */
+		return; /* the eventfd was written already */
 	while (write(client->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		continue;
 }

@@ -8,8 +8,8 @@
 
 #include "base/board.h"
 
-/* Phases: idle (in the list of those that may go) or in use (users > 0); forgotten: no longer
- * found, closed with its last user. */
+/* Phases: idle (in the list of entries that may be evicted) or in use (users > 0); forgotten: no
+ * longer found, and closed by its last user. */
 struct reg_entry {
 	struct list idle; /* least recently used first */
 	uint64_t from, to;
@@ -45,7 +45,7 @@ int reg_cache_open(
 	return 0;
 }
 
-/* The index of the first that ends past an address. */
+/* The index of the first entry that ends past the address. */
 static uint32_t find(const struct reg_cache *cache, uint64_t address)
 {
 	uint32_t low = 0, high = cache->stats.entries;
@@ -68,7 +68,7 @@ static void entry_free(struct reg_entry *entry)
 	free(entry);
 }
 
-/* No longer found; freed now or with its last user. */
+/* Removes the entry from the table; it is freed now or by its last user. */
 static void entry_remove(struct reg_cache *cache, uint32_t at)
 {
 	struct reg_entry *entry = cache->entries[at];
@@ -154,7 +154,7 @@ static struct reg_entry *take(struct reg_entry *entry)
 int reg_cache_get(
 	struct reg_cache *cache, const void *data, uint64_t bytes, struct reg_entry **ret_entry)
 {
-	/* To the byte: buffers that share a page must not take turns. */
+	/* Exact to the byte: two buffers that share a page must not evict each other. */
 	uint64_t from = (uintptr_t)data, to = from + bytes;
 	uint32_t at = find(cache, from);
 	struct reg_entry *entry;
@@ -194,6 +194,11 @@ void reg_cache_put(struct reg_cache *cache, struct reg_entry *entry)
 		entry_free(entry);
 	else
 		list_push_back(&cache->idle, &entry->idle);
+}
+
+uint32_t reg_entry_lkey(const struct reg_entry *entry)
+{
+	return rp_mr_lkey(entry->mr);
 }
 
 uint32_t reg_entry_rkey(const struct reg_entry *entry)

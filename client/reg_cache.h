@@ -32,6 +32,7 @@ int reg_cache_get(
 	struct reg_cache *cache, const void *data, uint64_t bytes, struct reg_entry **ret_entry);
 void reg_cache_put(struct reg_cache *cache, struct reg_entry *entry);
 uint32_t reg_entry_rkey(const struct reg_entry *entry);
+uint32_t reg_entry_lkey(const struct reg_entry *entry);
 /* Closes every registration that touches [data, data + bytes). -EBUSY: one is in use; it is no
  * longer found and closes when it is put. */
 int reg_cache_forget(struct reg_cache *cache, const void *data, uint64_t bytes);

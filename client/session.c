@@ -11,7 +11,7 @@
 
 /* ---- Beginning. ---- */
 
-/* Capsules live in memory of their own, which no peer can name. */
+/* Capsules live in separate memory, for which no peer has a key. */
 static int session_memory(struct client_session *session)
 {
 	struct neb_client *client = session->client;
@@ -236,7 +236,7 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 			"the server could not prove that it knows the secret key");
 		return;
 	}
-	/* Believed only now: the transcript has it. */
+	/* Used only now that the proof, which covers it, has been verified. */
 	ret = client_store_learn(client, session->endpoint, session->store_id);
 	if (ret) {
 		client_session_lose(session, ret, session->endpoint->why);
@@ -293,7 +293,7 @@ void client_session_setup(struct client_session *session, const void *capsule, u
 
 /* ---- Ending. ---- */
 
-/* Why a connection ended by itself, in words. */
+/* Why a connection ended, in words. */
 static __attribute__((cold)) const char *gone(
 	const struct neb_client *client, const char *otherwise)
 {
@@ -323,7 +323,7 @@ void client_session_lose(struct client_session *session, int error, const char *
 	else
 		client_endpoint_failed(client, session->endpoint, error, session->endpoint->why);
 	rp_disconnect(session->qp);
-	/* Closing the queue pair is what takes our memory back from the server. */
+	/* After the close the server can no longer touch the client's memory. */
 	rp_qp_close(session->qp);
 	session->qp = NULL;
 	list_remove(&session->link);
@@ -355,9 +355,10 @@ void client_session_broken(struct client_session *session, enum rp_status status
 	}
 }
 
-/* A card's queue pair may retry for minutes, and soft-RoCE's, with a retry count of 7, for ever:
- * after the same time again the session stops waiting for acknowledgements. On the simulated
- * device, a send waits for the peer's process, and its end is reported at once. */
+/* A card's queue pair may retry for minutes, and soft-RoCE's, with a retry count of 7, for ever. So
+ * after twice the keepalive time the session no longer waits for an acknowledgement. On the
+ * simulated device a send waits for the peer's process, and the end of that process is reported at
+ * once. */
 static void session_keep(struct client_session *session, uint64_t now_ns)
 {
 	struct neb_client *client = session->client;
@@ -383,8 +384,7 @@ void client_sessions_keep(struct neb_client *client, uint64_t now_ns)
 	LIST_FOR_EACH_SAFE (link, &client->sessions) {
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
 
-		/* If this thread did not poll for a while, the peer is not blamed for the
-		 * silence. */
+		/* If this thread did not poll for a while, the silence is not the peer's. */
 		if (late_ns > CLIENT_LATE_NS)
 			session->heard_ns = MIN(session->heard_ns + late_ns, now_ns);
 		if (session->phase == SESSION_OPEN || session->phase == SESSION_LEAVING)

@@ -1,11 +1,12 @@
 /* client/session_dp.c: requests out as capsules, responses in. Data path: no system call while the
  * answer comes within the spin. */
+#include "http_priv.h"
 #include "session_priv.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* ---- Out. ---- */
+/* ---- Sending. ---- */
 
 /* The request's remaining time, for the server. The first try has just read the clock. */
 static uint32_t deadline_ms(const struct client_call *call)
@@ -45,7 +46,7 @@ static void request_fill(const struct client_call *call, struct capsule_request 
 static int request_body(struct client_session *session, struct client_call *call,
 	struct capsule_request *request, struct capsule_run *runs, uint8_t *body)
 {
-	/* Of an encrypted body it goes in front of where an inline one would go. */
+	/* The tag of an encrypted body is in the place of an inline body. */
 	uint8_t *tag = body;
 
 	if (call->body_bytes > session->transfer_bytes_max)
@@ -65,7 +66,7 @@ static int request_body(struct client_session *session, struct client_call *call
 	}
 	if (!call->into_bytes)
 		return 0;
-	/* Into memory that the device knows, a write is faster than a copy out of the capsule. */
+	/* An RDMA WRITE into registered memory is faster than a copy out of the capsule. */
 	if (!client_memory_known(call)) {
 		request->flags |= CAPSULE_REQUEST_INLINE;
 		if (call->into_bytes <= session->inline_bytes)
@@ -119,7 +120,7 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	return 0;
 }
 
-/* ---- In. ---- */
+/* ---- Receiving. ---- */
 
 static void text_take(char *text, size_t text_bytes, struct slice from)
 {
@@ -173,7 +174,7 @@ static void response_take(struct client_call *call, const struct capsule_respons
 	headers_take(result, response->headers);
 }
 
-/* An inline body may be longer than our memory: the server does not know how long that is. */
+/* An inline body may be longer than into: the server does not know its length. */
 static void answer_take(struct client_call *call, const struct capsule_response *response)
 {
 	struct neb_result *result = &call->result;
@@ -194,7 +195,7 @@ static void answer_take(struct client_call *call, const struct capsule_response 
 					 : client_status_error(response->status));
 }
 
-/* A page of a stream that goes on: false, it cannot be one. */
+/* Takes a page of a streamed list, but not the last one. False: the answer cannot be one. */
 static bool page_take(struct client_call *call, const struct capsule_response *response)
 {
 	struct client_pages *pages = call->pages;
@@ -259,7 +260,7 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 	if (head->kind == CAPSULE_RESPONSE) {
 		on_response(session, capsule, bytes);
 	} else if (head->kind == CAPSULE_GOODBYE) {
-		/* Requests in flight will still be answered; the others use another endpoint. */
+		/* The server still answers requests in flight; the others use another endpoint. */
 		session->phase = SESSION_LEAVING;
 		if (session->client->session == session)
 			session->client->session = NULL;
@@ -319,6 +320,8 @@ uint32_t client_cq_progress(struct neb_client *client)
 	for (int i = 0; i < count; i++) {
 		struct client_session *session = session_of(client, (uint32_t)(wcs[i].wr_id >> 32));
 
+		if (!session)
+			client_hipobj_wc(client, &wcs[i]);
 		if (!session)
 			continue;
 		if (wcs[i].wr_id & CLIENT_WR_READ)

@@ -24,8 +24,8 @@ int client_recv_post(struct client_recv *recv)
 	return rp_post_recv(recv->session->qp, &wr, 1, &posted);
 }
 
-/* Inside the work request if it fits, else from registered memory: capsule itself if it lies there,
- * or a copy. */
+/* Sends inside the work request if the capsule fits, else from registered memory: the capsule
+ * itself if it is there, or a copy. */
 int client_send(struct client_session *session, const void *capsule, uint8_t *registered)
 {
 	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
@@ -46,8 +46,8 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 		sge.addr = (uint64_t)(uintptr_t)registered;
 		sge.lkey = session->lkey;
 	}
-	/* A slot's memory is ours again when its response has come, so completions are only needed
-	 * now and then, to free the send queue. */
+	/* A slot's memory is free when its response has come, so completions are needed only now
+	 * and then, to free the send queue. */
 	if (session->sends_unsignaled >= session->unsignaled_max)
 		wr.flags |= RP_SEND_SIGNALED;
 	ret = rp_post_send(session->qp, &wr, 1, &posted);
@@ -64,7 +64,7 @@ void client_keepalive_send(struct client_session *session)
 		.flags = RP_SEND_SIGNALED};
 	uint32_t posted;
 
-	/* A full queue has enough in it that tells. */
+	/* If the queue is full, the sends in it show whether the server's device answers. */
 	if (rp_post_send(session->qp, &wr, 1, &posted))
 		return;
 	session->keeping = true;

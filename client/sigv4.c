@@ -78,13 +78,22 @@ static void request_put(struct buf *out, const struct client_signing *signing,
 	buf_put_str(out, "\nUNSIGNED-PAYLOAD");
 }
 
+/* Headers of our own requests count for the operation that they stand for when they are signed. */
+static bool counts(struct slice name)
+{
+	return slice_eq_nocase(slice_to(name, 8), SLICE("content-")) ||
+	       slice_eq_nocase(slice_to(name, 3), SLICE("if-")) ||
+	       slice_eq_nocase(name, SLICE("cache-control")) ||
+	       slice_eq_nocase(name, SLICE("expires"));
+}
+
 static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
 	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
 }
 
-/* host, the date, the payload's stand-in and every x-amz- header, in order. */
+/* host, the date, the value in place of the payload's hash, and every x-amz- header, in order. */
 static uint32_t headers_gather(const struct client_call *call, const struct client_signing *signing,
 	const char *date, struct slice checksum, struct signed_header *headers)
 {
@@ -102,7 +111,7 @@ static uint32_t headers_gather(const struct client_call *call, const struct clie
 		header_set(&headers[count++], token_header(TOKEN_HEADER_TOKEN),
 			slice_of(call->token, TOKEN_LEN));
 	while (capsule_header_next(&rest, &header) && count < SIGNED_HEADERS_MAX)
-		if (must_be_signed(header.name))
+		if (must_be_signed(header.name) || (call->internal && counts(header.name)))
 			header_set(&headers[count++], header.name, header.value);
 	qsort(headers, count, sizeof(headers[0]), header_order);
 	return count;

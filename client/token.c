@@ -1,4 +1,4 @@
-/* client/token.c: bodies by RDMA tokens in HTTP requests (docs/spec/wire.md, part B): a queue pair
+/* client/token.c: bodies by RDMA tokens in HTTP requests (docs/spec/token.md): a queue pair
  * for each endpoint that asks for it, connected by the first request that wants one, and each
  * request's window of memory. A request that cannot use a token moves its body by HTTP, and its
  * result has the reason. */
@@ -21,12 +21,12 @@ enum token_phase { TOKEN_CLOSED, TOKEN_ASKED, TOKEN_JOINING, TOKEN_UP };
 struct client_token {
 	enum token_phase phase;
 	struct rp_qp *qp;
-	uint64_t retry_ns;    /* CLOSED: not before */
+	uint64_t retry_ns;    /* CLOSED: not tried before this */
 	uint64_t deadline_ns; /* JOINING */
-	char why[96];	      /* it is CLOSED */
+	char why[96];	      /* why it is CLOSED */
 };
 
-/* Closing the queue pair is what takes our memory back from the server. */
+/* After the close the server can no longer touch the client's memory. */
 static void lose(struct client_token *tokens, const char *why, uint64_t retry_ns)
 {
 	rp_qp_close(tokens->qp);
@@ -38,7 +38,7 @@ static void lose(struct client_token *tokens, const char *why, uint64_t retry_ns
 
 /* ---- Connecting. ---- */
 
-static void token_of(const struct rp_address *address, struct token *ret_token)
+void client_token_of(const struct rp_address *address, struct token *ret_token)
 {
 	*ret_token = (struct token){
 		.lid = address->lid, .qpn = address->qpn, .has_gid = address->has_gid};
@@ -70,7 +70,7 @@ static int header_number(const struct neb_result *result, enum token_header head
 	return 0;
 }
 
-static int join(struct client_token *tokens, const struct neb_result *result)
+int client_token_answer(const struct neb_result *result, struct rp_address *ret_theirs)
 {
 	const char *text = NULL, *why;
 	struct rp_address theirs;
@@ -85,7 +85,16 @@ static int join(struct client_token *tokens, const struct neb_result *result)
 	theirs.qpn = token.qpn;
 	theirs.has_gid = token.has_gid;
 	memcpy(theirs.gid, token.gid, sizeof(theirs.gid));
-	return rp_qp_join(tokens->qp, &theirs, false);
+	*ret_theirs = theirs;
+	return 0;
+}
+
+static int join(struct client_token *tokens, const struct neb_result *result)
+{
+	struct rp_address theirs;
+	int ret = client_token_answer(result, &theirs);
+
+	return ret ? ret : rp_qp_join(tokens->qp, &theirs, false);
 }
 
 /* The server's answer to ?rdma-connect is in the call's result. */
@@ -111,38 +120,44 @@ static void connected(struct client_call *call)
 	}
 }
 
+void client_token_ask(
+	struct client_token_ask *ask, const char *method, const struct rp_address *ours)
+{
+	struct token token;
+
+	*ask = (struct client_token_ask){0};
+	client_token_of(ours, &token);
+	token_format(&token, ask->token);
+	snprintf(ask->psn, sizeof(ask->psn), "%u", ours->psn);
+	snprintf(ask->mtu, sizeof(ask->mtu), "%u", ours->mtu);
+	ask->headers[0] = (struct neb_header){token_header(TOKEN_HEADER_TOKEN).data, ask->token};
+	ask->headers[1] = (struct neb_header){token_header(TOKEN_HEADER_PSN).data, ask->psn};
+	ask->headers[2] = (struct neb_header){token_header(TOKEN_HEADER_MTU).data, ask->mtu};
+	ask->request = (struct neb_request){.op = NEB_S3,
+		.method = method,
+		.path = "/",
+		.query = TOKEN_CONNECT_PARAM,
+		.headers = ask->headers,
+		.header_count = ARRAY_LEN(ask->headers),
+		.want_headers = true};
+}
+
 static int ask(struct neb_client *client, struct client_endpoint *endpoint)
 {
 	struct client_token *tokens = endpoint->tokens;
-	char text[TOKEN_LEN + 1] = "", psn[16], mtu[16];
-	const struct neb_header headers[] = {
-		{token_header(TOKEN_HEADER_TOKEN).data, text},
-		{token_header(TOKEN_HEADER_PSN).data, psn},
-		{token_header(TOKEN_HEADER_MTU).data, mtu},
-	};
-	const struct neb_request request = {.op = NEB_S3,
-		.method = "POST",
-		.path = "/",
-		.query = TOKEN_CONNECT_PARAM,
-		.headers = headers,
-		.header_count = ARRAY_LEN(headers),
-		.want_headers = true,
-		.timeout_ns = client->connect_timeout_ns};
+	struct client_token_ask ask;
 	struct rp_address ours;
-	struct token token;
 	int ret = qp_open(client, tokens, &ours);
 
 	if (ret)
 		return ret;
-	token_of(&ours, &token);
-	token_format(&token, text);
-	snprintf(psn, sizeof(psn), "%u", ours.psn);
-	snprintf(mtu, sizeof(mtu), "%u", ours.mtu);
+	client_token_ask(&ask, "POST", &ours);
+	ask.request.timeout_ns = client->connect_timeout_ns;
 	tokens->phase = TOKEN_ASKED;
-	return client_call_internal(client, &request, endpoint, connected);
+	return client_call_internal(client, &ask.request, endpoint, connected);
 }
 
-/* 0: UP; -EAGAIN: being connected; else it is not available now. */
+/* 0: UP; -EAGAIN: the queue pair is connecting; other errors: it is not available now. */
 static int want(struct neb_client *client, struct client_endpoint *endpoint)
 {
 	struct client_token *tokens = endpoint->tokens;
@@ -202,7 +217,7 @@ static int token_write(struct client_call *call, const struct client_token *toke
 		ret = client_runs(call, call->body_bytes > 0, runs, &run_count);
 	if (ret)
 		return go_without(call, strerror(-ret));
-	token_of(&ours, &token);
+	client_token_of(&ours, &token);
 	token.addr = runs[0].addr;
 	token.bytes = runs[0].bytes;
 	token.rkey = runs[0].rkey;
@@ -248,7 +263,8 @@ void client_token_header(struct client_call *call, struct slice name, struct sli
 	if (slice_eq_nocase(name, token_header(TOKEN_HEADER_REPLY)) &&
 		slice_to_u64(value, &number) == 0)
 		call->token_reply = (uint32_t)MIN(number, (uint64_t)UINT32_MAX);
-	else if (slice_eq_nocase(name, token_header(TOKEN_HEADER_BYTES)) &&
+	else if ((slice_eq_nocase(name, token_header(TOKEN_HEADER_BYTES)) ||
+			 slice_eq_nocase(name, token_header(TOKEN_HEADER_BYTES_SHORT))) &&
 		 slice_to_u64(value, &number) == 0)
 		call->token_moved = MIN(number, call->into_bytes);
 }
@@ -262,8 +278,8 @@ bool client_token_finish(struct client_call *call, bool answered)
 	long status = 0;
 
 	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-	/* Refused before anything moved: the queue pair is good. In any other case than that and
-	 * success nothing may write to the window any more. */
+	/* The server refused before anything moved: the queue pair is good. In all other cases but
+	 * success nothing may write to the window any more, so the queue pair is closed. */
 	refused = answered && status >= 300 && status < 500;
 	if (!moved && !refused)
 		lose(tokens, "a transfer failed, or its token was declined", 0);
@@ -272,7 +288,7 @@ bool client_token_finish(struct client_call *call, bool answered)
 		call->result.object_bytes = bytes;
 	}
 	client_runs_end(call, bytes);
-	/* A success that does not say that bytes moved is a server that overlooked the token. */
+	/* A success without a count of moved bytes comes from a server that ignored the token. */
 	if (moved || !answered || (status >= 300 && call->token_reply != 501))
 		return false;
 	call->declines++;

@@ -1,4 +1,4 @@
-/* examples/example.h: what the examples share: how they fail, and how they say what they did. */
+/* examples/example.h: shared by the examples: errors, waiting, and the report at the end. */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
 
@@ -11,7 +11,7 @@
 
 #define SPAN_BYTES (1u << 20)
 #define SPANS	   8u
-#define LAST	   1u /* goes with the last message of a stream */
+#define LAST	   1u /* marks the last message of a stream */
 #define PATIENCE   (30ull * 1000000000ull)
 #define IN_FLIGHT  512u
 
@@ -23,8 +23,8 @@ static inline void check(int ret, const char *what)
 	exit(1);
 }
 
-/* One completion; a device that failed ends the program. Receives that nothing came for end with
- * the connection: their spans are given back here, and something else is waited for. */
+/* Returns one completion; a failed device ends the program. A receive without a message ends with
+ * the connection: this gives its span back and waits for another completion. */
 static inline struct neb_done reap_one(struct neb_region *region)
 {
 	struct neb_done done = {0};
@@ -40,7 +40,7 @@ static inline struct neb_done reap_one(struct neb_region *region)
 	return done;
 }
 
-/* Gives back what is still at a device, and a work's span with it. */
+/* Waits for the work still at a device, and gives the spans back. */
 static inline void reap_rest(struct neb_region *region)
 {
 	struct neb_done done;
@@ -60,7 +60,7 @@ static inline struct neb_region *region_new(void)
 	return region;
 }
 
-/* Packets that come in go on as work, each in the frame that it came in. */
+/* Forwards packets as work for a device, each in the frame in which it arrived. */
 struct forward {
 	struct neb_region *region;
 	uint32_t packets_max;
@@ -69,10 +69,10 @@ struct forward {
 	bool (*make)(
 		struct forward *forward, const struct neb_packet *packet, struct neb_work *work);
 	uint16_t target;
-	uint64_t bytes; /* that went on */
+	uint64_t bytes; /* forwarded */
 };
 
-/* How many came in; how many of them went on is added to *sending. */
+/* Returns how many packets came in; adds the number of forwarded ones to *sending. */
 static inline uint32_t forward_some(struct forward *forward, uint64_t timeout_ns, uint32_t *sending)
 {
 	struct neb_packet got[32];
@@ -118,7 +118,7 @@ static inline void forward_packets(struct forward *forward)
 	}
 }
 
-/* Where a packet's payload lies in its span. */
+/* The offset of a packet's payload in its span. */
 static inline uint32_t payload_at(const struct neb_packet *packet)
 {
 	return (uint32_t)((char *)packet->payload - (char *)packet->span.data);

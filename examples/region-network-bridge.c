@@ -1,5 +1,5 @@
 /* examples/region-network-bridge.c: several queues of one interface -> shared buffer -> the queues
- * of another. UDP packets to a port go out as they came, each from the frame that it came in, by
+ * of another. UDP packets to a port leave unchanged, each from the frame in which it arrived, by
  * the queue of the same number.
  *
  *   region-network-bridge FROM TO QUEUES UDP-PORT PACKETS

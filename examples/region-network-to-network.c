@@ -1,5 +1,5 @@
 /* examples/region-network-to-network.c: network -> AF_XDP -> shared buffer -> AF_XDP -> network.
- * UDP packets go back to where they came from, in the frames that they came in.
+ * UDP packets return to their senders, in the frames in which they arrived.
  *
  *   region-network-to-network INTERFACE UDP-PORT PACKETS
  */
@@ -15,7 +15,7 @@ static void swap(uint8_t *a, uint8_t *b, uint32_t bytes)
 	}
 }
 
-/* Addresses change places, which leaves the checksums right. */
+/* Swaps the addresses, which keeps the checksums valid. */
 static void turn_round(uint8_t *packet)
 {
 	swap(packet, packet + 6, 6);
@@ -28,7 +28,7 @@ static bool send_back(
 {
 	(void)forward;
 	if (!packet->payload)
-		return false; /* not one to answer */
+		return false; /* no packet to answer */
 	turn_round(packet->data);
 	work->op = NEB_PACKET;
 	work->at = (uint32_t)((char *)packet->data - (char *)packet->span.data);

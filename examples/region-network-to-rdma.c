@@ -1,5 +1,5 @@
-/* examples/region-network-to-rdma.c: network -> AF_XDP -> shared buffer -> RDMA. The payloads of
- * UDP packets are sent to a peer from the frames that they came in.
+/* examples/region-network-to-rdma.c: network -> AF_XDP -> shared buffer -> RDMA. Sends the payloads
+ * of UDP packets to a peer, from the frames in which they arrived.
  *
  *   region-network-to-rdma INTERFACE UDP-PORT DEVICE ADDRESS PORT PACKETS
  */

@@ -1,5 +1,5 @@
-/* examples/region-network-to-storage.c: network -> AF_XDP -> shared buffer -> NVMe. The payloads of
- * UDP packets are written to a disk from the frames that they came in.
+/* examples/region-network-to-storage.c: network -> AF_XDP -> shared buffer -> NVMe. Writes the
+ * payloads of UDP packets to a disk, from the frames in which they arrived.
  *
  *   region-network-to-storage INTERFACE UDP-PORT FILE PACKETS
  */
@@ -14,7 +14,7 @@ static bool write_behind(
 	work->at = payload_at(packet);
 	work->bytes = packet->payload_bytes;
 	work->offset = forward->bytes;
-	/* Others are not for a disk. */
+	/* A disk takes only whole aligned blocks. */
 	return (work->bytes | work->at) % neb_disk_align(forward->region, forward->target) == 0;
 }
 

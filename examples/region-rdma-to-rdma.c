@@ -1,5 +1,5 @@
-/* examples/region-rdma-to-rdma.c: RDMA -> shared buffer -> RDMA. What one peer sends is changed in
- * the frames that it landed in, and sent on to another from there.
+/* examples/region-rdma-to-rdma.c: RDMA -> shared buffer -> RDMA. Changes one peer's messages in the
+ * frames in which they arrived, and sends them on to another peer from there.
  *
  *   region-rdma-to-rdma DEVICE PORT NEXT-ADDRESS NEXT-PORT
  */
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 		struct neb_done done = reap_one(region);
 		struct neb_work next = {.span = done.span};
 
-		if (done.op == NEB_RECV) { /* it landed: change it, send the same span on */
+		if (done.op == NEB_RECV) { /* it has arrived: change it, send the same span on */
 			next.op = NEB_SEND;
 			next.target = to;
 			next.bytes = (uint32_t)done.result;
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 				bytes += next.bytes;
 			}
 			sending++;
-		} else { /* it is gone: it may be received into again */
+		} else { /* it has been sent: receive into it again */
 			next.op = NEB_RECV;
 			next.target = from;
 			sending--;

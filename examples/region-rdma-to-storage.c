@@ -1,5 +1,5 @@
-/* examples/region-rdma-to-storage.c: RDMA -> shared buffer -> NVMe. What a peer sends is written to
- * a disk from the frames that it landed in.
+/* examples/region-rdma-to-storage.c: RDMA -> shared buffer -> NVMe. Writes a peer's messages to a
+ * disk, from the frames in which they arrived.
  *
  *   region-rdma-to-storage DEVICE PORT FILE
  */
@@ -33,14 +33,14 @@ int main(int argc, char **argv)
 			neb_span_give(region, &done.span);
 			continue;
 		}
-		if (done.op == NEB_RECV) { /* it landed: the disk takes the same span */
+		if (done.op == NEB_RECV) { /* it has arrived: the disk takes the same span */
 			next.op = NEB_WRITE;
 			next.target = disk;
 			next.bytes = (uint32_t)done.result;
 			next.offset = offset;
 			offset += next.bytes;
 			writing++;
-		} else { /* it is written: it may be received into again */
+		} else { /* it is written: receive into it again */
 			next.op = NEB_RECV;
 			next.target = peer;
 			writing--;

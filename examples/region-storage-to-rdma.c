@@ -1,5 +1,5 @@
-/* examples/region-storage-to-rdma.c: NVMe -> shared buffer -> RDMA. What is read from a disk is
- * sent from the frames that it was read into.
+/* examples/region-storage-to-rdma.c: NVMe -> shared buffer -> RDMA. Sends blocks of a disk from the
+ * frames into which they were read.
  *
  *   region-storage-to-rdma FILE BYTES DEVICE ADDRESS PORT
  */
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	check(neb_attach_disk(region, argv[1], NEB_DISK_READ_ONLY, bytes, &disk), argv[1]);
 	check(neb_attach_rdma(region, argv[3]), argv[3]);
 	check(neb_rdma_connect(region, argv[4], (uint16_t)atoi(argv[5]), &none, &peer), argv[4]);
-	/* One at a time keeps the order; a server would number its messages. */
+	/* One block at a time keeps the order; a server would number its messages. */
 	check(neb_span_lease(region, SPAN_BYTES, &span), "a span");
 	read_next(&span);
 	while (busy) {

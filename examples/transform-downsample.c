@@ -1,4 +1,4 @@
-/* A transform for `nebulaio flow` that makes market data fewer (nebulaio/transform.h):
+/* A transform for `nebulaio flow` that thins out market data (nebulaio/transform.h):
  *
  *	nebulaio flow --from disk:day.quotes --to s3://quotes/second.quotes
  *		--transform ./transform-downsample.so:interval=1000
@@ -6,7 +6,7 @@
  * Options: every=N keeps the first of every N quotes; interval=MS keeps the last quote of each
  * symbol in each interval of so many milliseconds, counted from 1970.
  *
- * The format is made up for this example. A quote has 32 bytes, numbers are little-endian:
+ * This example has its own format. A quote has 32 bytes, numbers are little-endian:
  *
  *	offset 0, 8 bytes	symbol: ASCII, filled up with zeroes; the first byte is not 0
  *	8, 8 bytes		time: nanoseconds since 1970
@@ -25,19 +25,19 @@
 
 #define QUOTE_BYTES  32u
 #define SYMBOL_BYTES 8u
-#define SYMBOLS_MAX  4096u /* of a stream */
+#define SYMBOLS_MAX  4096u /* in a stream */
 
 struct symbol {
-	uint8_t last[QUOTE_BYTES]; /* its first byte is 0: no symbol is here */
+	uint8_t last[QUOTE_BYTES]; /* first byte 0: no symbol here */
 };
 
 struct downsample {
 	uint64_t every;	      /* 0: by interval */
 	uint64_t interval_ns; /* 0: by number */
 	uint64_t seen;
-	uint8_t part[QUOTE_BYTES]; /* the first bytes of a quote that is not whole yet */
+	uint8_t part[QUOTE_BYTES]; /* the first bytes of an incomplete quote */
 	size_t part_bytes;
-	uint32_t flushed; /* places of the table whose last quote is given */
+	uint32_t flushed; /* places of the table whose last quote has been given */
 	char why[96];
 	struct symbol symbols[SYMBOLS_MAX];
 };
@@ -78,7 +78,7 @@ static void give(struct neb_transform_out *out, const uint8_t *quote)
 	out->bytes += QUOTE_BYTES;
 }
 
-/* Where the symbol's last quote is kept; NULL: too many symbols. */
+/* The place of the symbol's last quote; NULL: too many symbols. */
 static struct symbol *symbol_of(struct downsample *self, const uint8_t *quote)
 {
 	uint64_t hash = number_of(quote, SYMBOL_BYTES) * 0x9e3779b97f4a7c15ull;
@@ -121,7 +121,7 @@ static int quote_take(struct downsample *self, const uint8_t *quote, struct neb_
 	return 0;
 }
 
-/* Quotes lie across pieces, too. */
+/* A quote may begin in one piece and end in the next. */
 static int downsample_convert(
 	void *state, struct neb_transform_in *in, struct neb_transform_out *out)
 {
@@ -149,7 +149,7 @@ static int downsample_convert(
 	return ret;
 }
 
-/* The last quotes of the last intervals. */
+/* Gives the last quotes of the last intervals. */
 static int downsample_flush(void *state, struct neb_transform_out *out)
 {
 	struct downsample *self = state;

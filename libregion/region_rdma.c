@@ -7,7 +7,7 @@
 #include "libregion/region_lib.h"
 
 #define CONNECT_NS (10 * NS_PER_S)
-/* A span and its parts, as far as the device goes. */
+/* A span and its parts, up to the device's limit. */
 #define SGE_COUNT(region) MIN(1 + NEB_PARTS_MAX, (region)->device_attr.max_sge)
 
 /* ---- Events. ---- */
@@ -141,7 +141,7 @@ static int receives_post(struct neb_region *region, const struct lib_conn *conn,
 		if (ret)
 			return ret;
 	}
-	/* They are at the device before the peer knows of us. */
+	/* The receives are at the device before the peer knows of us. */
 	reactor_turn(region->reactor);
 	return 0;
 }
@@ -244,6 +244,7 @@ int neb_rdma_accept(
 	}
 	ret = rp_accept(request, conn->qp, NULL, 0);
 	if (ret) {
+		rp_reject(request, NULL, 0);
 		conn_close(conn);
 		return ret;
 	}

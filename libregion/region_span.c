@@ -59,7 +59,7 @@ int neb_span_hand(struct neb_region *region, const struct neb_span *span, enum n
 {
 	int ret;
 
-	/* A device's own come and go by work only. */
+	/* Spans reach and leave a device by work only. */
 	if ((from != NEB_APP && from != NEB_NET && from != NEB_CACHE) ||
 		(to != NEB_APP && to != NEB_NET && to != NEB_CACHE))
 		return -EINVAL;

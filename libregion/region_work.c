@@ -33,8 +33,8 @@ static void slot_free(struct neb_region *self, uint64_t place)
 	self->work_count -= slot->weight;
 }
 
-/* A disk's work of several parts is as many entries, done in any order: the first that failed is
- * what came of it. */
+/* A disk's work of several parts is as many entries, done in any order. The first failure becomes
+ * the work's result. */
 static void done_put(struct neb_region *self, const struct region_cqe *cqe)
 {
 	struct lib_work *slot = &self->works[cqe->user_data];
@@ -117,7 +117,7 @@ int lib_rings_open(struct neb_region *self)
 	return 0;
 }
 
-/* Work that the devices still had comes back as cancelled. */
+/* Cancels the work that the devices still have. */
 void lib_works_end(struct neb_region *self)
 {
 	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;

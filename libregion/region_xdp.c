@@ -8,9 +8,8 @@
 
 #ifdef NEBULAIO_XDP
 
-#define LOOK_NS                                                                           \
-	NS_PER_MS /* packets are looked for so often; the rings hold what comes meanwhile \
-		   */
+#define LOOK_NS \
+	NS_PER_MS /* how often packets are looked for; the rings hold those that come meanwhile */
 
 _Static_assert(NEB_QUEUES_MAX == XP_QUEUES_MAX, "as the header says");
 
@@ -19,7 +18,7 @@ static struct xp_port *port_of(const struct neb_region *region, uint32_t interfa
 	return interface < region->port_count ? region->ports[interface].port : NULL;
 }
 
-/* Up to half of the frames that are free wait in the rings for packets. */
+/* Up to half of the free frames wait in the rings for packets. */
 static uint32_t ring_entries(const struct neb_region *region, uint32_t queue_count)
 {
 	struct region_usage usage;
@@ -117,7 +116,7 @@ static uint32_t queue_take(struct neb_region *region, uint32_t interface, uint32
 	return count;
 }
 
-/* Whose turn it is after the queue that was looked at. */
+/* Chooses the queue after the one that was looked at. */
 static void turn_next(struct neb_region *region)
 {
 	if (++region->queue_turn < xp_queue_count(region->ports[region->port_turn].port))
@@ -126,7 +125,7 @@ static void turn_next(struct neb_region *region)
 	region->port_turn = (region->port_turn + 1) % region->port_count;
 }
 
-/* Each queue once at most; the next call begins where this one ended. */
+/* Looks at each queue once at most; the next call begins where this one ended. */
 static uint32_t packets_take(
 	struct neb_region *region, struct neb_packet *packets, uint32_t packets_max)
 {

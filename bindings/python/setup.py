@@ -1,4 +1,4 @@
-"""Where the extension finds libnebulaio; all else is in pyproject.toml."""
+"""Finds libnebulaio for the extension; all else is in pyproject.toml."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HELP = """libnebulaio was not found. Any of these helps:
 
 
 def from_build(folder):
-    """A build folder of the source tree: the headers are beside it, and the library stays where it was built."""
+    """Uses a build folder of the source tree: the headers are beside it, and the library stays there."""
     folder = pathlib.Path(folder).resolve()
     info = folder / "meson-info/meson-info.json"
     if not (folder / "client" / LIBRARY).exists() or not info.exists():
@@ -60,7 +60,7 @@ def find():
 def extension():
     found = find()
     flags = ["-std=gnu17", "-Wall", "-Wextra", "-fvisibility=hidden", *found.pop("extra_compile_args", [])]
-    sources = [f"native/{name}.c" for name in ("module", "client", "list", "buffers", "memory")]
+    sources = [f"native/{name}.c" for name in ("module", "client", "list", "buffers", "memory", "minter")]
     return Extension("nebulaio._native", sources, depends=["native/native.h"], extra_compile_args=flags, **found)
 
 

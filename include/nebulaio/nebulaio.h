@@ -23,8 +23,8 @@
  *
  * Build with `pkg-config --cflags --libs nebulaio`.
  *
- * THREADS. A client, with everything that belongs to it, is used by one thread at a time; the
- * library has no hidden thread and no lock. Open one client per thread, which is cheap and fastest;
+ * THREADS. A client, with everything that belongs to it, is used by one thread at a time; it
+ * has no hidden thread and no lock. Open one client per thread, which is cheap and fastest;
  * or let threads lease clients from a neb_pool, which any thread may use. Any thread may call
  * functions without a client. A child process cannot use a client after a fork.
  *
@@ -98,8 +98,9 @@ struct neb_options {
 	 * determines it, and requests to an endpoint of another store fail without effect. With
 	 * "?rdma" at its end, an HTTP endpoint moves the bodies of GetObject, PutObject and
 	 * UploadPart by RDMA tokens, over a queue pair that the first such request connects
-	 * (docs/spec/wire.md, part B); a body in several runs of memory, or a declined token, uses
-	 * HTTP, and the result's fallback has the reason. */
+	 * (docs/spec/token.md); a body in several runs of memory, or a declined token, uses
+	 * HTTP, and the result's fallback has the reason. "?rdma=hipobj" does the same by
+	 * hipobj-rc-v2 (docs/spec/hipobj.md), with a session for each body. */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */
@@ -393,6 +394,65 @@ NEB_API int neb_pool_lease(
 /* Gives a client back; takes NULL. Nothing may be in flight on it; buffers and registrations of it
  * stay. Any thread. */
 NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
+
+/* ---- RDMA tokens for other S3 clients. ---- */
+/* A program that sends its S3 requests with another library lets the server move the body of a
+ * GetObject, PutObject or UploadPart by RDMA: it mints a token of a window of its memory, sends the
+ * token as the signed header x-amz-rdma-token of a request without a body, and reads
+ * x-amz-rdma-reply of the answer (docs/spec/token.md):
+ *
+ *	neb_token_mint(minter, NEB_GET_OBJECT, buffer, sizeof(buffer), token);
+ *	...send GET /photos/hello with x-amz-rdma-token: token, and wait for the answer...
+ *	if (!answered)
+ *		neb_token_failed(minter, token);
+ *	neb_token_release(minter, token);
+ *
+ * A minter may be used by any thread at any time before neb_minter_close, and its functions may
+ * block for as long as a connection takes. It is the part of the library that has a thread of its
+ * own, on the simulated device only. A child process cannot use a minter after a fork. */
+struct neb_minter;
+/* A token's text with the NUL at its end. */
+#define NEB_TOKEN_BYTES 82u
+/* Opens a minter of tokens that one server can use: options->endpoints is one endpoint of HTTP or
+ * HTTPS. Connects nothing yet. transport and pool_bytes are ignored; log may be called from any
+ * thread that uses the minter. -EINVAL: an option (the log names it); -ENODEV: no RDMA device leads
+ * to the endpoint; -ENOMEM. */
+NEB_API int neb_minter_open(const struct neb_options *options, struct neb_minter **ret_minter);
+/* Ends a minter with its tokens and registrations; takes NULL. Then the server reaches none of the
+ * memory any more. No other thread may be in one of its functions. */
+NEB_API void neb_minter_close(struct neb_minter *minter);
+/* Whether tokens can be minted now: connects a queue pair to the server if there is none. 0, or the
+ * reason: -EOPNOTSUPP the endpoint connects none, -EACCES the keys, -EAGAIN it is too busy,
+ * -ECONNREFUSED, -ETIMEDOUT and similar. Writes the reason as text, or an empty text, cut to
+ * why_bytes. */
+NEB_API int neb_minter_available(struct neb_minter *minter, char *ret_why, size_t why_bytes);
+/* Registers memory for many tokens, which is faster than a registration for each. The key in a
+ * token then covers all of the registered memory, for the token's direction, until the registration
+ * ends. The device learns of the memory with the first token of a direction. The same memory may be
+ * registered several times. -EEXIST: registered from the same address with another length;
+ * -ENOSPC. */
+NEB_API int neb_minter_register(struct neb_minter *minter, void *data, size_t bytes);
+/* Ends a registration: data as given to neb_minter_register. With the last one of this memory the
+ * server's access ends, also that of tokens which are not released yet: a transfer that still runs
+ * fails at the server. -ENOENT. */
+NEB_API int neb_minter_unregister(struct neb_minter *minter, void *data);
+/* Mints a token for one request: op is NEB_GET_OBJECT, whose bytes the server writes to the window,
+ * NEB_PUT_OBJECT or NEB_UPLOAD_PART, whose bytes it reads from there, or NEB_S3 if the caller does
+ * not know: the key then allows both. Memory that is not registered
+ * is registered for this token alone: the key then covers only the window, and ends with
+ * neb_token_release. Do not free or change the window before the token has been released. A retry
+ * of a request needs a token of its own. -EMSGSIZE: more than 4 GiB - 1; -ENOSPC: too many tokens;
+ * -ENOMEM: the memory cannot be registered; errors of neb_minter_available. */
+NEB_API int neb_token_mint(struct neb_minter *minter, enum neb_op op, const void *data,
+	size_t bytes, char ret_token[NEB_TOKEN_BYTES]);
+/* Releases a token once its request has been answered, whatever the answer was. -ENOENT. */
+NEB_API int neb_token_release(struct neb_minter *minter, const char *token);
+/* Reports that a token's request got no answer, or an answer with x-amz-rdma-reply: 501 from a
+ * server that moved bytes before: its queue pair is closed, and when this returns the server can
+ * neither write to the window nor read from it. Other requests whose tokens name the same queue
+ * pair fail with it; the next token connects another one. The token must still be released.
+ * -ENOENT. */
+NEB_API int neb_token_failed(struct neb_minter *minter, const char *token);
 
 /* ---- Statistics. ---- */
 struct neb_stats {

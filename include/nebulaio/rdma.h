@@ -1,5 +1,6 @@
-// nebulaio/rdma.h: the C++ face of libnebulaio: objects read and written over RDMA, with owners
-// that clean up after themselves. Header only, C++17; link with `pkg-config --libs nebulaio`.
+// nebulaio/rdma.h: the C++ interface of libnebulaio: reads and writes objects over RDMA, with
+// owning types // that release their resources. Header only, C++17; link with `pkg-config --libs
+// nebulaio`.
 //
 //	nebulaio::RDMAContext ctx("mlx5_0", 1);
 //	ctx.connect("192.168.100.1", 9100);
@@ -9,21 +10,17 @@
 //	ctx.free_mr(buffer);
 //
 // ERRORS are exceptions of class nebulaio::Error: the errno, S3's status, code and message, the
-// request id and the transport.
-//
-// THREADS. A context, with its buffers and registrations, is used by one thread at a time. Open one
-// for each thread.
-//
-// MEMORY. Any memory may be read into and written from; memory from alloc_mr(), allocate() or given
-// to register_memory() is never copied on the way. It must stay where it is until the call returns,
-// or for submit() until its result has come. A Buffer or a Registration keeps the connection alive
-// for as long as it lives itself.
+// request id and the transport. THREADS. One thread at a time uses a context with its buffers and
+// registrations. Open one for each // thread. MEMORY. Any memory may be the source or the target;
+// memory of alloc_mr(), allocate() or register_memory() is // never copied on the way. It must stay
+// allocated until the call returns, or for submit() until its // result has come. A Buffer or a
+// Registration keeps the connection alive as long as it lives itself.
 //
 // ENVIRONMENT, so that a program written for one machine runs on another:
 //   NEBULAIO_RDMA_DEVICE_NAME   wins over the device that the program names; "simulated" needs no
 //                               card and reaches servers of this host
-//   NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: where the program says
-//                               the first it is led to the second
+//   NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the
+//                               first address goes to the second
 //   NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY, or else AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY:
 //                               the keys of a program that names none
 #ifndef NEBULAIO_RDMA_H
@@ -55,8 +52,8 @@ struct Result {
 	neb_transport transport = NEB_NONE;
 	std::string etag;
 	std::string request_id;
-	std::string fallback; // why it went by HTTP though RDMA was wanted; empty otherwise
-	std::string headers;  // "name: value\n" lines, where they were asked for
+	std::string fallback; // why a request that should use RDMA used HTTP; else empty
+	std::string headers;  // "name: value\n" lines, if the request asked for them
 
 	Result() = default;
 	explicit Result(const neb_result &from)
@@ -154,7 +151,7 @@ inline std::string address(const std::string &host, std::uint16_t port)
 
 } // namespace detail
 
-// Memory that the device knows; data() is page-aligned. Moved, never copied.
+// Memory registered with the device; data() is page-aligned. Can be moved, not copied.
 class Buffer
 {
       public:
@@ -204,7 +201,7 @@ class Buffer
 	std::size_t bytes_ = 0;
 };
 
-// Memory of yours that the device knows until this ends. Moved, never copied.
+// Registers the caller's memory with the device, until this object ends. Can be moved, not copied.
 class Registration
 {
       public:
@@ -250,27 +247,27 @@ struct Entry {
 	std::string last_modified;
 };
 
-// The options of a context. Everything has a default; keys come from the environment where none are
+// The options of a context. Everything has a default; the environment has the keys if none are
 // given.
 struct Options {
-	// "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated"; "auto": the one that leads to the
-	// server.
+	// "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated"; "auto": the device with a route
+	// to the server.
 	std::string device_name = "auto";
 	std::string access_key;
 	std::string secret_key;
 	std::string region;
 	neb_transport transport = NEB_AUTO;
-	std::uint64_t pool_bytes = 0; // this and what follows: 0 is nebulaio.h's default
+	std::uint64_t pool_bytes = 0; // 0, here and below: nebulaio.h's default
 	std::uint32_t requests_max = 0;
 	std::uint64_t connect_timeout_ns = 2000000000;
 	std::uint64_t request_timeout_ns = 0;
 	std::uint64_t spin_ns = 0;
 	bool require_encryption = false;
 	bool one_sided_reads = false;
-	std::uint64_t registration_cache_bytes = 0; // with it, forget() before memory is freed
+	std::uint64_t registration_cache_bytes = 0; // with it, call forget() before memory is freed
 };
 
-// A connection to a server, and the requests that go over it. Moved, never copied.
+// A connection to a server, and its requests. Can be moved, not copied.
 class RDMAContext
 {
       public:
@@ -279,7 +276,7 @@ class RDMAContext
 	    : RDMAContext(with_device(device_name, port))
 	{
 	}
-	// The device that leads to the server.
+	// The device with a route to the server.
 	RDMAContext() : RDMAContext(Options())
 	{
 	}
@@ -304,15 +301,15 @@ class RDMAContext
 	RDMAContext(const RDMAContext &) = delete;
 	RDMAContext &operator=(const RDMAContext &) = delete;
 
-	// To one server, over RDMA alone. Throws when it does not answer within the time for
-	// connecting, or does not know the keys. Connecting again ends the connection there was;
-	// what alloc_mr() gave ends with it.
+	// Connects to one server, over RDMA only. Throws when it does not answer within the connect
+	// // timeout, or refuses the keys. Connecting again ends the earlier connection and its
+	// memory from alloc_mr().
 	void connect(const std::string &host, std::uint16_t port)
 	{
 		open("rdma://" + detail::address(host, port), NEB_RDMA);
 	}
-	// To endpoints as nebulaio.h has them, by the transport of the options: with NEB_AUTO over
-	// RDMA where it can be had, and over HTTP while it cannot.
+	// Connects to endpoints in nebulaio.h's form, by the transport of the options: with
+	// NEB_AUTO over RDMA where possible, else over HTTP.
 	void connect(const std::string &endpoints)
 	{
 		open(endpoints, options_.transport);
@@ -326,8 +323,8 @@ class RDMAContext
 		return client_ != nullptr;
 	}
 
-	// The RDMA device that is gone by, "mlx5_0:1", "simulated", or "" without one; and why it
-	// is that one, or none.
+	// The RDMA device in use, "mlx5_0:1", "simulated", or "" without one; and the reason for
+	// this device, or for none.
 	std::string device() const
 	{
 		return neb_client_device(native());
@@ -339,7 +336,8 @@ class RDMAContext
 
 	// ---- Memory. ----
 
-	// Memory that requests have used goes away: Options::registration_cache_bytes.
+	// Call it before you free memory that requests have used: // see
+	// Options::registration_cache_bytes.
 	void forget(const void *data, std::size_t bytes)
 	{
 		int ret = neb_memory_forget(native(), data, bytes);
@@ -347,7 +345,7 @@ class RDMAContext
 		if (ret)
 			throw Error("forget of " + std::to_string(bytes) + " bytes", ret);
 	}
-	// From the pool of registered memory; lives until free_mr() or the connection's end.
+	// Memory from the registered pool; lives until free_mr() or the connection's end.
 	void *alloc_mr(std::size_t bytes)
 	{
 		void *data = nullptr;
@@ -374,7 +372,7 @@ class RDMAContext
 
 	// ---- Objects. ----
 
-	// Object to memory. Throws with -EMSGSIZE when the object is longer than bytes.
+	// Reads an object into memory. Throws with -EMSGSIZE when the object is longer than bytes.
 	Result rdma_read(
 		const std::string &bucket, const std::string &key, void *data, std::size_t bytes)
 	{
@@ -383,7 +381,7 @@ class RDMAContext
 
 		return checked("GET " + bucket + "/" + key, ret, result);
 	}
-	// Memory to object.
+	// Stores memory as an object.
 	Result rdma_write(const std::string &bucket, const std::string &key, const void *data,
 		std::size_t bytes)
 	{
@@ -392,7 +390,7 @@ class RDMAContext
 
 		return checked("PUT " + bucket + "/" + key, ret, result);
 	}
-	// A part of an object: bytes from offset on, or as many as there are.
+	// Reads a part of an object: bytes from offset on, or as many as there are.
 	Result read_range(const std::string &bucket, const std::string &key, std::uint64_t offset,
 		void *data, std::size_t bytes)
 	{
@@ -523,7 +521,7 @@ class RDMAContext
 		neb_client_stats(native(), &stats);
 		return stats;
 	}
-	// For what this header has no name for. Ours: do not close it.
+	// For calls that this header does not wrap. The context owns it: do not close it.
 	neb_client *native() const
 	{
 		if (!client_)

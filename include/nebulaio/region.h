@@ -81,7 +81,7 @@ struct neb_span {
 	void *data;
 	uint32_t bytes; /* whole frames */
 	uint32_t frame;
-	uint32_t generation; /* a copy that is out of date is recognised by it */
+	uint32_t generation; /* marks a copy that is out of date */
 };
 
 /* Leases enough frames for this many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
@@ -135,7 +135,7 @@ NEB_REGION_API int neb_rdma_listen(struct neb_region *region, const char *addres
  * the span in them. 0: none. */
 struct neb_rdma_options {
 	uint32_t receives, receive_bytes;
-	uint64_t timeout_ns; /* [for ever] */
+	uint64_t timeout_ns; /* [without limit] */
 };
 /* Takes the next peer that connects: a queue pair for work. -ETIMEDOUT; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_accept(

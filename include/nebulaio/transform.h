@@ -26,27 +26,27 @@
  * PIECES. A flow is a stream of bytes that comes in pieces of 1 byte to 1 MiB. Where one piece ends
  * and the next begins means nothing: records of the stream may lie across pieces, and a transform
  * that needs whole records keeps the first part of one until the rest comes. Several transforms
- * stand one behind the other; each sees what the one before it gave.
+ * form a chain: each gets the output of the one before it.
  *
  * KINDS. A transform has either change or convert. change works in place, on the frames in which
  * the piece came: it may alter the bytes, make them fewer (0 drops the piece), or make them more up
  * to the capacity, which may be no more than the piece has. convert takes from one buffer and gives
  * into another, and may keep bytes between calls: it grows, shrinks, joins and splits.
  *
- * TRUST. A transform runs inside the process, with all of its rights and memory. The program holds
+ * TRUST. A transform runs inside the process, with all of its rights and memory. The program checks
  * every length that a transform returns against its bounds and ends the flow with an error when one
- * is impossible. It cannot hold a transform's writes: one that writes outside of the buffers that
- *it was given damages the process. Load only what you would run.
+ * is impossible. It cannot check a transform's writes: a write outside of the given buffers damages
+ * the process. Load only code that you would run.
  *
  * THREADS. Calls for one state come one at a time, in the order of the stream, but not always from
  * the same thread. The stack has about 1 MiB. A call may take as long as its work does; the flow
- * waits for it, and while it does, devices go on with what is under way. States of several flows in
- * one process may be called at the same time: keep what is yours in the state.
+ * waits for it, and meanwhile devices go on with work under way. States of several flows in
+ * one process may be called at the same time: keep your data in the state.
  *
- * ERRORS. A function that fails returns a negative errno and may say why in words. The flow then
- * ends with an error: what its target has made durable stays, and flush is not called. -EBADMSG is
- * for input that is damaged: `nebulaio flow` then exits as for damaged data. After an error only
- * why and close are called. */
+ * ERRORS. A function that fails returns a negative errno and may give the reason in words. The flow
+ * then ends with an error: what its target has made durable stays, and flush is not called.
+ * -EBADMSG is for input that is damaged: `nebulaio flow` then exits as for damaged data. After an
+ * error only why and close are called. */
 #ifndef NEBULAIO_TRANSFORM_H
 #define NEBULAIO_TRANSFORM_H
 
@@ -62,15 +62,15 @@ extern "C" {
 
 /* ---- Flags. ---- */
 /* Each piece leaves as long as it came, and flush gives nothing. Only with change. Such a flow
- * tells its sender piece by piece what is durable; of others nothing is acknowledged before the
- * end. */
+ * acknowledges durable bytes to its sender piece by piece; other flows acknowledge nothing before
+ * their end. */
 #define NEB_TRANSFORM_SAME_LENGTH 1u
 
 /* ---- Results of convert and flush, beside 0 and a negative errno. ---- */
 /* There is more to give than there was room for: the next call comes with new room. */
 #define NEB_TRANSFORM_MORE 1
 
-/* convert and flush always have at least so much room. */
+/* convert and flush always have at least this much room. */
 #define NEB_TRANSFORM_ROOM (128u << 10)
 
 /* ---- Buffers. ---- */
@@ -90,23 +90,23 @@ struct neb_transform {
 	uint32_t version; /* NEB_TRANSFORM_VERSION */
 	uint32_t flags;	  /* NEB_TRANSFORM_SAME_LENGTH, or 0 */
 	const char *name; /* for messages; up to 31 characters */
-	/* Once for each flow, before its first piece. options: what follows the colon behind the
-	 * path, "" when nothing does; it is gone after the call. On failure *ret_state stays as it
-	 * is, and why, of why_bytes, may say in words what to mend. NULL: there is no state. */
+	/* Once for each flow, before its first piece. options: the text after the colon behind the
+	 * path, "" when there is none; valid during the call. On failure *ret_state stays as it is,
+	 * and why, of why_bytes, may say in words how to mend it. NULL: there is no state. */
 	int (*open)(const char *options, char *why, size_t why_bytes, void **ret_state);
-	/* In place: *bytes of data, which is what came and then what goes on, at most capacity.
-	 * Returns 0. */
+	/* In place: *bytes of data, on entry as they came, on return as they go on, at most
+	 * capacity. Returns 0. */
 	int (*change)(void *state, uint8_t *data, size_t *bytes, size_t capacity);
 	/* Takes from in and gives to out. Returns 0 when it can go on only with more input or,
 	 * where it left some of in, with new room; NEB_TRANSFORM_MORE when it has more to give
 	 * without any input: it is then called again, in->bytes may be 0. A call that neither takes
 	 * nor gives anything while there is input ends the flow. */
 	int (*convert)(void *state, struct neb_transform_in *in, struct neb_transform_out *out);
-	/* Behind the last piece: gives what is left. Returns 0 at the end, NEB_TRANSFORM_MORE to be
+	/* After the last piece: gives the rest. Returns 0 at the end, NEB_TRANSFORM_MORE to be
 	 * called again. A stream that must not end here is an error: -EBADMSG. NULL: nothing is
 	 * left. */
 	int (*flush)(void *state, struct neb_transform_out *out);
-	/* In words what went wrong, after an error; valid until close. NULL: the errno's words. */
+	/* The error in words, after an error; valid until close. NULL: the errno's words. */
 	const char *(*why)(void *state);
 	/* Once for each open that succeeded. NULL: there is nothing to release. */
 	void (*close)(void *state);

@@ -9,16 +9,15 @@
 void check_failed(const char *file, int line, const char *func, const char *fact)
 	__attribute__((noreturn, cold));
 
-/* One fact each, no side effects: no assignment, no ++, no call but of what only looks
- * (scripts/tidy). Example: CHECK(span->owner == OWNER_APP).
+/* One fact each, no side effects: no assignment, no ++, no call but of functions that change
+ * nothing (scripts/tidy). Example: CHECK(span->owner == OWNER_APP).
  *
  * Call, then check: a call that fails only by a bug of ours, such as one on a descriptor that is
  * there, stands by itself, and the CHECK has its result:
  *
  *	int ret = setns(home, CLONE_NEWNET);
  *
- *	CHECK(ret == 0);
- */
+ *	CHECK(ret == 0); */
 #define CHECK(fact)                                                        \
 	do {                                                               \
 		if (__builtin_expect(!(fact), 0))                          \

@@ -1,5 +1,5 @@
 /* base/probe.h: static user-space probes (USDT) at the data path's stations, for bpftrace and perf.
- * One costs a no-op instruction until somebody attaches; without <sys/sdt.h> at build time there
+ * One costs a no-op instruction until a tracer attaches; without <sys/sdt.h> at build time there
  * are none. docs/guide/troubleshooting.md lists them. */
 #ifndef BASE_PROBE_H
 #define BASE_PROBE_H

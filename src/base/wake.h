@@ -14,8 +14,8 @@
 #include "base/list.h"
 
 /* Waits until the thread is woken (0), or until the time `until` on CLOCK_MONOTONIC (ETIMEDOUT);
- * NULL waits for ever. Releases the mutex while it waits. The caller checks again whether there is
- * work, because another thread may have taken it. */
+ * NULL waits without limit. Releases the mutex while it waits. The caller checks again whether
+ * there is work, because another thread may have taken it. */
 int wake_wait(struct list *sleepers, pthread_mutex_t *lock, const struct timespec *until);
 /* False when no thread sleeps. */
 bool wake_one(struct list *sleepers);

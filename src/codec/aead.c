@@ -47,7 +47,7 @@ void aead_close(struct aead *aead)
 	free(aead);
 }
 
-/* Feeds bytes to a context set up either way; dst is NULL for what is only authenticated. */
+/* Feeds bytes to a context set up either way; dst is NULL for bytes that are only authenticated. */
 static int feed(EVP_CIPHER_CTX *ctx, const void *src, void *dst, size_t len)
 {
 	const uint8_t *from = src;

@@ -1,5 +1,5 @@
 /* codec/capsule.c: encodes and decodes capsules, and computes tags and session keys. Both ends of
- * the native protocol use only this code on what they receive from the other. */
+ * the native protocol use only this code on bytes from the other. */
 #include "codec/capsule.h"
 
 #include <errno.h>

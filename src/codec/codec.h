@@ -12,6 +12,7 @@
 #include "codec/date.h"
 #include "codec/ec.h"
 #include "codec/hash.h"
+#include "codec/hipobj.h"
 #include "codec/signing.h"
 #include "codec/text.h"
 #include "codec/token.h"

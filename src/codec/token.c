@@ -11,6 +11,7 @@ static const struct slice headers[TOKEN_HEADER_COUNT] = {
 	[TOKEN_HEADER_TOKEN] = SLICE("x-amz-rdma-token"),
 	[TOKEN_HEADER_REPLY] = SLICE("x-amz-rdma-reply"),
 	[TOKEN_HEADER_BYTES] = SLICE("x-amz-rdma-bytes-transferred"),
+	[TOKEN_HEADER_BYTES_SHORT] = SLICE("x-amz-rdma-bytes"),
 	[TOKEN_HEADER_PSN] = SLICE("x-nebulaio-rdma-psn"),
 	[TOKEN_HEADER_MTU] = SLICE("x-nebulaio-rdma-mtu"),
 };

@@ -1,5 +1,5 @@
 /* codec/token.h: the S3-over-RDMA contract: its header names and its token, a client's description
- * of a window of its memory and of the queue pair that reaches it. docs/spec/wire.md, part B.
+ * of a window of its memory and of the queue pair that reaches it. docs/spec/token.md.
  *
  *   addr             size     rkey     lid  qpn    g gid
  *   0102030405060708:01020304:01020304:0102:010203:1:00112233445566778899aabbccddeeff */
@@ -13,11 +13,12 @@
 
 /* ---- Names. They may still change: this is the only place that spells them. ---- */
 enum token_header {
-	TOKEN_HEADER_TOKEN, /* request: the token; to and from ?rdma-connect: a queue pair */
-	TOKEN_HEADER_REPLY, /* answer: 200, 204, 206: moved by RDMA; 501: declined */
-	TOKEN_HEADER_BYTES, /* answer: bytes written to the window, decimal */
-	TOKEN_HEADER_PSN,   /* ?rdma-connect, both ways: first packet number, decimal */
-	TOKEN_HEADER_MTU,   /* ?rdma-connect, both ways: path MTU in bytes, decimal */
+	TOKEN_HEADER_TOKEN,	  /* request: the token; to and from ?rdma-connect: a queue pair */
+	TOKEN_HEADER_REPLY,	  /* answer: 200, 204, 206: moved by RDMA; 501: declined */
+	TOKEN_HEADER_BYTES,	  /* answer: bytes moved, decimal */
+	TOKEN_HEADER_BYTES_SHORT, /* answer of other servers: the same */
+	TOKEN_HEADER_PSN,	  /* ?rdma-connect, both ways: first packet number, decimal */
+	TOKEN_HEADER_MTU,	  /* ?rdma-connect, both ways: path MTU in bytes, decimal */
 	TOKEN_HEADER_COUNT
 };
 /* Lower case, with a NUL behind it. */

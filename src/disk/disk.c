@@ -12,7 +12,7 @@
 DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL,
 	"Reactors whose arenas could not be registered as fixed buffers.");
 
-/* A wait that a person would notice. */
+/* A wait that is longer than this is logged. */
 #define WAIT_TOLD_NS (2 * NS_PER_S)
 
 struct disk_wait disk_wait_begin(uint64_t wait_ns)
@@ -35,7 +35,7 @@ bool disk_wait_more(const struct disk *disk, struct disk_wait *wait)
 	return clock_rest(wait->deadline_ns);
 }
 
-/* flock(2) cannot wait with a bound, so it is asked again; only after a crash does that happen. */
+/* flock(2) has no timeout, so it is called repeatedly; this happens only after a crash. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 {
 	struct disk_wait wait = disk_wait_begin(wait_ns);
@@ -73,13 +73,13 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 	else if (S_ISBLK(st.st_mode))
 		*ret_kind = DISK_BLOCK;
 	else if (S_ISCHR(st.st_mode))
-		*ret_kind = DISK_NVME; /* its open asks whether it is one */
+		*ret_kind = DISK_NVME; /* its open checks that it is one */
 	else
 		return -EINVAL;
 	return 0;
 }
 
-/* The kind of an AUTO: a path that leads nowhere is a file to be created. */
+/* The kind for DISK_AUTO: a path that does not exist is a file to be created. */
 static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
 {
 	int ret;
@@ -88,7 +88,7 @@ static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
 	if (opts->kind != DISK_AUTO)
 		return 0;
 	ret = disk_kind_of(opts->path, ret_kind);
-	/* A device that is not there is no reason to make a file in its place. */
+	/* A file must not be created in the place of a missing device. */
 	if (ret == -ENOENT && strncmp(opts->path, "/dev/", 5) == 0 &&
 		strncmp(opts->path, "/dev/shm/", 9) != 0) {
 		log_error("disk", "%s: no such device", opts->path);

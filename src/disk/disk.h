@@ -59,8 +59,9 @@ struct disk_opts {
 	/* DISK_NVME_SIMULATED: "lba=512,mdts=5,status=0x281,after=N,ms=BYTES,caps=0": the size of a
 	 * logical block; the largest transfer, 4096 << mdts; the status that the commands from the
 	 * N-th on end with; metadata per block; without deallocate and write zeroes.
-	 * "max_segments=N": what it says it takes; "bytes_taken=N,segments_taken=N": what it takes,
-	 * and refuses beyond; "fixed_rest=N": so near to its end it takes a registered buffer. */
+	 * "max_segments=N": the limit that it reports; "bytes_taken=N,segments_taken=N": the limits
+	 * beyond which it refuses; "fixed_rest=N": it refuses a registered buffer more than N bytes
+	 * before the buffer's end. */
 	const char *nvme;
 };
 
@@ -120,7 +121,7 @@ struct disk_io {
 	/* Filled in by the caller. */
 	enum disk_op op;
 	uint32_t iov_count; /* READ, WRITE: 1 to DISK_IOV_MAX; 0 otherwise */
-	struct iovec *iov;  /* changed on the way when a transfer is taken up again */
+	struct iovec *iov;  /* changed when a transfer continues after a part of it */
 	uint64_t offset;
 	uint64_t bytes; /* DISCARD, ZERO; otherwise computed */
 	disk_done_fn *done;
@@ -129,7 +130,7 @@ struct disk_io {
 	struct uring_op uring;
 	struct disk *disk;
 	uint64_t moved;
-	int32_t fault; /* what the fault layer decided: 0 or -errno */
+	int32_t fault; /* the fault layer's decision: 0 or -errno */
 	/* NVMe: an operation is as many commands as its size takes. */
 	struct {
 		struct disk_io *next;
@@ -148,7 +149,8 @@ struct disk_io {
  * cannot discard). On an array, it discards the same run on every member that can. ZERO makes a run
  * read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
-/* On a fiber of one: starts it and waits; done and arg are not the caller's. Bytes or -errno. */
+/* On a fiber of an attached reactor: starts the operation and waits; sets done and arg itself.
+ * Bytes or -errno. */
 int32_t disk_run(struct disk *disk, struct disk_io *io);
 
 /* Several writes at once and then one flush: the writes are durable when done is called, on the
@@ -233,11 +235,11 @@ int disk_revive(struct disk *disk);
 /* ---- Arrays: several volumes as one, with erasure coding. ----
  *
  * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
- * (superblocks, log). A striped address names a stripe: so many blocks of data (1 to
- * DISK_STRIPE_BLOCKS_MAX), cut into `data` shards of equal length, which lie with `parity` more
- * shards at the same offset of all members, one on each; the offset decides which shard is on which
- * member. The part of a shard beyond the data counts as zeros and is not written. A stripe is
- * written as a whole and read in parts of whole blocks.
+ * (superblocks, log). A striped address names a stripe: 1 to DISK_STRIPE_BLOCKS_MAX blocks of data,
+ * cut into `data` shards of equal length, which lie with `parity` more shards at the same offset of
+ * all members, one on each; the offset decides which shard is on which member. The part of a shard
+ * beyond the data counts as zeros and is not written. A stripe is written as a whole and read in
+ * parts of whole blocks.
  *
  * A member is good, missing (absent, or it failed a write: it gets no more operations), or
  * rebuilding (written, not read). With at least `data` good members every operation is served. With

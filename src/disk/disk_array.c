@@ -144,7 +144,7 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 		return;
 	atomic_fetch_add(&disk->array->changes, 1);
 	if (error == -ESTALE)
-		return; /* replaced, which nobody need be told */
+		return; /* replaced by an administrator, who knows it */
 	counter_add(&members_failed, 1);
 	lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
 	log_error("disk",
@@ -313,7 +313,7 @@ static int array_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 	return -EOPNOTSUPP;
 }
 
-/* The member that has that copy of mirrored ranges; parity + 1: none. */
+/* The member that has that copy of mirrored ranges; above parity: none. */
 static uint32_t copy_member(const struct array *array, uint32_t copy)
 {
 	uint32_t member = 0;

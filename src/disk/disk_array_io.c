@@ -19,7 +19,8 @@ struct stripe array_stripe(const struct array *array, uint64_t block)
 		.first = disk_stripe_first(block), .blocks = disk_stripe_blocks(block)};
 
 	stripe.width = (stripe.blocks + array->data - 1) / array->data;
-	/* Runs never cross so many blocks, so that a stripe has one turn. */
+	/* A run never crosses a multiple of DISK_STRIPE_BLOCKS_MAX blocks, so a stripe has one
+	 * turn. */
 	stripe.turn = (uint32_t)(stripe.first / DISK_STRIPE_BLOCKS_MAX % array->count);
 	return stripe;
 }
@@ -104,7 +105,8 @@ static struct array_batch *batch_open(struct array *array)
 	return batch;
 }
 
-/* A failed read is made good by the others; a member that is gone is given up by it, too. */
+/* A failed read is computed from the other members. A member that is lost is given up after a read,
+ * too. */
 static void lost_take(struct disk *disk, const struct array_batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++)
@@ -112,8 +114,8 @@ static void lost_take(struct disk *disk, const struct array_batch *batch)
 			array_member_fail(disk, batch->transfers[i].member, -ENOTCONN);
 }
 
-/* Memory for parity, or to make a shard in: frames of the region, so that members can move them as
- * they are; from the heap where there is no reactor, or the region has none. */
+/* Memory for parity, or to compute a shard in: frames of the region, so that members can move them
+ * as they are; from the heap where there is no reactor, or where the region has none. */
 struct scratch {
 	uint8_t *data;
 	struct region *region; /* NULL: the heap's */
@@ -148,7 +150,7 @@ static void scratch_give(struct scratch *scratch)
 		free(scratch->data);
 }
 
-/* ---- Stripes, read. ---- */
+/* ---- Reads. ---- */
 
 /* Bytes of one shard from each of enough others, zeros where they have no data. */
 struct rescue {
@@ -305,9 +307,10 @@ int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset
 		       : mirror_read(disk, data, bytes, offset, avoid);
 }
 
-/* ---- Written. ---- */
+/* ---- Writes. ---- */
 
-/* Parity over the columns [from, to) of the shards; those whose data ends before are zeros. */
+/* Parity over the columns [from, to) of the shards. A shard whose data ends before counts as
+ * zeros. */
 static int columns_encode(const struct array *array, const struct stripe *stripe,
 	const uint8_t *data, uint8_t *parity, const uint64_t columns[2])
 {
@@ -430,9 +433,8 @@ int array_flush(struct disk *disk)
 	return disk_array_quorum(disk) ? 0 : -EHOSTDOWN;
 }
 
-/* One member after the other: a block device holds a helper thread meanwhile, of which there are
- * few. A member that cannot deallocate, or fails, has missed nothing: nobody relies on that
- * space. */
+/* Discards on one member after the other, because a block device's discard holds one of the few
+ * helper threads. A member whose discard fails stays good: no reader relies on that space. */
 int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
 	struct array *array = disk->array;

@@ -105,7 +105,8 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
 	return ret;
 }
 
-/* Reads shard s of parity beside what it must be: whether it differs. */
+/* Reads shard s of parity and compares it with the right one. True: it differs, or it could not be
+ * read. */
 static bool parity_differs(
 	struct array_batch *batch, const struct stripe *stripe, uint32_t s, uint8_t *right)
 {
@@ -167,7 +168,7 @@ int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *r
 	void *data = NULL;
 	int ret = -ENOMEM;
 
-	/* Data, what parity must be, and one shard of what it is. */
+	/* The data, the right parity, and one shard of the parity as the member has it. */
 	if (batch && posix_memalign(&data, DISK_ALIGN_BYTES, (array->count + 1) * bytes) == 0) {
 		batch->array = array;
 		memset(data, 0, array->data * bytes);

@@ -90,7 +90,7 @@ static int block_open(struct disk *disk, const struct disk_opts *opts)
 	return 0;
 }
 
-/* ---- Discarding: an ioctl, which kernels before 6.12 have no other way for, and which blocks. */
+/* ---- Discarding: an ioctl, which blocks. Kernels before 6.12 have no other way. ---- */
 
 struct block_discard {
 	const struct disk_io *io;

@@ -12,14 +12,14 @@
 
 #include "base/wake.h"
 
-/* As many as a commit has writes: the bodies, which lie side by side, and the log. */
+/* One for each write of a commit: the bodies, which lie side by side, and the log. */
 #define WRITERS 2u
 
 struct disk_writers {
 	struct disk *disk;
 	pthread_mutex_t lock;
 	struct list sleepers;
-	struct list queue; /* commits that have writes nobody took yet */
+	struct list queue; /* commits with writes that no thread has taken yet */
 	bool ending;
 	uint32_t count;
 	pthread_t threads[WRITERS];
@@ -55,7 +55,7 @@ static void threads_done(struct reactor_msg *msg)
 	struct disk_commit *commit = CONTAINER_OF(msg, struct disk_commit, msg);
 	struct disk_io *writes = commit->writes;
 
-	/* The last one may free it all. */
+	/* The last of these calls may free the commit and its writes. */
 	for (uint32_t i = commit->write_count; i-- > 0;)
 		disk_io_end(&writes[i], 0);
 }
@@ -93,7 +93,8 @@ static void write_run(struct disk_commit *commit, struct disk_io *io)
 	reactor_help_end(reactor, &commit->msg);
 }
 
-/* Called with the lock held: a write that nobody took yet, and whose it is; NULL at the end. */
+/* Called with the lock held. A write that no thread has taken yet, and its commit; NULL at the
+ * end. */
 static struct disk_io *write_take(struct disk_writers *writers, struct disk_commit **ret_commit)
 {
 	struct disk_commit *commit;
@@ -142,7 +143,7 @@ static void threads_start(struct disk_writers *writers, struct disk_commit *comm
 	list_push_back(&writers->queue, &commit->link);
 	for (uint32_t i = 0; i < count && wake_one(&writers->sleepers); i++)
 		continue;
-	/* The commit may be over from here on. */
+	/* The commit may have ended from here on. */
 	pthread_mutex_unlock(&writers->lock);
 }
 

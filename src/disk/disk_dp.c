@@ -16,12 +16,12 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 {
 	static const char *const NAMES[] = {"read", "write", "flush", "discard", "zero"};
 
-	/* Its caller writes them. */
+	/* The caller writes the zeros itself. */
 	if (io->op == DISK_ZERO && result == -EOPNOTSUPP)
 		return;
 	counter_add(&failures, 1);
-	/* A lost connection is told once, by who had it; that too few members are left, by whose
-	 * array it is. */
+	/* Logged once elsewhere: a lost connection by the driver that had it, too few members by
+	 * the array. */
 	if (atomic_load(&io->disk->fenced) || result == -ENOTCONN || result == -EHOSTDOWN)
 		return;
 	if (io->op == DISK_DISCARD && result == -EOPNOTSUPP) {
@@ -91,7 +91,7 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	if (result == -EAGAIN || result == -EINTR)
 		result = 0;
 	else if (result == 0)
-		result = -EIO; /* past the end of the file, or a medium that takes nothing */
+		result = -EIO; /* past the end of the file, or the medium accepts nothing */
 	if (result < 0) {
 		disk_io_finish(io, result);
 		return;
@@ -154,7 +154,7 @@ void disk_fd_issue(struct disk_io *io, const struct disk_core *core)
 		prep_transfer(sqe, io, core);
 }
 
-/* The operation fails without reaching the medium, or a write after half of itself did. */
+/* Fails the operation before it reaches the medium; a torn write fails after half of it did. */
 static __attribute__((noinline, cold)) void io_issue_faulty(
 	struct disk_io *io, const struct disk_core *core, enum disk_fault fault)
 {
@@ -306,7 +306,7 @@ static uint32_t device_submit_wr(
 	return count;
 }
 
-/* The reactor submits its io_uring at the end of the turn, once for everybody. */
+/* The reactor submits its io_uring once, at the end of the turn. */
 static void device_bell(void *device, struct region_ring *ring)
 {
 	(void)device;

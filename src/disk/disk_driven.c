@@ -21,7 +21,7 @@ bool disk_driver_takes(const char *path)
 	return the_driver && strncmp(path, the_driver->scheme, strlen(the_driver->scheme)) == 0;
 }
 
-/* Also while operations run and others look at the volume. */
+/* Also called while operations run and other threads look at the volume. */
 static void identity_take(struct disk *disk, const struct disk_identity *identity)
 {
 	atomic_store_explicit(&disk->sector_bytes, identity->align, memory_order_relaxed);
@@ -107,7 +107,7 @@ static int driven_zeros_write(struct disk *disk, uint64_t bytes, uint64_t offset
 	return ret;
 }
 
-/* Not every medium can make zeros by itself: tmpfs and NFS cannot. */
+/* Some media cannot make zeros by themselves: tmpfs and NFS. */
 static int driven_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
 	int ret = disk->driver->now(disk->driven, DISK_ZERO, NULL, bytes, offset);

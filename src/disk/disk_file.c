@@ -106,8 +106,8 @@ static int zeros_write(struct disk *disk, uint64_t from, uint64_t to)
 	return ret;
 }
 
-/* A growth that was cut short left zeros; anything else in the last step is not a volume's, or it
- * is one of other steps, and must not be overwritten. */
+/* A growth that was cut short left zeros. Any other data in the last step must not be overwritten:
+ * the file is no volume, or a volume with another step. */
 static int tail_check(struct disk *disk, uint64_t from)
 {
 	struct stat st;
@@ -134,7 +134,7 @@ static int file_grow(struct disk *disk, uint64_t bytes_total)
 		return ret;
 	if (disk->faults.enospc_at && to > disk->faults.enospc_at)
 		return -ENOSPC;
-	/* Asks for the room first: a refusal then comes before anything was written. */
+	/* Reserves the space first, so that a refusal comes before anything is written. */
 	if (fallocate(disk->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) &&
 		errno != EOPNOTSUPP && errno != ENOSYS)
 		ret = -errno;

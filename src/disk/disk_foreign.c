@@ -21,7 +21,7 @@ struct signature {
 	const char *name;
 };
 
-/* The most telling first: a disk may have several. */
+/* The most specific signature first, because a disk may have several. */
 static const struct signature FRONT[] = {
 	{0, 8, "NEBSTORE", "a NebulaIO volume"},
 	{4096, 8, "NEBSTORE", "a NebulaIO volume"},
@@ -87,7 +87,7 @@ static const char *back_find(const uint8_t *data)
 struct look {
 	struct disk *disk;
 	uint8_t *data;	/* DISK_LABEL_BYTES */
-	uint64_t bytes; /* what of the medium can be read */
+	uint64_t bytes; /* how much of the medium can be read */
 	const char *found;
 };
 
@@ -184,8 +184,8 @@ static int back_look(struct look *look)
 	return ret;
 }
 
-/* A file's very length; a device's, in its own blocks; of a volume of another host what it serves:
- * its own host looks at the rest before it grows the volume. */
+/* A file's exact length; a device's length in its own blocks; the served part of another host's
+ * volume, because that host looks at the rest before it grows the volume. */
 static uint64_t bytes_readable(const struct disk *disk)
 {
 	if (disk->ops == &DISK_FILE_OPS)

@@ -29,7 +29,7 @@ static uint16_t le16(const uint8_t *at)
 	return (uint16_t)(at[0] | at[1] << 8);
 }
 
-/* Text padded with spaces, without what would spoil a log. */
+/* Text padded with spaces, without characters that would spoil a log. */
 static void text_take(const uint8_t *at, size_t len, char *out)
 {
 	while (len && (at[len - 1] == ' ' || at[len - 1] == 0))
@@ -215,7 +215,7 @@ static int nvme_attach(struct disk *disk, struct disk_core *core)
 	return 0;
 }
 
-/* The reactor turns no more, so the poller is not asked again. */
+/* The reactor has stopped, so it does not call the poller again. */
 static void nvme_detach(struct disk_core *core)
 {
 	struct nvme_core *self = core->nvme;

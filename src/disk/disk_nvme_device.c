@@ -100,14 +100,14 @@ static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 	do {
 		disk->nvme->block_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
 		if (disk->nvme->block_fd >= 0 || errno != EBUSY)
-			return 0; /* no such node: then nobody can mount it either */
+			return 0; /* without this node nobody can mount it either */
 	} while (disk_wait_more(disk, &wait));
 	log_error("disk", "%s: in use: %s is mounted, or another process has it", disk->path, path);
 	return -EBUSY;
 }
 
-/* Nobody polls any more for the commands of a process that was killed: they end when the driver
- * looks for those that are late (30 s). */
+/* No process polls any more for the commands of a killed process. They end when the driver looks
+ * for late commands (after 30 s). */
 static uint64_t lock_wait(const char *name, const struct disk_opts *opts)
 {
 	uint64_t late_ns = queue_limit(name, "io_timeout") * NS_PER_MS;

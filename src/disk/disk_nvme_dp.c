@@ -30,7 +30,7 @@ void nvme_words(const struct nvme *nvme, struct nvme_command *command, uint8_t o
 	command->words.cdw12 = (uint32_t)(bytes >> nvme->lba_shift) - 1;
 }
 
-/* Data that breaks off within a page, and goes on elsewhere, is one run to no controller. */
+/* No controller accepts data as one run when it ends within a page and goes on elsewhere. */
 static bool joins(const struct iovec *before, const struct iovec *after)
 {
 	return !(((uintptr_t)before->iov_base + before->iov_len) % NVME_PAGE_BYTES ||
@@ -177,7 +177,7 @@ void nvme_issue(struct disk_io *io, const struct disk_core *core)
 	memset(&io->split, 0, sizeof(io->split));
 	if ((io->op == DISK_DISCARD && !nvme->deallocates) ||
 		(io->op == DISK_ZERO && !nvme->zeroes)) {
-		/* Never inside the caller's own call. */
+		/* The call's own done must not run inside the call. */
 		io->uring.done = refused_done;
 		io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
 		return;
@@ -205,7 +205,8 @@ static __attribute__((noinline, cold)) void command_failed(
 }
 
 /* Older kernels (6.1) count the whole rest of a registered buffer as segments of the command, and
- * refuse it when that is large: near the buffer's end it works. Then commands go without. */
+ * refuse the command when the rest is large. After the first refusal, this core's commands use
+ * plain buffers. */
 static __attribute__((noinline, cold)) void fixed_refused(
 	struct nvme_core *self, struct nvme_ring *ring)
 {
@@ -217,8 +218,8 @@ static __attribute__((noinline, cold)) void fixed_refused(
 	ring->registered = false;
 }
 
-/* Whether a transfer is under way again, after the kernel (-EINVAL) or the controller (invalid
- * field) refused it for its form. That is a limit which we do not know, and says nothing of the
+/* True when a transfer runs again after the kernel (-EINVAL) or the controller (invalid field)
+ * refused it for its form. The cause is a limit that we do not know; it says nothing of the
  * medium. */
 static __attribute__((noinline, cold)) bool form_refused(
 	struct nvme_core *self, struct nvme_command *command, int32_t result)
@@ -321,7 +322,7 @@ uint32_t nvme_poll(void *arg)
 	return count;
 }
 
-/* Nobody wakes us for what is polled, and what is not submitted yet never ends. */
+/* A polled completion wakes no reactor, and an entry that is not submitted never ends. */
 bool nvme_arm(void *arg)
 {
 	struct nvme_core *self = (struct nvme_core *)arg;

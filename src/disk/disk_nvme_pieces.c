@@ -16,7 +16,7 @@ struct pieces {
 	int32_t result;
 };
 
-/* Up to the end of the page that it begins in. */
+/* Runs in parts; each ends where the page that it begins in ends, or where the data ends. */
 static int32_t piece_run(struct pieces *pieces, char *data, uint64_t bytes)
 {
 	struct disk *disk = pieces->self->disk;

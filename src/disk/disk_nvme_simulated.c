@@ -153,7 +153,7 @@ static int simulated_now(struct disk *disk, const struct nvme_command *command)
 	}
 }
 
-/* As a kernel that does not take the command as it is. */
+/* True when the command exceeds the simulated kernel's limits. */
 static bool form_refused(const struct disk *disk, const struct nvme_command *command, int arena)
 {
 	const struct nvme *nvme = disk->nvme;

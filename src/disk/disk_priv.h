@@ -108,7 +108,7 @@ struct disk {
 	char what[256]; /* disk_describe */
 };
 
-/* Where a volume comes in. */
+/* Called where a volume comes in. */
 static inline void disk_check(const struct disk *disk)
 {
 	CHECK(disk->magic == DISK_MAGIC);
@@ -116,7 +116,7 @@ static inline void disk_check(const struct disk *disk)
 	CHECK(!disk->is_target || disk->region);
 }
 
-/* Where an operation comes back. */
+/* Called where an operation comes back. */
 static inline void disk_io_check(const struct disk_io *io)
 {
 	disk_check(io->disk);

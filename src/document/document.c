@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* The only header of a document's object: whose it is, in hex. */
+/* The only header of a document's object: its owner's number, in hex. */
 #define OWNER_HEADER "x-nebulaio-owner"
 #define OWNER_BYTES  (sizeof(OWNER_HEADER) + 17)
 
@@ -109,7 +109,7 @@ static int check_stamp(const struct store_meta *current, void *arg)
 	return current && strcmp(current->etag, expected) == 0 ? 0 : -ESTALE;
 }
 
-/* The stamp must tell two texts apart however alike they are. */
+/* Any two different texts must have different stamps. */
 static void make_stamp(struct slice text, char stamp[36])
 {
 	uint8_t digest[SHA256_BYTES];
@@ -219,7 +219,8 @@ int document_delete(struct store *store, struct slice name)
 
 /* ---- Many. ---- */
 
-/* One page of names under a prefix, copied: what is visited does not outlive the visit. */
+/* One page of names under a prefix. The names are copies: the visited ones are only valid during
+ * the visit. */
 struct names {
 	struct mem_arena arena;
 	struct slice *list; /* LIMIT_LIST_KEYS_MAX */
@@ -272,7 +273,7 @@ int document_delete_under(struct store *store, struct slice bucket, struct slice
 			ret = -ENOMEM;
 		if (!ret && names.count)
 			ret = store_delete_many(store, bucket, names.list, names.count, results);
-		/* One that stays would be met again, page after page. */
+		/* A failed deletion ends the loop: the same name would come again in each page. */
 		for (uint32_t i = 0; !ret && i < names.count; i++)
 			ret = results[i] == -ENOENT ? 0 : results[i];
 		more = more && names.count;

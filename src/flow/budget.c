@@ -24,7 +24,7 @@ struct share {
 
 struct flow_budget {
 	struct region *region;
-	uint8_t key[16]; /* of the hash: nobody chooses whose share he meets */
+	uint8_t key[16]; /* of the hash: a client cannot choose the share that it is hashed to */
 	_Atomic uint64_t refreshed_ns;
 	_Atomic uint32_t frames_max; /* what all shares may hold together */
 	_Alignas(64) _Atomic uint32_t held;
@@ -32,7 +32,7 @@ struct flow_budget {
 };
 
 /* Counts the frames that are left beside receive buffers, captures and the server's own.
- * The cache gives way, so it does not count. */
+ * The cache can be evicted, so it does not count. */
 static void refresh(struct flow_budget *budget)
 {
 	uint32_t held = atomic_load_explicit(&budget->held, memory_order_relaxed);
@@ -106,7 +106,7 @@ bool flow_budget_take(
 	mine = atomic_fetch_add_explicit(
 		       &budget->shares[share].held, frame_count, memory_order_relaxed) +
 	       frame_count;
-	/* A share that holds nothing may begin with whatever is there. */
+	/* A share that holds nothing may start with any free frames. */
 	if (all <= max &&
 		(mine == frame_count || mine <= (uint64_t)FLOW_SHARE_FACTOR * (max - all)))
 		return true;

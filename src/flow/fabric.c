@@ -9,7 +9,7 @@
 #include "flow/link_priv.h"
 
 #define TICK_NS	     (250 * NS_PER_MS)
-#define GRANT_NS     NS_PER_S /* at least so often */
+#define GRANT_NS     NS_PER_S /* a grant is sent at least this often */
 #define CONNECT_NS   (5 * NS_PER_S)
 #define LEAVE_NS     (5 * NS_PER_S)
 #define WINDOW_BYTES (16u << 20)
@@ -47,7 +47,7 @@ static void on_established(struct flow_link *link, const struct rp_cm_event *eve
 		return;
 	snprintf(link->peer, sizeof(link->peer), "%.63s", event->peer);
 	link->heard_ns = clock_now_ns();
-	if (link->granted == 0 && link->told == 0) { /* we connected: the peer's hello */
+	if (link->granted == 0 && link->told == 0) { /* we connected, so this is the peer's hello */
 		if (link_hello_decode(event->private_data, event->private_len, &hello) ||
 			(hello.role == LINK_SENDS) == link->opts.sends) {
 			link_fail(link, -EPROTO, "the peer's hello is malformed");
@@ -141,7 +141,8 @@ static void tick(struct reactor_timer *timer, void *arg)
 
 /* ---- The fabric. ---- */
 
-/* Completions of closed queue pairs' own work: everything of ours goes through the rings. */
+/* Completions that belong to no ring entry, of closed queue pairs: all our work goes through the
+ * rings. */
 static void stray(void *arg, const struct rp_wc *wc)
 {
 	(void)arg;
@@ -512,8 +513,10 @@ static int request_accept(struct flow_listener *listener, const struct flow_link
 	snprintf(link->peer, sizeof(link->peer), "%.63s", request.peer);
 	hello = hello_of(link);
 	ret = rp_accept(request.request, link->qp, &hello, sizeof(hello));
-	if (ret)
+	if (ret) {
+		refuse(request.request, LINK_BUSY);
 		link_fail(link, ret, strerror(-ret));
+	}
 	link->told = link->posted;
 	ret = open_wait(link);
 	if (ret) {
@@ -590,7 +593,7 @@ void flow_link_close(struct flow_link *link)
 		return;
 	link->phase = LINK_CLOSED;
 	link->waiter = NULL;
-	rp_qp_close(link->qp); /* what was at the device comes back as cancelled */
+	rp_qp_close(link->qp); /* outstanding work completes as cancelled */
 	link->qp = NULL;
 	while (!link_idle(link))
 		fiber_yield();

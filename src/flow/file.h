@@ -1,6 +1,6 @@
 /* flow/file.h: files and block devices as ends of a transfer, by io_uring: directly between the
  * file and the region's frames, without the page cache if the file system supports that, with
- * several operations in flight. All calls inside fibers of the core's reactor, unless it says
+ * several operations in flight. All calls inside fibers of the core's reactor, unless stated
  * otherwise. */
 #ifndef FLOW_FILE_H
 #define FLOW_FILE_H

@@ -11,7 +11,7 @@
 #include "flow/file.h"
 
 #define SLOTS	    16u
-#define SLOT_PIECES 1024u /* the kernel's most */
+#define SLOT_PIECES 1024u /* the kernel's maximum */
 /* How long pieces wait for others to be written with. */
 #define GATHER_NS (5 * NS_PER_MS)
 
@@ -33,15 +33,16 @@ struct flow_file_sink {
 	char path[4096];
 	int fd;
 	bool device;	       /* a block device: its size is its own */
-	uint64_t offset, size; /* where the next piece goes; the body's length */
-	uint64_t failed_at;    /* what lies before is whole */
+	uint64_t offset, size; /* of the next piece; the body's length */
+	uint64_t failed_at;    /* all bytes before it are written */
 	int error;
 	uint32_t in_flight;
 	struct fiber *waiter;
 	struct reactor_timer timer;
 	struct uring_op sync_op;
 	bool syncing;
-	uint64_t sync_to, durable; /* what the sync under way, and the last, made durable */
+	uint64_t sync_to,
+		durable; /* bytes that the sync in progress, and the last one, make durable */
 	struct file_slot *filling; /* NULL: none */
 	struct file_slot slots[SLOTS];
 };
@@ -90,7 +91,7 @@ static void write_failed(struct flow_file_sink *self, uint64_t offset, int error
 
 /* ---- Making what has been written durable while more is written. ---- */
 
-/* Everything before it is written. */
+/* The offset before which everything is written. */
 static uint64_t written_to(const struct flow_file_sink *self)
 {
 	uint64_t offset = MIN(self->offset, self->failed_at);
@@ -148,7 +149,7 @@ static void slot_end(struct file_slot *slot, int error)
 		fiber_wake(self->waiter);
 }
 
-/* A short write goes on where it stopped: the next one tells why. */
+/* A short write continues where it stopped; the next write returns the error. */
 static void slot_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct file_slot *slot = CONTAINER_OF(op, struct file_slot, op);
@@ -191,7 +192,7 @@ static void gather_timer(struct reactor_timer *timer, void *arg)
 	filling_start(arg);
 }
 
-/* The slot that takes the next piece; waits while all are under way. */
+/* The slot that takes the next piece; waits while all are in flight. */
 static struct file_slot *slot_open(struct flow_file_sink *self)
 {
 	self->waiter = fiber_self();
@@ -214,8 +215,8 @@ static struct file_slot *slot_open(struct flow_file_sink *self)
 	return self->filling;
 }
 
-/* Only leases that begin where the medium takes them, with room for what fills its unit up; and
- * nothing follows a piece that had to be filled up. */
+/* Accepts only leases at addresses that the medium accepts, with room for padding to its unit. No
+ * piece may follow a padded one. */
 static int piece_check(const struct flow_file_sink *self, const struct flow_piece *piece)
 {
 	uint64_t room;
@@ -253,7 +254,7 @@ static int file_push(struct flow_sink *sink, struct flow_piece *piece)
 
 /* ---- The end. ---- */
 
-/* So that the name is there after a power cut. */
+/* Makes the name durable, so that it exists after a power cut. */
 static int directory_sync(const char *path)
 {
 	char dir[4096];

@@ -30,7 +30,7 @@ struct file_source {
 	struct file_read reads[FLOW_WINDOW_MAX];
 };
 
-/* Direct reads are whole frames; past the end of a file they come back short. */
+/* Direct reads are whole frames; at the end of a file they are short. */
 static void read_issue(struct file_read *read)
 {
 	struct file_source *self = read->source;
@@ -72,7 +72,7 @@ static void read_done(struct uring_op *op, int result, uint32_t cqe_flags)
 		result = -EPIPE;
 	else if (result == -EAGAIN || result == -EINTR)
 		result = 0;
-	/* A short direct read that is not the end stops at a block's end. */
+	/* A short direct read before the end of the file stops at the end of a block. */
 	if (result >= 0 && read->moved < piece->bytes) {
 		read_issue(read);
 		return;

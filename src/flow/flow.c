@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Summing a whole chunk takes the processor for milliseconds: others have their turn in between. */
+/* Summing a whole chunk takes the processor for milliseconds: other fibers run in between. */
 #define STAGES_BYTES (64 * KIB)
 
 int flow_stages_run(
@@ -70,7 +70,7 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	magic_clear(&running.magic);
 	flow_source_close(source);
 	*ret_bytes = bytes;
-	/* A source that was told to stop says nothing about why. */
+	/* A source that was told to stop does not know why: the sink's error is returned. */
 	return ret && !(ret == -ECANCELED && finished) ? ret : finished;
 }
 
@@ -135,7 +135,7 @@ void flow_core_close(struct flow_core *core)
 	core->region = NULL;
 }
 
-/* An idle block begins with its link. */
+/* An idle block starts with its list link. */
 void *flow_end_lease(struct flow_core *core)
 {
 	struct list *idle = list_pop(&core->idle_ends);

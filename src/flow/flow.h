@@ -57,7 +57,7 @@ struct flow_lender {
 	void (*call_in)(struct flow_lender *lender);
 };
 
-/* The flow core of one reactor: made once, at start. Zero it; open fills it in. */
+/* The flow core of one reactor: created once, at start. Zero it; open fills it in. */
 struct flow_core {
 	struct region *region;
 	struct region_ring *ring;
@@ -71,7 +71,7 @@ struct flow_core {
 	uint32_t in_flight;	      /* ring entries in flight */
 	uint32_t waiters;	      /* fibers that wait for frames */
 	bool frames_came;	      /* while some wait */
-	struct flow_waiting *waiting; /* lease.c's: fibers waiting for frames */
+	struct flow_waiting *waiting; /* of lease.c: fibers waiting for frames */
 	struct list lenders;
 	struct list runs;      /* transfers between their first piece and their end */
 	struct list idle_ends; /* sources and sinks between transfers, for reuse */
@@ -106,19 +106,19 @@ struct flow_want {
 	uint32_t frame_count;
 	enum region_owner owner;
 	uint16_t share; /* counted in it until flow_share_give or, in a piece, flow_piece_end */
-	bool begun; /* the transfer is under way: it waits longer than one that can still be refused
-		     */
-	bool count_only; /* no frames: so many of others' are kept from being given back */
+	bool begun; /* the transfer has begun: it waits longer than one that can still be refused */
+	bool count_only; /* no frames are leased: so many frames of others are kept from being given
+			    back */
 	uint64_t deadline_ns;
 };
-/* Leases with back-pressure: reclaims frames and calls loans in, then waits for its turn. -ENOBUFS:
+/* Leases with back-pressure: reclaims frames and calls loans in, then waits in a queue. -ENOBUFS:
  * the server, or the share, is overloaded; -ETIMEDOUT at the deadline.
  *
  * The calling fiber must hold no frames that only it can give back. That is CHECKed for the piece
  * of a running transfer; otherwise the caller must ensure it. A fiber that already holds frames
  * calls flow_lease_now instead. */
 int flow_lease(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
-/* As flow_lease, without waiting: -ENOBUFS. Outside fibers, too. */
+/* Like flow_lease, without waiting: -ENOBUFS. Outside fibers, too. */
 int flow_lease_now(
 	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
 /* Room for the changed bytes of a piece whose own frames must not change: frames, or, if none are
@@ -154,7 +154,7 @@ struct flow_piece {
 	enum flow_hold hold;
 	uint16_t share; /* the share that counts the span; FLOW_SHARE_OWN: not counted */
 };
-/* Leases the piece's frames: sets data to their start and leaves the other fields. As flow_lease.
+/* Leases the piece's frames: sets data to their start and leaves the other fields. Like flow_lease.
  */
 int flow_piece_lease(
 	struct flow_core *core, const struct flow_want *want, struct flow_piece *piece);
@@ -197,8 +197,8 @@ struct flow_source;
 struct flow_source_ops {
 	const char *name;
 	/* The next piece in order, at most bytes_max (of FLOW_PIECE_BYTES_MAX or less); owner is
-	 * OWNER_APP (or OWNER_CACHE). 1: a piece; 0: the end; -errno. -EPIPE: the body broke off;
-	 * -EBADMSG: it does not verify. */
+	 * OWNER_APP (or OWNER_CACHE). 1: a piece; 0: the end; -errno. -EPIPE: the body was cut off;
+	 * -EBADMSG: its verification failed. */
 	int (*next)(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
 	/* After the end or an error; releases what was read ahead. */
 	void (*close)(struct flow_source *source);

@@ -5,7 +5,7 @@
 #include "flow/end.h"
 #include "flow/writer.h"
 
-_Static_assert(FLOW_SHARES <= REACTOR_GROUPS, "each share is a group of fibers");
+_Static_assert(FLOW_SHARES <= REACTOR_SHARES, "fibers run in the share of their principal");
 
 /* The position of the next byte in a peer's scatter list. */
 struct flow_cursor {
@@ -23,7 +23,7 @@ struct flow_rdma_source {
 struct flow_rdma_sink {
 	struct flow_sink sink;
 	struct flow_cursor cursor;
-	uint64_t bytes_left; /* that may still be written */
+	uint64_t bytes_left; /* not yet written */
 	struct flow_writer writer;
 };
 
@@ -42,7 +42,7 @@ void flow_core_poller_init(struct flow_core *core, int event_fd);
 
 /* ---- lease.c. ---- */
 int flow_waiting_open(struct flow_core *core);
-void flow_waiting_close(struct flow_core *core); /* harmless when it is not open */
+void flow_waiting_close(struct flow_core *core); /* does nothing when it is not open */
 /* Gives frames to the waiters, as far as frames are free. */
 void flow_waiting_serve(struct flow_core *core);
 

@@ -8,7 +8,7 @@
  * Copies: a pcapng body is packets with headers between them, gathered into chunks, so each packet
  * is copied once (COPY_GATHER). Plain payloads go uncopied from the packet's frame to the disk.
  *
- * All calls inside fibers of the core's reactor, unless it says otherwise. */
+ * All calls inside fibers of the core's reactor, unless stated otherwise. */
 #ifndef FLOW_INGEST_H
 #define FLOW_INGEST_H
 
@@ -37,8 +37,8 @@ void pcapng_statistics(
 /* ---- Capturing. ---- */
 enum flow_capture_form {
 	FLOW_CAPTURE_PCAPNG,
-	FLOW_CAPTURE_PAYLOAD, /* UDP payloads of a multiple of payload_unit bytes, one after the
-				 other */
+	FLOW_CAPTURE_PAYLOAD, /* UDP payloads of a multiple of payload_unit bytes, without anything
+				 between them */
 };
 
 struct flow_capture;
@@ -46,21 +46,20 @@ struct flow_capture_opts {
 	enum flow_capture_form form;
 	const char *interface; /* named in the body */
 	uint32_t payload_unit; /* a power of two, 512 or more */
-	uint64_t roll_bytes;  /* a body ends at the first packet that brings it to so many; 0: never
-			       */
-	uint64_t roll_ns;     /* … or so long after its first packet; 0: never */
-	bool kernel_time;     /* pcapng: never the card's */
+	uint64_t roll_bytes; /* a body ends at the first packet that makes it this long; 0: never */
+	uint64_t roll_ns;    /* … or this long after its first packet; 0: never */
+	bool kernel_time;    /* pcapng: never the card's */
 	uint64_t packets_max; /* the capture ends after so many; 0: never */
 	uint64_t deadline_ns; /* or at this time (monotonic) */
-	/* Called when a body's last piece has been handed out: the next may begin. */
+	/* Called after a body's last piece was delivered: the next may begin. */
 	void (*body_ended)(void *arg);
 	void *arg;
 };
 struct flow_capture_stats {
-	uint64_t packets, packet_bytes; /* that went into bodies */
+	uint64_t packets, packet_bytes; /* written to bodies */
 	uint64_t body_bytes;
 	uint64_t unfit;	  /* payload form: not UDP, or of another length */
-	uint64_t lost;	  /* for want of a place in the rings */
+	uint64_t lost;	  /* because the rings were full */
 	uint64_t stamped; /* pcapng: packets with the card's time */
 };
 
@@ -68,13 +67,13 @@ struct flow_capture_stats {
 int flow_capture_open(struct flow_core *core, struct xp_port *port,
 	const struct flow_capture_opts *opts, struct flow_capture **ret_capture);
 void flow_capture_close(struct flow_capture *capture); /* takes NULL; no body open */
-/* Waits for the first packet of the next body: 1; 0: the capture has ended; -ENODEV: with its
- * interface. */
+/* Waits for the first packet of the next body: 1; 0: the capture has ended; -ENODEV: its interface
+ * is gone. */
 int flow_capture_wait(struct flow_capture *capture);
 /* A source of one body, after a wait that returned 1. */
 int flow_capture_source_open(struct flow_capture *capture, struct flow_source **ret_source);
-/* Ends the capture in order: from now on packets go to the kernel, those that came before are
- * still taken. Inside or outside fibers. */
+/* Ends the capture in order: from now on packets go to the kernel, packets that arrived before are
+ * still captured. Inside or outside fibers. */
 void flow_capture_stop(struct flow_capture *capture);
 void flow_capture_stats(const struct flow_capture *capture, struct flow_capture_stats *ret_stats);
 

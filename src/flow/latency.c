@@ -21,7 +21,7 @@ static struct flow_mark *mark_at(struct flow_marks *self, uint32_t number)
 	return &self->marks[number % FLOW_MARKS_MAX];
 }
 
-/* Of each two that follow each other, the end of the second and the time of the first. */
+/* Merges each two successive marks: keeps the end of the second and the time of the first. */
 static void marks_halve(struct flow_marks *self)
 {
 	for (uint32_t i = 0; i < FLOW_MARKS_MAX / 2; i++) {
@@ -73,7 +73,7 @@ static int marker_piece(struct flow_stage *stage, const struct flow_piece *piece
 	uint64_t end = piece->offset + piece->bytes;
 	bool again = piece->span.data && piece->span.data == self->frames;
 
-	/* The stage sees a piece in parts; two pieces that follow each other lie in other frames.
+	/* The stage sees a piece in parts; two successive pieces are in different frames.
 	 */
 	self->frames = piece->span.data;
 	flow_marks_note(&self->durable, end, self->source->arrived_ns, again);

@@ -14,12 +14,13 @@ struct flow_latency {
 };
 void flow_latency_init(struct flow_latency *self, struct counter_hist *counted);
 
-/* Of one body: places that are not reached yet, in order. When there are too many, neighbours
- * become one, which counts from the older of the two, and so do pieces from then on. */
+/* The places of one body that are not reached yet, in order. When there are too many, each two
+ * neighbours are merged into one with the time of the older; from then on a mark covers twice as
+ * many pieces. */
 #define FLOW_MARKS_MAX 1024u /* a power of two */
 struct flow_marks {
 	struct flow_latency *latency;
-	uint32_t head, tail; /* ever made, ever reached */
+	uint32_t head, tail; /* marks ever made, ever reached */
 	uint32_t stride;     /* pieces of a mark: doubled when there are too many marks */
 	uint32_t pieces;     /* of the newest mark */
 	struct flow_mark {
@@ -28,16 +29,16 @@ struct flow_marks {
 	} marks[FLOW_MARKS_MAX];
 };
 void flow_marks_init(struct flow_marks *self, struct flow_latency *latency);
-/* Bytes up to end came at this time; no mark for a time of 0. again: they belong to the piece
- * before. */
+/* Bytes up to end arrived at this time; a time of 0 makes no mark. again: they belong to the
+ * previous piece. */
 void flow_marks_note(struct flow_marks *self, uint64_t end, uint64_t arrived_ns, bool again);
-/* Everything before bytes is there now. */
+/* All bytes before this offset have reached their destination. */
 void flow_marks_reached(struct flow_marks *self, uint64_t bytes, uint64_t now_ns);
 
 /* The stage. */
 struct flow_marker {
 	struct flow_stage stage;
-	const struct flow_source *source; /* whose pieces it sees */
+	const struct flow_source *source; /* the source of the pieces */
 	const uint8_t *frames;		  /* of the last piece */
 	uint64_t arrived_ns;		  /* its time */
 	struct flow_marks durable, delivered;

@@ -1,10 +1,10 @@
 /* flow/lease.c: leases frames to fibers that can wait for them: first the share's limit, then the
- * region; when either is exhausted, the fiber waits in its share's queue. docs/design/flow.md says
- * why nobody waits for ever.
+ * region; when either is exhausted, the fiber waits in its share's queue. docs/design/flow.md
+ * explains why no fiber waits for ever.
  *
  * The fiber that serves the queues gives a waiter its frames: the waiter does not race for them. It
- * serves the queues in the turn after frames of this core came back, and periodically for frames of
- * other cores, which come back without a notice to this core. */
+ * serves the queues in the turn after this core's frames are given back, and periodically for
+ * frames of other cores, which are given back without a notice to this core. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -13,13 +13,13 @@
 DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
 
 #define SERVE_NS (1 * NS_PER_MS)
-/* Longest wait: past it the server is overloaded, and says so. */
+/* Longest wait: after it the server answers that it is overloaded. */
 #define WAIT_NS_MAX (30 * NS_PER_S)
-/* A transfer that has not begun waits as long as its queue moves. When nothing of it has moved for
- * so long, those at its end are refused, and those that come are refused at once. */
+/* A transfer that has not begun waits as long as its queue moves. When the queue has not moved for
+ * this time, waiters that have not begun are refused, and new ones are refused at once. */
 #define PATIENCE_NS (5 * NS_PER_S)
 #define QUEUE_MAX   256u /* waiters of one share; more are refused at once */
-#define SERVE_MAX   256u /* grants at a time: the rest have their turn in the next */
+#define SERVE_MAX   256u /* grants at a time: the others are served in the next turn */
 
 DEFINE_COUNTER(waits_total, "nebulaio_flow_frame_waits_total", NULL,
 	"Times that a transfer had to wait for frames.");
@@ -32,18 +32,18 @@ DEFINE_COUNTER(called_in_total, "nebulaio_flow_loans_called_in_total", NULL,
 enum size { SIZE_SMALL, SIZE_LARGE, SIZE_COUNT };
 
 struct queue {
-	struct list link; /* in active, while somebody waits */
+	struct list link; /* in active while the queue has waiters */
 	struct list waiters;
 	uint32_t count;
-	uint64_t moved_ns; /* the last grant, or when the first waiter came */
-	uint64_t stood_ns; /* when somebody lost patience last; 0: not since the last grant */
+	uint64_t moved_ns; /* time of the last grant, or of the first waiter's arrival */
+	uint64_t stood_ns; /* time of the last refusal; 0: none since the last grant */
 };
 
 struct flow_waiting {
 	struct flow_core *core;
 	struct reactor_timer timer;
-	uint64_t pressed_ns;	 /* the turn in which loans were called in last */
-	bool out_of[SIZE_COUNT]; /* the region had none of this size for the last that asked */
+	uint64_t pressed_ns;		/* the turn of the last call for loans */
+	bool out_of[SIZE_COUNT];	/* the region had none of this size at the last request */
 	struct list active[SIZE_COUNT]; /* queues, by turns */
 	struct queue queues[SIZE_COUNT][FLOW_SHARES];
 };
@@ -66,7 +66,7 @@ static bool counts(const struct flow_core *core, uint16_t share)
 	return core->budget && share != FLOW_SHARE_OWN;
 }
 
-/* -EDQUOT: more than the share may have; -ENOBUFS: the region has none. */
+/* -EDQUOT: above the share's limit; -ENOBUFS: the region has none. */
 static int take(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span)
 {
 	int ret;
@@ -138,7 +138,8 @@ static void queue_join(
 			core->reactor, &waiting->timer, reactor_now_ns(core->reactor) + SERVE_NS);
 }
 
-/* One round: the first of each queue, as long as the region has any. How many were served. */
+/* One round: serves the first waiter of each queue while the region has frames. Returns how many
+ * were served. */
 static uint32_t serve_round(struct flow_core *core, enum size size, uint32_t max)
 {
 	struct flow_waiting *waiting = core->waiting;
@@ -218,7 +219,7 @@ void flow_waiting_close(struct flow_core *core)
 
 /* ---- Leases. ---- */
 
-/* Whether the calling fiber's transfer is in the middle of a piece that has frames: only it could
+/* Whether the calling fiber's transfer is working on a piece that has frames: only this fiber could
  * give them back. */
 static bool holds_piece(const struct flow_core *core)
 {
@@ -233,7 +234,7 @@ static bool holds_piece(const struct flow_core *core)
 	return false;
 }
 
-/* When a waiter that was granted nothing gives up. */
+/* The time at which a waiter without a grant gives up. */
 static uint64_t patience_ends(
 	const struct flow_want *want, const struct queue *queue, uint64_t came_ns)
 {
@@ -244,7 +245,8 @@ static uint64_t patience_ends(
 	return end_ns;
 }
 
-/* Whether nobody need wait in it: nothing of it moves, or somebody has just found that out. */
+/* Whether waiting in it is useless: the queue does not move, or a waiter was refused a moment
+ * ago. */
 static bool stands(const struct queue *queue)
 {
 	uint64_t now_ns = clock_now_ns();

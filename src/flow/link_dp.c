@@ -18,7 +18,7 @@ static struct region_sge sge_of(const struct flow_link *link, const void *data, 
 
 /* ---- The receiver: controls out. ---- */
 
-/* The sender waits for credits, or for enough of them to be worth a word. */
+/* Whether the sender waits for credits, or so many are new that a control is worth it. */
 static bool grant_due(const struct flow_link *link)
 {
 	return link->posted - link->told >= link->window / 2 ||
@@ -143,7 +143,7 @@ static int recv_post(struct flow_link *link, bool wait)
 	return 0;
 }
 
-/* As many as there are frames for; wait: at least one. */
+/* Posts as many receives as frames are free; wait: at least one. */
 int link_recvs_fill(struct flow_link *link, bool wait)
 {
 	int ret = 0;
@@ -266,7 +266,7 @@ static void control_heard(struct flow_link *link, const struct link_control *con
 	if (control->kind == LINK_DONE) {
 		link->done_heard = true;
 		link->done = *control;
-		/* It posts no more: what is under way would wait for ever. */
+		/* The receiver posts no more receives: outstanding messages would wait for ever. */
 		if (!link->end_queued)
 			link_fail(link, -EPIPE, "");
 	}
@@ -329,7 +329,7 @@ static void send_pieces_end(struct link_send *send)
 	send->piece_count = 0;
 }
 
-/* A message that has completed lies in the peer's memory; they complete in order. */
+/* A completed message is in the peer's memory; messages complete in order. */
 static void send_delivered(struct flow_link *link, const struct link_send *send)
 {
 	if (send->control)
@@ -367,7 +367,7 @@ static int send_start(struct flow_link *link, struct link_send *send)
 	return flow_io_try_wr(link->core, &send->io, &wr);
 }
 
-/* A message that could take more goes out as soon as nothing else is under way. */
+/* A message with room for more is sent as soon as nothing else is in flight. */
 static void filling_close(struct flow_link *link)
 {
 	if (!link->filling)
@@ -430,7 +430,7 @@ static void piece_queue(struct flow_link *link, struct flow_piece *piece)
 		uint32_t bytes;
 
 		if (!send) {
-			/* Runs of it may be under way, in messages before: those must end first. */
+			/* Runs of it may be in flight in earlier messages, which must end first. */
 			while (link->started != link->completed)
 				fiber_park();
 			flow_piece_end(link->core, piece, OWNER_RDMA);
@@ -449,7 +449,7 @@ static void piece_queue(struct flow_link *link, struct flow_piece *piece)
 	}
 }
 
-/* Bytes outside the region, or shared ones, are no lease: those cannot be sent from here. */
+/* Bytes outside the region and shared ones are not leases and cannot be sent. */
 static int link_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_link *link = CONTAINER_OF(sink, struct flow_link, sink);
@@ -533,7 +533,7 @@ static int link_finish(struct flow_sink *sink, bool failed)
 	while (!link->error && !link->done_heard)
 		fiber_park();
 	ret = link->done_heard ? done_judge(link) : link->error;
-	link_fail(link, -ECANCELED, ""); /* both know: the connection may end */
+	link_fail(link, -ECANCELED, ""); /* both ends know the outcome: the connection may end */
 	while ((int32_t)(link->started - link->completed) > 0)
 		fiber_park();
 	queued_drop(link);

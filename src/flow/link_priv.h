@@ -63,7 +63,7 @@ struct link_note {
 	bool posted;
 };
 
-/*	CONNECTING → OPEN → CLOSED; error and stopping say the rest. */
+/* CONNECTING → OPEN → CLOSED; error and stopping have the details. */
 enum link_phase { LINK_CONNECTING, LINK_OPEN, LINK_CLOSED };
 
 struct flow_link {
@@ -92,7 +92,7 @@ struct flow_link {
 	uint32_t window, posted, taken, told;
 	uint64_t acknowledged, acknowledged_told;
 	bool ended, done_said, interrupted;
-	int end_error; /* what the sender's END amounts to */
+	int end_error; /* the error of the sender's END */
 
 	/* The sender's. Messages are numbered from 0: completed ≤ started ≤ queued. */
 	struct flow_sink sink;
@@ -115,10 +115,10 @@ int link_recvs_fill(struct flow_link *link, bool wait);
 int link_notes_post(struct flow_link *link);
 /* Starts what may start: queued messages with credits. */
 void link_pump(struct flow_link *link);
-/* Says what is new; false: the last control is still under way. */
+/* Sends a control with the news; false: the last control is still in flight. */
 bool link_grant(struct flow_link *link);
 bool link_done_say(struct flow_link *link, uint16_t status, const char *why);
-bool link_idle(const struct flow_link *link); /* nothing at the device */
+bool link_idle(const struct flow_link *link); /* no outstanding work */
 void link_release(struct flow_link *link);
 
 extern const struct flow_source_ops LINK_SOURCE_OPS;

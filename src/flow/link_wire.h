@@ -72,7 +72,7 @@ _Static_assert(sizeof(struct link_control) == 64, "as specified");
 /* 0, or -EPROTO. The result's text is terminated and printable. */
 int link_hello_decode(const void *data, uint32_t bytes, struct link_hello *ret_hello);
 int link_control_decode(const void *data, uint32_t bytes, struct link_control *ret_control);
-/* "it is busy with another stream". Static; for what does not decode, too. */
+/* "it is busy with another stream". Static; also for data that does not decode. */
 bool link_refusal_is_busy(const void *data, uint32_t bytes);
 const char *link_refusal_text(const void *data, uint32_t bytes);
 

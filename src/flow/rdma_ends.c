@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* -EMSGSIZE when the runs hold fewer than bytes; -EINVAL past LIMIT_SGE_MAX runs. */
+/* -EMSGSIZE when the runs hold fewer than bytes; -EINVAL for more than LIMIT_SGE_MAX runs. */
 static int cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes)
 {
 	uint64_t held = 0;
@@ -25,7 +25,8 @@ static int cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer,
 	return 0;
 }
 
-/* To where the body's offset lies: what was read ahead and called in is read again. */
+/* Moves the cursor to the body's offset, to read again the pieces that were read ahead and called
+ * in. */
 static void cursor_seek(struct flow_cursor *cursor, uint64_t offset)
 {
 	if (__builtin_expect(cursor->offset == offset, 1))
@@ -167,7 +168,7 @@ static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
 	flow_piece_end(writer->core, &slot->piece, OWNER_RDMA);
 }
 
-/* Bytes outside the region cannot be handed to the device: into frames, counted. */
+/* The device cannot read bytes outside the region: copies them into frames and counts the copy. */
 static int piece_to_frames(struct flow_sink *sink, struct flow_piece *piece)
 {
 	const struct flow_want want = {.frame_count = region_frames_for(piece->bytes),
@@ -203,7 +204,7 @@ static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
 	self->bytes_left -= piece->bytes;
 	slot = flow_writer_begin(&self->writer, piece);
-	/* Until it is started the slot itself counts as an operation under way. */
+	/* Until it is started, the slot itself counts as an operation in flight. */
 	if (self->cursor.peer.progress)
 		self->cursor.peer.progress->posted++;
 	cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);

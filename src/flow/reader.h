@@ -7,20 +7,20 @@
 
 #define FLOW_WINDOW_MAX 8u /* a power of two */
 
-/* A piece on its way through a device. */
+/* A piece in flight. */
 struct flow_slot {
 	struct flow_piece piece;
 	struct flow_io io;
-	struct flow_writer *writer; /* of a sink's piece that has not ended; else NULL */
-	uint64_t begun_ns;	    /* a reader's: its turn's time */
+	struct flow_writer *writer; /* of a sink's piece that has not ended; otherwise NULL */
+	uint64_t begun_ns;	    /* of a reader: time of the turn */
 };
 
 /* Slots in order of offset: begun at the head, ended at the tail. */
 struct flow_window {
 	struct flow_slot slots[FLOW_WINDOW_MAX];
 	uint32_t depth; /* how many may be in flight */
-	uint32_t head;	/* count of slots ever begun */
-	uint32_t tail;	/* count of slots ever ended */
+	uint32_t head;	/* number of slots ever begun */
+	uint32_t tail;	/* number of slots ever ended */
 };
 
 static inline void flow_window_init(struct flow_window *window, uint32_t depth)
@@ -60,26 +60,26 @@ struct flow_reader {
 	 * flow_reader_lease, then the device. 1: begun; 0: not now; -errno. The next one may begin
 	 * before this one's offset, when frames were called in. */
 	int (*begin)(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
-	enum region_owner owner;   /* of leased frames while their transfer is under way */
-	struct flow_lender lender; /* what was read ahead and not handed out */
-	bool busy;		   /* in the middle of next: nothing is called in */
-	bool begun;		   /* a piece was handed out */
+	enum region_owner owner;   /* of leased frames during their transfer */
+	struct flow_lender lender; /* pieces read ahead and not delivered */
+	bool busy;		   /* inside next: nothing is called in */
+	bool begun;		   /* a piece was delivered */
 	uint64_t offset, end;	   /* of the next piece to begin, and of the last one's end */
 	struct flow_window window;
 };
-/* For its open, once the window is there: what is read ahead can be called in from then on, which
- * sets offset back. */
+/* For the source's open, after the window is set up: from then on, pieces read ahead can be called
+ * in, which sets offset back. */
 void flow_reader_open(struct flow_reader *reader);
 /* Frames of the reader's owner for the piece; waits for them only while the reader holds none. 1;
- * 0: there are none just now; -errno. */
+ * 0: none are free now; -errno. */
 int flow_reader_frames(struct flow_reader *reader, uint32_t frame_count, struct flow_piece *piece);
-/* The call by which the reader asks for so many frames. */
+/* The terms of the reader's leases. */
 struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count);
-/* The piece at offset in such frames of its own; leaves offset behind it. */
+/* Leases such frames for the piece at offset, and advances offset. */
 int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
-/* A source's next, as it is or as the first half of its own: the oldest piece. */
+/* A source's next, or the first half of it: delivers the oldest piece. */
 int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
-/* For its close: the end of all that are in flight. */
+/* For the source's close: waits for all pieces in flight. */
 void flow_reader_close(struct flow_reader *reader);
 
 #endif

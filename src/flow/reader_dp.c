@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-/* Small pieces are not counted: there is a reserve for them, and no client keeps them waiting. */
+/* Small pieces are not counted: they have a reserve, and no client delays them. */
 struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count)
 {
 	return (struct flow_want){
@@ -90,7 +90,8 @@ int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	return 1;
 }
 
-/* The youngest go first, so that what is left is still in order; they are read again later. */
+/* Gives up the newest pieces first, so that the others remain in order; they are read again
+ * later. */
 static void call_in(struct flow_lender *lender)
 {
 	struct flow_reader *reader = CONTAINER_OF(lender, struct flow_reader, lender);

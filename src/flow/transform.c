@@ -250,7 +250,7 @@ bool flow_transform_check(const char *text, char why[FLOW_TRANSFORM_WHY_BYTES])
 	return true;
 }
 
-/* ---- Key files, for those that are built in. ---- */
+/* ---- Key files of built-in transforms. ---- */
 
 int flow_transform_key(
 	const char *path, uint8_t *ret_key, size_t key_bytes, char *why, size_t why_bytes)

@@ -1,8 +1,8 @@
-/* flow/transform.h: transforms of a flow's bytes, one behind the other: built-in ones, and shared
- * objects by the interface of nebulaio/transform.h. The chain itself is bytes to bytes, without
- * frames or fibers; a source around another moves frames through it.
+/* flow/transform.h: transforms of a flow's bytes, in a chain: built-in ones, and shared objects by
+ * the interface of nebulaio/transform.h. The chain itself is bytes to bytes, without frames or
+ * fibers; a source around another moves frames through it.
  *
- *	text → flow_transforms_open → piece, pull … → over, pull … → close
+ * 	text → flow_transforms_open → piece, pull … → over, pull … → close
  */
 #ifndef FLOW_TRANSFORM_H
 #define FLOW_TRANSFORM_H
@@ -18,25 +18,24 @@ _Static_assert(
 
 struct flow_transforms;
 
-/* Whether the text, "NAME[:OPTIONS]" or "PATH[:OPTIONS]", means something: a built-in transform is
- * opened and closed, of a path it is seen that a file is there. Nothing is loaded. False with the
- * reason. */
+/* Whether the text, "NAME[:OPTIONS]" or "PATH[:OPTIONS]", is valid: a built-in transform is opened
+ * and closed; for a path, a file must exist. Nothing is loaded. False with the reason. */
 bool flow_transform_check(const char *text, char why[FLOW_TRANSFORM_WHY_BYTES]);
-/* Opens the transforms in this order; shared objects are loaded, with all that their constructors
- * do. -EINVAL: a text or a shared object is wrong; -ENOMEM; what a transform's own open returned.
- * why says which, in words. Any thread. */
+/* Opens the transforms in this order; shared objects are loaded and their constructors run.
+ * -EINVAL: a text or a shared object is wrong; -ENOMEM; what a transform's own open returned. why
+ * has the reason. Any thread. */
 int flow_transforms_open(const char *const *texts, uint32_t count, struct flow_transforms **ret,
 	char why[FLOW_TRANSFORM_WHY_BYTES]);
-/* The same with one transform that is there already: for tests. Its name is for messages. */
+/* The same with a given transform, for tests. Its name is for messages. */
 int flow_transforms_open_one(const struct neb_transform *transform, const char *options,
 	struct flow_transforms **ret, char why[FLOW_TRANSFORM_WHY_BYTES]);
-/* Adds another behind the last, before the first piece. -E2BIG beside the errors of open. */
+/* Adds one after the last, before the first piece. -E2BIG, or the errors of open. */
 int flow_transforms_add(struct flow_transforms *self, const struct neb_transform *transform,
 	const char *options, char why[FLOW_TRANSFORM_WHY_BYTES]);
 void flow_transforms_close(struct flow_transforms *self); /* takes NULL */
-/* Every piece leaves in its own place and as long as it came. */
+/* Whether every piece is changed in place and keeps its length. */
 bool flow_transforms_same_length(const struct flow_transforms *self);
-/* After an error: which transform, and what it says. "" before. */
+/* After an error: the transform and its message. "" before. */
 const char *flow_transforms_why(const struct flow_transforms *self);
 
 /* ---- The chain. One thread at a time; none of these waits. ---- */
@@ -46,11 +45,11 @@ struct flow_run {
 	uint8_t *data;
 	size_t from, to, capacity;
 };
-/* The next bytes of the stream, which stay the caller's and are changed: until pull is hungry
- * again or, where lengths stay, until the call returns. Only when the chain has none left. -EPROTO:
- * a transform returned what cannot be; its own errors. */
+/* Passes the next bytes of the stream. They remain the caller's, and are changed until pull is
+ * hungry again or, if lengths stay, until the call returns. Only when the chain has no input left.
+ * -EPROTO: a transform returned an impossible value; or its own errors. */
 int flow_transforms_piece(struct flow_transforms *self, struct flow_run *piece);
-/* No piece follows. Where lengths stay this is the whole end: 0 or an error. */
+/* No piece follows. If lengths stay, nothing needs to be pulled: 0 or an error. */
 int flow_transforms_over(struct flow_transforms *self);
 
 enum flow_pull {
@@ -58,24 +57,24 @@ enum flow_pull {
 	FLOW_PULL_FULL,	  /* out has less than NEB_TRANSFORM_ROOM left */
 	FLOW_PULL_OVER	  /* nothing follows */
 };
-/* Appends to out what the chain gives, where lengths do not stay. enum flow_pull, or -errno. */
+/* Appends the chain's output to out, if lengths do not stay. enum flow_pull, or -errno. */
 int flow_transforms_pull(struct flow_transforms *self, struct flow_run *out);
 
 /* ---- As a source. ---- */
 struct flow_transform_opts {
-	/* Look at what comes from the inner source, before it is changed. Borrowed, as the chain.
+	/* They read the pieces of the inner source before the change. Borrowed, like the chain.
 	 */
 	struct flow_stage *const *stages;
 	uint32_t stage_count;
-	/* Pieces but the last are multiples of it, where lengths do not stay; FRAME_BYTES at most.
+	/* Pieces but the last are multiples of it, if lengths do not stay; FRAME_BYTES at most.
 	 */
 	uint32_t unit;
-	/* A full unit is passed on before the next piece is awaited; else pieces are filled. */
+	/* A full unit is passed on before waiting for the next piece; otherwise pieces are filled
+	 * first. */
 	bool prompt;
 };
-/* inner belongs to the source from then on, also when it fails: -ENOMEM. The chain is borrowed
- * until the source is closed; it works on a helper thread. next: -EROFS: a piece of the inner
- * source is no lease. */
+/* Takes inner over, also on an error: -ENOMEM. The chain is borrowed until the source is closed; it
+ * works on a helper thread. next: -EROFS: a piece of the inner source is not a lease. */
 int flow_transform_source_open(struct flow_source *inner, struct flow_transforms *transforms,
 	const struct flow_transform_opts *opts, struct flow_source **ret_source);
 

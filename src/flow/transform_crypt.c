@@ -67,11 +67,11 @@ const struct neb_transform FLOW_TRANSFORM_CTR = {.version = NEB_TRANSFORM_VERSIO
 #define SEAL_SALT_BYTES	   16u
 #define SEAL_CHECK_BYTES   8u
 
-/* At a stream's start. All of it goes into the key. */
+/* At a stream's start. The key is derived from all of it. */
 struct seal_head {
 	uint8_t magic[8];
 	uint8_t salt[SEAL_SALT_BYTES];
-	uint8_t check[SEAL_CHECK_BYTES]; /* tells another key from damage */
+	uint8_t check[SEAL_CHECK_BYTES]; /* distinguishes a wrong key from damage */
 };
 _Static_assert(sizeof(struct seal_head) == 32, "as it is written");
 _Static_assert(NEB_TRANSFORM_ROOM >= sizeof(struct seal_head) + SEAL_MESSAGE_BYTES + AEAD_TAG_BYTES,
@@ -84,7 +84,7 @@ struct seal {
 	struct aead *aead; /* NULL before the head */
 	struct seal_head head;
 	uint64_t number; /* of the next message */
-	/* Bytes that do not fill a message yet, or a whole message that may be the last. */
+	/* Bytes of an incomplete message, or a whole message that may be the last. */
 	size_t held;
 	uint8_t bytes[SEAL_MESSAGE_BYTES + AEAD_TAG_BYTES];
 	const char *why;
@@ -107,8 +107,8 @@ static int key_make(struct seal *self, uint8_t ret_check[SEAL_CHECK_BYTES])
 	return ret;
 }
 
-/* The message's number, and whether it is the last: no two messages of a stream have one nonce, and
- * a stream that was cut off does not verify. */
+/* The message's number, and whether it is the last: no two messages of a stream have the same
+ * nonce, and a truncated stream does not verify. */
 static void nonce_make(struct seal *self, bool last, uint8_t nonce[AEAD_NONCE_BYTES])
 {
 	uint64_t number = self->number++;
@@ -153,7 +153,7 @@ static const char *seal_why(void *state)
 
 /* ---- Sealing. ---- */
 
-/* In out behind what is there, which has room. */
+/* Appends to out, which has room. */
 static int message_seal(struct seal *self, bool last, const uint8_t *data, size_t bytes,
 	struct neb_transform_out *out)
 {
@@ -190,7 +190,7 @@ static bool message_fits(const struct neb_transform_out *out)
 	return out->capacity - out->bytes >= SEAL_MESSAGE_BYTES + AEAD_TAG_BYTES;
 }
 
-/* A full message is sealed when a byte follows it: it is not the last then. */
+/* A full message is sealed when another byte follows, because it is then not the last. */
 static int seal_convert(void *state, struct neb_transform_in *in, struct neb_transform_out *out)
 {
 	struct seal *self = state;

@@ -17,7 +17,7 @@ struct filter {
 	size_t offset;
 	uint8_t wanted[WANTED_BYTES_MAX];
 	size_t wanted_bytes;
-	bool without; /* those stay that do not have it */
+	bool without; /* keep the records without the text */
 	bool set;
 	/* The first part of a record. */
 	uint8_t held[RECORD_BYTES_MAX];
@@ -151,8 +151,8 @@ static bool stays(const struct filter *self, const uint8_t *record, size_t bytes
 	return found != self->without;
 }
 
-/* How many bytes from data on are the rest of the record that is held, or a record; 0: its end is
- * not there yet. */
+/* The number of bytes at data that complete the held record, or form a record; 0: its end has not
+ * arrived. */
 static size_t record_end(const struct filter *self, const uint8_t *data, size_t bytes)
 {
 	const uint8_t *end;
@@ -208,7 +208,7 @@ static int filter_convert(void *state, struct neb_transform_in *in, struct neb_t
 	return 0;
 }
 
-/* A last line needs no end. */
+/* The last line needs no line end. */
 static int filter_flush(void *state, struct neb_transform_out *out)
 {
 	struct filter *self = state;

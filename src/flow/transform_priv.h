@@ -13,20 +13,20 @@ struct flow_transform_item {
 	char name[FLOW_TRANSFORM_NAME_BYTES];
 };
 
-/* A transform that converts and those behind it that change what it gave, in the same buffer. The
- * first segment has no such transform: its buffer is the piece. */
+/* A converting transform and those after it that change its output in the same buffer. The first
+ * segment has no converting transform: its buffer is the piece. */
 struct flow_segment {
 	uint32_t first, end;   /* items */
 	uint32_t flushing;     /* the item whose flush is next, once input is over */
-	bool more;	       /* the last convert had more to give */
-	struct flow_run input; /* what it takes from */
-	uint8_t *buffer;       /* of the input, where it is not the piece; NULL until needed */
+	bool more;	       /* the last convert has more output */
+	struct flow_run input; /* the rest of its input */
+	uint8_t *buffer;       /* of the input, if it is not the piece; NULL until needed */
 };
 
 #define FLOW_TRANSFORMS_MAGIC 0xf10972a5u
 struct flow_transforms {
 	uint32_t magic;
-	struct flow_transform_item items[FLOW_TRANSFORMS_MAX + 1]; /* and the gathering one */
+	struct flow_transform_item items[FLOW_TRANSFORMS_MAX + 1]; /* and FLOW_TRANSFORM_GATHER */
 	uint32_t count;
 	struct flow_segment segments[FLOW_TRANSFORMS_MAX + 2];
 	uint32_t segment_count; /* 0: not begun */
@@ -47,7 +47,8 @@ extern const struct neb_transform FLOW_TRANSFORM_UNSEAL;     /* aes256gcm-decryp
 extern const struct neb_transform FLOW_TRANSFORM_COMPRESS;   /* zstd */
 extern const struct neb_transform FLOW_TRANSFORM_DECOMPRESS; /* unzstd */
 extern const struct neb_transform FLOW_TRANSFORM_FILTER;     /* filter */
-/* Copies: at the end of a chain that only changes in place, but not always to the same length. */
+/* Copies: for the end of a chain that changes bytes in place, but not always with the same
+ * length. */
 extern const struct neb_transform FLOW_TRANSFORM_GATHER;
 
 /* Reads a key file that holds exactly so many bytes. -errno, with the reason. */

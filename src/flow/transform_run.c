@@ -27,7 +27,7 @@ static __attribute__((format(printf, 3, 4))) int nonsense(
 	return -EPROTO;
 }
 
-/* ret is what a function of the transform returned, and not 0 or what else it may return. */
+/* ret: a return value of the transform that is an error or not allowed. */
 static int failed(struct flow_transforms *self, const struct flow_transform_item *item, int ret)
 {
 	const char *why = NULL;
@@ -47,7 +47,7 @@ const char *flow_transforms_why(const struct flow_transforms *self)
 	return self->why;
 }
 
-/* ---- One call, and its result held against its bounds. ---- */
+/* ---- One call, and the check of its result. ---- */
 
 /* Bytes [start, to) of the run. */
 static int change_call(struct flow_transforms *self, const struct flow_transform_item *item,
@@ -155,8 +155,8 @@ static void segment_begin(struct flow_transforms *self, uint32_t first)
 		(struct flow_segment){.first = first, .end = self->count, .flushing = first};
 }
 
-/* Pieces that only change in place go on in frames of their own when their lengths are odd: a last
- * transform copies them there. */
+/* If transforms change pieces in place but to other lengths, a last transform copies the pieces to
+ * frames of their own. */
 static void segments_make(struct flow_transforms *self)
 {
 	if (self->segment_count)
@@ -222,7 +222,8 @@ static int segment_flush(
 
 static int segment_pull(struct flow_transforms *self, uint32_t idx, struct flow_run *out);
 
-/* Fills the input of a segment that has none. enum flow_pull of where it comes from; -errno. */
+/* Fills the input of a segment that has none. Returns the enum flow_pull of the segment before;
+ * -errno. */
 static int refill(struct flow_transforms *self, uint32_t idx)
 {
 	struct flow_segment *segment = &self->segments[idx];

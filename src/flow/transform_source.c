@@ -7,7 +7,7 @@
 
 #include "flow/transform.h"
 
-#define PROMPT_BYTES (256 * KIB) /* of frames for pieces that do not wait until they are full */
+#define PROMPT_BYTES (256 * KIB) /* length of a piece's frames with prompt */
 
 _Static_assert(PROMPT_BYTES >= NEB_TRANSFORM_ROOM + FRAME_BYTES, "it has room for a call");
 
@@ -16,14 +16,14 @@ struct transform_source {
 	struct flow_source *inner;
 	struct flow_transforms *transforms;
 	struct flow_transform_opts opts;
-	struct flow_piece in;  /* what the chain takes from; data NULL: none */
-	struct flow_piece out; /* what is being filled; data NULL: none */
+	struct flow_piece in;  /* the chain's input; data NULL: none */
+	struct flow_piece out; /* the piece being filled; data NULL: none */
 	struct flow_run run;   /* out's bytes */
 	/* The chain's output that did not fit into out: it goes into the next one. */
 	struct flow_run spill;
-	uint64_t offset;    /* of the next piece that goes on */
-	uint64_t oldest_ns; /* arrival of what is in out; 0: nothing */
-	bool over;	    /* the chain gives no more */
+	uint64_t offset;    /* of the next piece that is delivered */
+	uint64_t oldest_ns; /* arrival of the oldest bytes in out; 0: none */
+	bool over;	    /* the chain has no more output */
 };
 
 /* ---- On the helper thread. ---- */
@@ -118,7 +118,7 @@ static int out_open(struct transform_source *self)
 	return 0;
 }
 
-/* As many of the spilt bytes as the piece has room for. */
+/* Moves as many of the spilt bytes as the piece has room for. */
 static void spill_move(struct transform_source *self)
 {
 	size_t bytes = MIN(self->spill.to - self->spill.from, self->run.capacity - self->run.to);
@@ -129,8 +129,8 @@ static void spill_move(struct transform_source *self)
 	self->spill.from += bytes;
 }
 
-/* Into the piece while it has room for a call, then beside it. Bytes are left beside it only when
- * it is full. enum flow_pull; -errno. */
+/* Pulls into the piece while it has room for a call, then into spill. Bytes stay in spill only when
+ * the piece is full. enum flow_pull; -errno. */
 static int out_pull(struct transform_source *self)
 {
 	int ret = offload(self, WORK_PULL, &self->run);
@@ -149,7 +149,7 @@ static bool has_spilt(const struct transform_source *self)
 	return self->spill.from != self->spill.to;
 }
 
-/* Whole units of it, but at the end. */
+/* Delivers whole units; at the end, all of it. */
 static void hand_on(struct transform_source *self, struct flow_piece *ret_piece)
 {
 	size_t bytes = self->over ? self->run.to : ALIGN_DOWN(self->run.to, self->opts.unit);
@@ -170,7 +170,7 @@ static void hand_on(struct transform_source *self, struct flow_piece *ret_piece)
 	self->oldest_ns = self->in.data || has_spilt(self) ? self->inner->arrived_ns : 0;
 }
 
-/* Now, rather than later with more in it. */
+/* Whether the piece is delivered now, without waiting for more bytes. */
 static bool out_goes(const struct transform_source *self, int pulled)
 {
 	if (self->run.to == self->run.capacity)

@@ -11,7 +11,7 @@
 
 #define LEVEL_PRESET   3
 #define LEVEL_MAX      19
-#define WINDOW_LOG_MAX 27 /* 128 MiB: as much memory as a stream may ask for */
+#define WINDOW_LOG_MAX 27 /* 128 MiB: the memory that a stream may require */
 
 struct zstd {
 	ZSTD_CCtx *compress;

@@ -8,7 +8,7 @@
 #include "flow/file.h"
 #include "flow/reader.h"
 
-#define SLOTS	   32u /* of the sink */
+#define SLOTS	   32u /* slots of the sink */
 #define READ_AHEAD 8u
 
 /* ---- Sink. ---- */
@@ -29,9 +29,9 @@ struct volume_sink {
 	uint32_t align;
 	uint64_t offset, end;	/* on the volume */
 	uint64_t bytes, synced; /* of the body: pushed, known to be durable */
-	uint64_t written;	/* … whose writes have all ended well */
+	uint64_t written;	/* … whose writes have all succeeded */
 	int error;
-	uint32_t begun, ended; /* writes, by turns; what lies between may have completed, too */
+	uint32_t begun, ended; /* writes, in order; those between may have completed, too */
 	struct fiber *waiter;
 	struct volume_write writes[SLOTS];
 };
@@ -45,7 +45,7 @@ static void sink_failed(struct volume_sink *self, int error)
 		self->volume.failed(self->volume.arg);
 }
 
-/* A completion: the frames go back at once, whatever the sink's fiber waits for. */
+/* A completion: the frames are given back at once, whatever the sink's fiber waits for. */
 static void write_done(struct flow_io *io)
 {
 	struct volume_write *write = CONTAINER_OF(io, struct volume_write, io);
@@ -65,7 +65,7 @@ static void write_done(struct flow_io *io)
 		fiber_wake(self->waiter);
 }
 
-/* Parks until at most so many writes are under way. */
+/* Parks until at most so many writes are in flight. */
 static void writes_wait(struct volume_sink *self, uint32_t max)
 {
 	self->waiter = fiber_self();
@@ -140,7 +140,7 @@ static int volume_finish(struct flow_sink *sink, bool failed)
 	struct volume_sink *self = CONTAINER_OF(sink, struct volume_sink, sink);
 	int ret;
 
-	/* The pieces that it has taken over are valid. */
+	/* The pieces already taken over are valid, so they are written. */
 	(void)failed;
 	writes_wait(self, 0);
 	if (!self->error)

@@ -1,5 +1,6 @@
 /* flow/writer.h: the common part of sinks that write to a device: a window of pieces in flight. The
- * completion of a piece ends it, so its frames come back whatever the sink's fiber waits for. */
+ * completion of a piece ends it, so its frames are given back, whatever the sink's fiber waits
+ * for. */
 #ifndef FLOW_WRITER_H
 #define FLOW_WRITER_H
 
@@ -17,8 +18,8 @@ struct flow_writer {
 };
 void flow_writer_init(struct flow_writer *writer, struct flow_core *core,
 	void (*ended)(struct flow_writer *writer, struct flow_slot *slot));
-/* Takes the piece over, when there is room for it. The caller then starts operations on the slot's
- * io. The piece ends when all of them have completed, and not before started is called. */
+/* Takes the piece over, after waiting for room. The caller then starts operations on the slot's io.
+ * The piece ends when all of them have completed, and not before started is called. */
 struct flow_slot *flow_writer_begin(struct flow_writer *writer, const struct flow_piece *piece);
 void flow_writer_started(struct flow_slot *slot);
 /* Parks until all pieces have ended; the first error. */

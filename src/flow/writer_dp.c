@@ -10,7 +10,7 @@ static void slot_done(struct flow_io *io)
 		writer->error = io->error;
 	writer->ended(writer, slot);
 	slot->writer = NULL;
-	/* They end in any order, and make room in that of their offsets. */
+	/* Pieces end in any order, but free their slots in the order of their offsets. */
 	while (!flow_window_empty(&writer->window) && !flow_window_oldest(&writer->window)->writer)
 		writer->window.tail++;
 	if (writer->waiter)

@@ -14,11 +14,12 @@
 #define DRAIN_NS	 (5 * NS_PER_MS) /* for packets that the driver still holds when it ends */
 #define CLOCK_REFRESH_NS NS_PER_S
 #define CLOCK_LOOKS	 8u
-#define CLOCK_LOOK_NS	 500u /* quick enough */
+#define CLOCK_LOOK_NS	 500u /* a look this fast is exact enough */
 #define CLOCK_STEP_NS	 2000u
 #define CLOCK_TRUST_NS	 (60 * NS_PER_S)
-/* While packets come, they are looked for once a tick of the timers instead of being woken for: the
- * rings hold what comes meanwhile, and a wake for each few would cost more than they do. */
+/* While packets come, the rings are polled once a timer tick instead of waking for packets: the
+ * rings hold the packets meanwhile, and a wake for every few packets would cost more than the
+ * packets. */
 #define MODERATE_NS	  (1 * NS_PER_MS)
 #define MODERATE_RING_MIN 4096u		   /* shorter rings would overflow meanwhile */
 #define MODERATE_AFTER_NS (10 * NS_PER_MS) /* without a packet: sleep until one comes */
@@ -32,14 +33,14 @@ struct flow_capture {
 	uint32_t batch_idx, batch_count;
 	struct xp_queue *batch_queue;
 	uint32_t queue_next;
-	struct xp_packet parts[PARTS_MAX]; /* of the packet at hand */
+	struct xp_packet parts[PARTS_MAX]; /* of the current packet */
 	uint32_t part_count;
 	struct fiber *waiter;
-	uint64_t packet_ns; /* when the last batch came */
-	uint64_t stop_ns;   /* when it was first seen that it is to stop; 0: not yet */
+	uint64_t packet_ns; /* arrival of the last batch */
+	uint64_t stop_ns;   /* time that the stop was noticed; 0: not yet */
 	bool stopping;	    /* the filter lets everything pass */
 	bool ended;	    /* nothing more will come */
-	bool closed;	    /* and what is left in the batch is not wanted */
+	bool closed;	    /* and the rest of the batch is dropped */
 	int error;
 	uint64_t real_offset_ns, real_offset_at_ns; /* real time less monotonic */
 	uint32_t bodies_open;
@@ -54,10 +55,10 @@ struct flow_xdp_source {
 	uint64_t start_ns;
 	uint64_t packets;
 	uint64_t lost_before;
-	/* pcapng: the chunk at hand, and what a packet at its end spills into. */
+	/* pcapng: the current chunk, and the overflow of a packet at its end. */
 	struct region_span chunk, spill;
 	uint32_t used;	    /* of both */
-	uint64_t oldest_ns; /* arrival of the first packet that began in the chunk; 0: none did */
+	uint64_t oldest_ns; /* arrival of the first packet that starts in the chunk; 0: none */
 };
 
 /* ---- Taking packets. ---- */
@@ -114,7 +115,7 @@ static int port_wait(struct flow_capture *capture, uint64_t deadline_ns)
 	return ret;
 }
 
-/* True when there is a packet in the batch; false at the deadline, or when nothing more will come.
+/* True when the batch has a packet; false at the deadline, or when no more packets will come.
  */
 static bool batch_wait(struct flow_capture *capture, uint64_t deadline_ns)
 {
@@ -149,8 +150,8 @@ static void parts_recycle(struct flow_capture *capture)
 	capture->part_count = 0;
 }
 
-/* The next packet of the batch with all its frames; the kernel publishes those at once. False: it
- * was no whole packet, and is gone. */
+/* The next packet of the batch with all its frames; the kernel publishes those at once. False: the
+ * packet was incomplete, and is dropped. */
 static bool packet_take(struct flow_capture *capture)
 {
 	bool more = true;
@@ -234,7 +235,7 @@ static uint8_t *chunk_at(const struct flow_xdp_source *self, uint32_t *ret_room)
 	return self->spill.data + (self->used - FLOW_PIECE_BYTES_MAX);
 }
 
-/* Headers, which are made here and are nobody's payload. */
+/* Writes headers, which are generated here and are not payload. */
 static void put_made(struct flow_xdp_source *self, const uint8_t *data, uint32_t bytes)
 {
 	while (bytes) {
@@ -263,8 +264,8 @@ static void put_gathered(struct flow_xdp_source *self, const uint8_t *data, uint
 	}
 }
 
-/* How far the real clock is ahead of the monotonic one, from the quickest of a few looks at both: a
- * look that is interrupted between the two clocks has measured the interruption. */
+/* The difference between the real and the monotonic clock, from the fastest of a few readings of
+ * both: a reading interrupted between the two clocks includes the interruption. */
 static uint64_t clock_offset(uint64_t *ret_at_ns)
 {
 	uint64_t best_ns = UINT64_MAX, offset_ns = 0;
@@ -282,13 +283,13 @@ static uint64_t clock_offset(uint64_t *ret_at_ns)
 	return offset_ns;
 }
 
-/* The filter marks packets with the monotonic clock; bodies tell the real time. The normal
- * difference between two looks is no reason to let the time go back. */
+/* The filter marks packets with the monotonic clock; bodies have the real time. The normal
+ * difference between two readings must not let the time go back. */
 static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
 {
 	uint64_t offset_ns;
 
-	/* A packet can be older than the last look. */
+	/* A packet can be older than the last reading. */
 	if ((int64_t)(time_ns - capture->real_offset_at_ns) > (int64_t)CLOCK_REFRESH_NS) {
 		offset_ns = clock_offset(&capture->real_offset_at_ns);
 		if (capture->real_offset_ns - offset_ns + CLOCK_STEP_NS > 2 * CLOCK_STEP_NS)
@@ -297,7 +298,7 @@ static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
 	return time_ns + capture->real_offset_ns;
 }
 
-/* The card's time where it told one that can be true: some run by TAI, or by nothing. */
+/* The card's time, if it is plausible: some cards use TAI, or an unset clock. */
 static uint64_t packet_time(struct flow_capture *capture, const struct xp_packet *packet)
 {
 	uint64_t real_ns = real_time(capture, packet->received_ns);
@@ -360,7 +361,7 @@ static int chunks_lease(struct flow_xdp_source *self)
 	return ret;
 }
 
-/* Packets into the chunk, until it is full or the body is over. */
+/* Copies packets into the chunk until it is full or the body is over. */
 static int chunk_fill(struct flow_xdp_source *self)
 {
 	struct flow_capture *capture = self->capture;
@@ -430,7 +431,7 @@ static int pcapng_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 /* ---- Bodies of payloads. ---- */
 
-/* The payload of a whole UDP datagram, 0 bytes when it is none. */
+/* The payload of a whole UDP datagram; 0 bytes: not one. */
 static uint32_t payload_find(const struct xp_packet *packet, uint8_t **ret_data)
 {
 	uint8_t *at = packet->data;
@@ -512,7 +513,7 @@ static void source_close(struct flow_source *source)
 	if (self->spill.data)
 		region_give(source->core->region, self->spill, OWNER_APP);
 	if (!self->ended) {
-		/* The sink failed: the next one would, too. */
+		/* The sink failed, and the next one would, too. */
 		flow_capture_stop(self->capture);
 		self->capture->closed = true;
 		body_end(self);

@@ -10,25 +10,28 @@
 #include "s3/s3.h"
 
 struct front_token;
+struct front_hipobj;
 
 /* ---- HTTP/1.1. ---- */
 struct front_http_opts {
 	struct s3 *s3;
 	struct flow_core *core;
-	struct front_token *token; /* takes requests with an RDMA token; NULL: they are declined */
-	const char *transport;	   /* "http" or "https" */
-	uint64_t idle_timeout_ns;  /* between requests */
-	uint64_t head_timeout_ns;  /* for a whole head, from its first byte */
+	struct front_token
+		*token; /* handles requests with an RDMA token; NULL: they are declined */
+	struct front_hipobj *hipobj;	/* takes those of hipobj-rc-v2; NULL: the same */
+	const char *transport;		/* "http" or "https" */
+	uint64_t idle_timeout_ns;	/* between requests */
+	uint64_t head_timeout_ns;	/* for a whole head, from its first byte */
 	uint64_t body_stall_timeout_ns; /* without progress of a body, either way */
 	const _Atomic bool *draining;	/* answer Connection: close and finish */
-	bool *ret_idle; /* kept true while the connection awaits a request's first byte, so that who
-			   drains may shut it down; not NULL */
+	bool *ret_idle; /* kept true while the connection waits for a request's first byte, so that
+			   a drain may shut it down; not NULL */
 	bool *ret_serving; /* true from a whole head to the end of its answer; not NULL */
 	/* The handler of requests, with the signature of s3_handle, so that the admin listener can
 	 * serve its own pages. NULL: s3_handle. */
 	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);
 	void *handle_arg;
-	/* Paths below /minio/ that are not S3's: true when it answered. NULL: there are none. */
+	/* Serves paths below /minio/ that are not S3's; true when it answered. NULL: none. */
 	bool (*page)(void *arg, const struct s3_request *request, struct s3_reply *reply);
 	void *page_arg;
 };
@@ -38,30 +41,31 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 /* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
 struct front_native; /* one reactor's native front: a completion queue, sessions */
 struct front_native_opts {
-	/* NULL: this is the first. Else it shares the first one's registrations and port. */
+	/* NULL: this is the first. Otherwise the front shares the first one's registrations and
+	 * port. */
 	struct front_native *first;
-	uint32_t front_count; /* that share sessions_max; 0: one */
+	uint32_t front_count; /* number of fronts that share sessions_max; 0: one */
 	struct s3 *s3;
 	struct store *store; /* not used by the front itself */
-	uint64_t store_id;   /* told to clients that ask for it */
+	uint64_t store_id;   /* sent to clients that ask for it */
 	struct flow_core *core;
-	/* Its connection events are the first front's. */
+	/* The first front handles its connection events. */
 	struct rp_device *device;
 	uint32_t sessions_max;	   /* of all fronts: 1 to LIMIT_RDMA_SESSIONS_MAX */
 	uint32_t credits;	   /* requests in flight per session */
-	uint32_t inline_bytes_max; /* bodies in capsules, at most; clients ask for what they want */
-	uint32_t cq_size;	   /* at least so much; more when sessions_max needs it */
+	uint32_t inline_bytes_max; /* maximum body in a capsule; clients may ask for less */
+	uint32_t cq_size;	   /* minimum; larger when sessions_max needs it */
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
 	uint8_t retry_count, rnr_retry_count;	    /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;		    /* the same; 0: the provider's */
 	uint32_t max_inline_data; /* bytes that a send takes at post time; 0: none */
 	uint64_t idle_timeout_ns; /* of a session without requests; 0: none */
-	uint64_t keepalive_ns; /* of a client's silence, then its host is looked after; 0: never */
-	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
+	uint64_t keepalive_ns;	  /* of silence after which the client's host is probed; 0: never */
+	uint64_t request_timeout_ns;  /* of a transfer without progress */
 	const _Atomic bool *draining; /* or NULL */
 	bool encryption_required;     /* of every session: wire.md section 7 */
 	uint64_t lease_bytes; /* of a session's leases, slots included; 0: none are granted */
-	uint64_t lease_ns;    /* how long one lasts */
+	uint64_t lease_ns;    /* duration of a lease */
 };
 /* Opens a completion queue and adds its poller to the core's reactor; the first one registers the
  * region's arenas (local write only). Before or while the reactor runs; on its thread if it runs;
@@ -80,17 +84,24 @@ void front_native_drain(struct front_native *front, uint64_t deadline_ns);
  * still run: takes no more connection events. */
 void front_native_unlisten(struct front_native *first);
 void front_native_close(struct front_native *front); /* takes NULL; the first one last */
-/* Any thread; those about to come included. */
+/* Includes connections being set up. Any thread. */
 uint32_t front_native_sessions(const struct front_native *front);
 /* Objects that others need to move the region's bytes by the same device: they live until close. */
 struct rp_pd *front_native_pd(const struct front_native *front);
 const uint32_t *front_native_lkeys(const struct front_native *front); /* by arena index */
 
-/* ---- RDMA tokens in HTTP requests (docs/spec/wire.md, part B): queue pairs that clients had
- * joined by ?rdma-connect, each on the reactor that its number names. Requests run there, whichever
- * received them. ---- */
+/* ---- RDMA tokens in HTTP requests (docs/spec/token.md): queue pairs that clients connected
+ * by ?rdma-connect. The queue pair's number selects its reactor; a request runs there, whichever
+ * reactor received it. ---- */
+
+/* When the answer to a GET has a checksum of the bytes in the window. */
+enum front_token_checksum {
+	FRONT_CHECKSUM_ALWAYS,
+	FRONT_CHECKSUM_ASKED, /* with x-amz-checksum-mode: ENABLED */
+	FRONT_CHECKSUM_OFF
+};
 struct front_token_opts {
-	struct front_token *first; /* NULL: this is the first of those that share the work */
+	struct front_token *first; /* NULL: this is the first of the fronts that share the work */
 	struct s3 *s3;
 	struct flow_core *core; /* where the queue pairs live */
 	struct rp_device *device;
@@ -101,8 +112,9 @@ struct front_token_opts {
 	uint64_t transfer_timeout_ns;	      /* of a whole transfer */
 	uint8_t retry_count, rnr_retry_count; /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;	      /* the same; 0: the provider's */
-	bool strict;			      /* refuse what older clients append to a token */
-	uint64_t dc_key;		      /* of the targets that DC tokens name */
+	bool strict; /* refuse the suffix that older clients append to a token */
+	enum front_token_checksum checksum; /* of a GET's answer */
+	uint64_t dc_key;		    /* key of the DC targets in tokens */
 };
 /* Before the reactors run. -EINVAL, -ENOMEM, or the device's error. */
 int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front);
@@ -110,23 +122,51 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 void front_token_drain(struct front_token *front);
 void front_token_close(struct front_token *front); /* takes NULL; drained, or never run; the first
 						      one last */
-/* Whether the request is one of those: has a token, or asks for ?rdma-connect. */
+/* Whether the request has a token or is ?rdma-connect. */
 bool front_token_wanted(const struct s3_request *request);
-/* Answers it. In a fiber of any reactor, as s3_handle; front is any of those that share. */
+/* Answers it. In a fiber of any reactor, like s3_handle; front: any of the fronts. */
 void front_token_handle(
 	struct front_token *front, const struct s3_request *request, struct s3_reply *reply);
 
-/* ---- Discovery: answers those who look for servers by multicast (docs/spec/wire.md). ---- */
+/* ---- hipobj-rc-v2 (docs/spec/hipobj.md): sessions of one transfer each, on the reactor that
+ * received their PREPARE. Their requests run there, whichever received them. ---- */
+struct front_hipobj_opts {
+	struct front_hipobj *first; /* NULL: this is the first of those that share the bounds */
+	struct s3 *s3;
+	struct flow_core *core; /* where the sessions live */
+	struct rp_device *device;
+	struct rp_pd *pd;		      /* in which the region's arenas are registered … */
+	const uint32_t *lkeys;		      /* … by these keys */
+	uint32_t sessions_max;		      /* of all: 1 to LIMIT_HIPOBJ_SESSIONS_MAX */
+	uint64_t staging_bytes_max;	      /* of all: memory that clients write to */
+	uint64_t timeout_ns;		      /* from PREPARE to READY, and from there on */
+	uint8_t retry_count, rnr_retry_count; /* as rp_qp_attr has them */
+	uint32_t ack_timeout_us;	      /* the same; 0: the provider's */
+};
+/* Before the reactors run. -EINVAL, -ENOMEM, or the device's error. */
+int front_hipobj_open(const struct front_hipobj_opts *opts, struct front_hipobj **ret_front);
+/* On its reactor, once nobody hands it requests any more: ends the sessions. Never waits. */
+void front_hipobj_drain(struct front_hipobj *front);
+void front_hipobj_close(struct front_hipobj *front); /* takes NULL; drained, or never run; the first
+							one last */
+/* Whether the request is one of the three control requests. */
+bool front_hipobj_wanted(const struct s3_request *request);
+/* Answers it. In a fiber of any reactor, as s3_handle; front is any of those that share, or NULL:
+ * the client is told to go by HTTP. */
+void front_hipobj_handle(
+	struct front_hipobj *front, const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- Discovery: answers clients that look for servers by multicast (docs/spec/wire.md). ---- */
 struct front_discovery;
 struct front_discovery_opts {
-	struct rp_open_opts device; /* opened anew: it shares nothing with sessions */
+	struct rp_open_opts device; /* opened separately: it shares nothing with sessions */
 	const char *group;	    /* a multicast address */
-	const char *address;	    /* where sessions connect; "": the device's own */
+	const char *address;	    /* of the session listener; "": the device's own */
 	uint16_t rdma_port, http_port;
 	const char *release, *zone, *note;
 };
-/* Begins to answer, in a thread of its own. -EINVAL: no multicast address; or the device's error.
- */
+/* Starts to answer, in a thread of its own. -EINVAL: not a multicast address; or the device's
+ * error. */
 int front_discovery_open(
 	const struct front_discovery_opts *opts, struct front_discovery **ret_front);
 void front_discovery_close(struct front_discovery *front); /* takes NULL */

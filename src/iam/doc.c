@@ -12,7 +12,7 @@ int iam_lower(struct slice name, char ret_lower[IAM_NAME_LEN_MAX + 1])
 	for (size_t i = 0; i < name.len; i++) {
 		unsigned char c = (unsigned char)name.data[i];
 
-		/* IAM's own characters, and the "$" that some name tenants with. */
+		/* IAM's own characters, and "$", which some use in the names of tenants. */
 		if (!isalnum(c) && !strchr("_+=,.@$-", c))
 			return -EINVAL;
 		ret_lower[i] = (char)tolower(c);
@@ -33,7 +33,8 @@ json_t *iam_entity(const json_t *account, const char *kind, struct slice name)
 struct slice iam_arn(const json_t *account, const char *kind, const json_t *entity,
 	char ret_arn[IAM_ARN_LEN_MAX])
 {
-	struct slice number = json_member_text(account, "account_id");
+	const json_t *of = json_object_get(entity, "account_id") ? entity : account;
+	struct slice number = json_member_text(of, "account_id");
 	struct slice path = json_member_text(entity, "path");
 	int len;
 
@@ -47,7 +48,7 @@ struct slice iam_arn(const json_t *account, const char *kind, const json_t *enti
 	return slice_of(ret_arn, MIN((size_t)len, IAM_ARN_LEN_MAX - 1));
 }
 
-/* Letters and digits, without those that look alike. */
+/* Writes random characters of the alphabet, which has none that look alike. */
 static void random_text(const char *alphabet, size_t count, char *ret_text)
 {
 	uint8_t bytes[64];
@@ -84,7 +85,7 @@ json_t *iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_id
 	return NULL;
 }
 
-/* Text that is valid in an Authorization header, and needs no quotes in a file. */
+/* True for text that is valid in an Authorization header, and needs no quotes in a file. */
 static bool is_key_text(struct slice text, size_t len_max)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -144,28 +145,64 @@ int iam_key_add(struct iam *iam, json_t *keys, struct iam_new_key *key)
 	"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":[" actions \
 	"],\"Resource\":\"*\"}]}"
 
+static const struct {
+	const char *name, *text;
+} builtins[] = {
+	{"AdministratorAccess", ALLOW("\"*\"")},
+	{"AmazonS3FullAccess", ALLOW("\"s3:*\"")},
+	{"AmazonS3ReadOnlyAccess", ALLOW("\"s3:Get*\",\"s3:List*\"")},
+	{"AmazonSNSFullAccess", ALLOW("\"sns:*\"")},
+	{"AmazonSNSReadOnlyAccess", ALLOW("\"sns:Get*\",\"sns:List*\"")},
+	{"IAMFullAccess", ALLOW("\"iam:*\"")},
+	{"IAMReadOnlyAccess", ALLOW("\"iam:Get*\",\"iam:List*\"")},
+};
+/* When they were made: the same moment on every server. */
+#define BUILTIN_CREATED_MS 1423242059000ll
+
 const char *iam_builtin_policy(struct slice arn)
 {
-	static const struct {
-		struct slice name;
-		const char *text;
-	} all[] = {
-		{SLICE("AdministratorAccess"), ALLOW("\"*\"")},
-		{SLICE("AmazonS3FullAccess"), ALLOW("\"s3:*\"")},
-		{SLICE("AmazonS3ReadOnlyAccess"), ALLOW("\"s3:Get*\",\"s3:List*\"")},
-		{SLICE("AmazonSNSFullAccess"), ALLOW("\"sns:*\"")},
-		{SLICE("AmazonSNSReadOnlyAccess"), ALLOW("\"sns:Get*\",\"sns:List*\"")},
-		{SLICE("IAMFullAccess"), ALLOW("\"iam:*\"")},
-		{SLICE("IAMReadOnlyAccess"), ALLOW("\"iam:Get*\",\"iam:List*\"")},
-	};
-	static const struct slice start = SLICE("arn:aws:iam::aws:policy/");
+	static const struct slice start = SLICE(IAM_BUILTIN_ARN_START);
 
 	if (!slice_starts(arn, start))
 		return NULL;
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (slice_eq(slice_from(arn, start.len), all[i].name))
-			return all[i].text;
+	for (size_t i = 0; i < ARRAY_LEN(builtins); i++)
+		if (slice_eq(slice_from(arn, start.len), slice_str(builtins[i].name)))
+			return builtins[i].text;
 	return NULL;
+}
+
+/* An id that stays the same, made of the name. */
+static void builtin_id(const char *name, char ret_id[IAM_UNIQUE_ID_LEN + 1])
+{
+	uint8_t digest[SHA256_BYTES];
+
+	sha256_of(name, strlen(name), digest);
+	memcpy(ret_id, "ANPA", 4);
+	for (size_t i = 4; i < IAM_UNIQUE_ID_LEN - 1; i++)
+		ret_id[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[digest[i] % 32];
+	ret_id[IAM_UNIQUE_ID_LEN - 1] = '\0';
+}
+
+json_t *iam_builtin_policies(void)
+{
+	json_t *policies = json_object();
+
+	for (size_t i = 0; policies && i < ARRAY_LEN(builtins); i++) {
+		char lower[IAM_NAME_LEN_MAX + 1], id[IAM_UNIQUE_ID_LEN + 1];
+
+		int ret = iam_lower(slice_str(builtins[i].name), lower);
+
+		CHECK(!ret);
+		builtin_id(builtins[i].name, id);
+		if (json_object_set_new(policies, lower,
+			    json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "account_id", "aws", "name",
+				    builtins[i].name, "path", "/", "policy_id", id, "text",
+				    builtins[i].text, "created", (json_int_t)BUILTIN_CREATED_MS))) {
+			json_decref(policies);
+			policies = NULL;
+		}
+	}
+	return policies;
 }
 
 bool iam_is_policy(const json_t *account, struct slice arn)
@@ -209,4 +246,25 @@ int iam_detach(json_t *account, json_t *entity, struct slice arn)
 		return -ENOENT;
 	json_array_remove(list, idx);
 	return 0;
+}
+
+bool iam_is_attached(const json_t *entity, struct slice arn)
+{
+	size_t ignored;
+
+	return json_list_find_text(json_object_get(entity, "attached"), arn, &ignored);
+}
+
+uint32_t iam_attached_count(const json_t *account, struct slice arn)
+{
+	static const char *const holders[] = {"users", "groups", "roles"};
+	uint32_t count = 0;
+	const char *name;
+	json_t *holder;
+
+	for (size_t i = 0; i < ARRAY_LEN(holders); i++) {
+		json_object_foreach(json_object_get(account, holders[i]), name, holder) count +=
+			iam_is_attached(holder, arn) ? 1 : 0;
+	}
+	return count;
 }

@@ -35,7 +35,7 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 	return 0;
 }
 
-/* Everything that a document puts into the table, before it is put in. */
+/* All table entries of one document, before they are in the table. */
 struct entries {
 	struct iam_credential *credentials;
 	struct iam_name *names;
@@ -155,7 +155,7 @@ static int name_make(enum iam_name_kind kind, struct slice text, const struct ia
 	return 0;
 }
 
-/* An account's root, or a user: its names and its keys. */
+/* Makes the entries of an account's root or of a user: names and keys. */
 static int identity_make(
 	struct iam *iam, const json_t *doc, const json_t *user, struct entries *entries)
 {
@@ -204,7 +204,7 @@ static int entries_make(struct iam *iam, const json_t *doc, struct entries *ret_
 	return ret;
 }
 
-/* ---- Looking up. ---- */
+/* ---- Look-up. ---- */
 
 struct iam_credential *iam_credential(struct iam *iam, struct slice access_key)
 {
@@ -326,8 +326,8 @@ json_t *iam_account(struct iam *iam, struct slice number)
 	return account_now(iam, number, NULL);
 }
 
-/* As json_decref, which only releases: on a machine that orders memory weakly, who ends the
- * document must also have acquired what the others did with it before. */
+/* Like json_decref, but with acquire: json_decref only releases, and on a machine with weak memory
+ * order the thread that frees the document must see all that other threads did with it. */
 void iam_account_put(json_t *account)
 {
 	if (account && __atomic_sub_fetch(&account->refcount, 1, __ATOMIC_ACQ_REL) == 0)
@@ -359,7 +359,7 @@ void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg)
 	}
 }
 
-/* Takes everything of an account out of the table, into entries. Under the lock. */
+/* Moves all entries of an account from the table to entries. Under the lock. */
 static void entries_take(struct iam *iam, struct slice number, struct entries *entries)
 {
 	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
@@ -409,7 +409,7 @@ static void entries_put(struct iam *iam, struct entries *entries)
 	}
 }
 
-/* Whether an entry is already somebody else's, or comes twice. Under the lock. */
+/* Whether another account has an entry of the same name, or one comes twice. Under the lock. */
 static bool entries_clash(const struct iam *iam, struct slice number, const struct entries *entries)
 {
 	for (const struct iam_credential *one = entries->credentials; one; one = one->next) {
@@ -441,8 +441,7 @@ static bool entries_clash(const struct iam *iam, struct slice number, const stru
 	return false;
 }
 
-/* Puts a document in place of what there was; takes doc and the entries. -ENOSPC: too many
- * accounts. */
+/* Replaces an account's document; takes doc and the entries. -ENOSPC: too many accounts. */
 static int install(struct iam *iam, json_t *doc, const char *stamp, struct entries *entries)
 {
 	struct slice number = json_member_text(doc, "account_id");
@@ -478,7 +477,7 @@ static int install(struct iam *iam, json_t *doc, const char *stamp, struct entri
 	return ret;
 }
 
-/* ---- Changing. ---- */
+/* ---- Changes. ---- */
 
 static struct slice document_name(
 	struct slice number, char ret_name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX])
@@ -489,7 +488,7 @@ static struct slice document_name(
 	return slice_of(ret_name, (size_t)len);
 }
 
-/* Keeps doc where stamp says what is there now, and learns its own stamp. */
+/* Stores doc if the stored document still has this stamp, and reads the new one's stamp. */
 static int document_swap(
 	struct store *store, struct flow_core *core, struct slice number, json_t *doc, char *stamp)
 {
@@ -556,7 +555,7 @@ int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *e
 
 	if (!edit->account.len || edit->account.len > IAM_ACCOUNT_LEN_MAX)
 		return -ENOENT;
-	/* Somebody else changed the account meanwhile: once more, from what there is now. */
+	/* Another caller changed the account meanwhile: tries again with the current document. */
 	for (int i = 0; i < CHANGE_TRIES && ret == -ESTALE; i++)
 		ret = change_once(iam, core, edit);
 	return ret == -ESTALE ? -EAGAIN : ret;

@@ -4,9 +4,10 @@
  *
  *   account ─ owner: canonical id, name, e-mail; root keys
  *           ├ users ─ keys, policies, groups; one may be an owner of its own
- *           ├ groups, roles (with whom they trust), managed policies
+ *           ├ groups, roles (with their trust policies), managed policies
  *
- * docs/spec/admin.md has the format. The server's own root is not in here: it may do everything. */
+ * docs/spec/admin.md has the format. The server's own root is not in the table: it may do
+ * everything. */
 #ifndef IAM_H
 #define IAM_H
 
@@ -31,7 +32,7 @@
 
 struct iam;
 
-/* Somebody who can own buckets and objects. */
+/* An owner of buckets and objects. */
 struct iam_owner {
 	char id[IAM_OWNER_LEN_MAX + 1];
 	char name[IAM_NAME_LEN_MAX + 1];
@@ -40,7 +41,7 @@ struct iam_owner {
 
 struct iam_tag {
 	struct slice key, value;
-	bool transitive; /* of a session: goes along into roles that it assumes */
+	bool transitive; /* of a session: passed on to roles that it assumes */
 };
 #define IAM_TAGS_MAX 50u
 
@@ -49,15 +50,16 @@ struct iam_tag {
 struct iam_principal {
 	_Atomic uint32_t references;
 	struct policy_principal who; /* in the arena, as all below */
-	struct iam_owner owner;	     /* the owner of everything that this one makes */
+	struct iam_owner owner;	     /* the owner of all that this principal creates */
 	struct slice user_name;	     /* empty: the account's root, or a role's session */
 	struct slice session_name;   /* of a session */
-	struct iam_tag *tags;	     /* of the user or the role; a session's own go before */
+	struct iam_tag *tags;	     /* of the user or the role; a session's own come first */
 	uint32_t tag_count;
-	bool own; /* the owner itself: needs no policy for what is its own */
+	bool own; /* the owner itself: needs no policy for its own property */
 	const struct policy **policies;
 	uint32_t policy_count;
-	/* A session with policies of its own: allowed is what the above allow, and one of these. */
+	/* A session with its own policies: a request needs an Allow of the policies above and of
+	 * one of these. */
 	bool narrowed;
 	const struct policy **narrows;
 	uint32_t narrow_count;
@@ -65,7 +67,7 @@ struct iam_principal {
 };
 void iam_principal_put(struct iam_principal *principal); /* takes NULL */
 
-/* A key and whose it is. Shared. */
+/* A key and its principal. Shared. */
 struct iam_credential {
 	_Atomic uint32_t references;
 	struct iam_credential *next; /* the table's */
@@ -81,15 +83,16 @@ struct iam_opts {
 	struct store *store;
 	const char *root_access_key;
 	const char *root_secret_key;
-	const uint8_t *secrets_key; /* IAM_SECRETS_KEY_BYTES; NULL: one made of the root's secret */
+	const uint8_t
+		*secrets_key; /* IAM_SECRETS_KEY_BYTES; NULL: derived from the root's secret */
 };
 int iam_open(const struct iam_opts *opts, struct iam **ret_iam);
 void iam_close(struct iam *iam); /* takes NULL */
-/* In a fiber, once, before requests come: reads all accounts, then puts in what the accounts' file
- * says. -EINVAL: the file's content; the log says what. */
+/* In a fiber, once, before requests come: reads all accounts, then applies the accounts' file.
+ * -EINVAL: the file's content is wrong; the log says how. */
 int iam_start(struct iam *iam, struct flow_core *core, const char *accounts_json);
 
-/* ---- Looking up: any thread. ---- */
+/* ---- Look-up: any thread. ---- */
 /* A reference to the key's credential, active or not; NULL: there is none. */
 struct iam_credential *iam_credential(struct iam *iam, struct slice access_key);
 /* The owner of a canonical id, of an account's number, of an e-mail. -ENOENT. */
@@ -102,18 +105,19 @@ void iam_owner_or_id(struct iam *iam, struct slice id, struct iam_owner *ret_own
 int iam_owner_by_user(struct iam *iam, struct slice user_id, struct iam_owner *ret_owner);
 
 /* ---- Accounts as documents. ---- */
-/* The account's document as it is now: not to be changed, to be given back by iam_account_put;
- * NULL: there is none. Any thread. */
+/* The account's current document. The caller must not change it, and gives it back by
+ * iam_account_put. NULL: there is none. Any thread. */
 json_t *iam_account(struct iam *iam, struct slice number);
 /* Takes NULL. */
 void iam_account_put(json_t *account);
 /* Calls visit with each account's document, in order of their numbers. */
 typedef void iam_visit_fn(const json_t *account, void *arg);
 void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg);
-/* Changes an account: change gets a copy and says 0 to keep it or -errno to leave all as it was;
- * it may be called several times. create: the account may be missing, and starts empty. -ENOENT;
- * -EEXIST: a key, a canonical id or an e-mail is somebody else's; -EFBIG: it holds too much; an
- * errno of the store. Durable, and seen by every request, when it returns 0. */
+/* Changes an account: change gets a copy and returns 0 to keep it, or -errno to leave the account
+ * unchanged; it may be called several times. create: the account may be missing, and starts empty.
+ * -ENOENT; -EEXIST: another account has this key, canonical id or e-mail; -EFBIG: the document is
+ * too large; an errno of the store. The change is durable, and every request sees it, when it
+ * returns 0. */
 typedef int iam_change_fn(json_t *account, void *arg);
 struct iam_edit {
 	struct slice account;
@@ -125,26 +129,28 @@ int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *e
 /* Deletes an account with all that is in it. -ENOENT. */
 int iam_delete(struct iam *iam, struct slice number);
 
-/* Makes an account, or brings it to what a description says (the accounts' file has a list of
- * them). why: what is wrong with it, for a person. */
+/* Creates an account, or changes it to match a description (the accounts' file is a list of them).
+ * why: the error in the description, for a person. */
 int iam_put(struct iam *iam, struct flow_core *core, const json_t *description, struct buf *why);
-/* All of a file, as JSON; failures are logged. */
+/* iam_put for each account of a file, as JSON; logs failures. */
 int iam_seed(struct iam *iam, struct flow_core *core, struct slice text);
 
 /* ---- The parts of documents (doc.c). ---- */
-/* An entity ("users", "groups", "roles", "policies") by its name without case; NULL. */
+/* Finds an entity ("users", "groups", "roles", "policies") by its name without case; NULL. */
 json_t *iam_entity(const json_t *account, const char *kind, struct slice name);
 /* Writes the lower-case name under which entities are kept; -EINVAL: not a name. */
 int iam_lower(struct slice name, char ret_lower[IAM_NAME_LEN_MAX + 1]);
-/* arn:aws:iam::NUMBER:user/path/name into the buffer. */
+/* Writes arn:aws:iam::NUMBER:user/path/name to the buffer. NUMBER is the account's, except for the
+ * policies that every account has: they name their own. */
 #define IAM_ARN_LEN_MAX 1024u
 struct slice iam_arn(const json_t *account, const char *kind, const json_t *entity,
 	char ret_arn[IAM_ARN_LEN_MAX]);
 /* A new unique id: the prefix and 17 letters and digits. */
 #define IAM_UNIQUE_ID_LEN 21u
 void iam_unique_id(const char *prefix, char ret_id[IAM_UNIQUE_ID_LEN + 1]);
-/* Adds a key to a list of keys, or (same access key) replaces it. A secret of length 0 is made. The
- * secret comes back in clear. -EINVAL: not fit for a key; -EDQUOT: too many; -ENOMEM. */
+/* Adds a key to a list of keys, or (same access key) replaces it. A secret of length 0 is replaced
+ * by a random one. Returns the secret in clear. -EINVAL: not valid as a key; -EDQUOT: too many;
+ * -ENOMEM. */
 struct iam_new_key {
 	struct slice access_key;
 	struct slice secret;
@@ -153,52 +159,78 @@ struct iam_new_key {
 	char made_secret[41];
 };
 int iam_key_add(struct iam *iam, json_t *keys, struct iam_new_key *key);
-/* The key of that name in a list of keys; its place in *ret_idx. NULL. */
+/* Finds a key in a list of keys; its index in *ret_idx. NULL. */
 json_t *iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_idx);
-/* Managed policies of a user, group or role of the account's, by ARN. Attached twice is attached.
- * -ENOENT: no such policy, or none attached; -EDQUOT: too many; -ENOMEM. */
+/* Attach and detach managed policies of the account's user, group or role, by ARN. Attaching a
+ * policy twice is success. -ENOENT: no such policy, or it is not attached; -EDQUOT: too many;
+ * -ENOMEM. */
 #define IAM_ATTACHED_MAX 20u
 int iam_attach(json_t *account, json_t *entity, struct slice arn);
 int iam_detach(json_t *account, json_t *entity, struct slice arn);
 /* Whether there is a managed policy of that ARN, for this account. */
 bool iam_is_policy(const json_t *account, struct slice arn);
+/* How many users, groups and roles of the account have the managed policy attached. */
+uint32_t iam_attached_count(const json_t *account, struct slice arn);
+bool iam_is_attached(const json_t *entity, struct slice arn);
 /* The text of a policy that every account has: arn:aws:iam::aws:policy/…; NULL: there is none. */
 const char *iam_builtin_policy(struct slice arn);
+/* The same as entities by their lower-case names, as an account keeps its own. To be given back by
+ * json_decref. NULL: no memory. */
+#define IAM_BUILTIN_ARN_START "arn:aws:iam::aws:policy/"
+json_t *iam_builtin_policies(void);
+
+/* ---- Versions of a managed policy (version.c): one of them, the default, applies. ---- */
+#define IAM_VERSIONS_MAX 5u
+struct iam_version {
+	uint32_t number; /* 1 is told as v1 */
+	bool is_default;
+	int64_t created_ms;
+	struct slice text; /* the policy's; lives until that changes */
+};
+/* All of them, the newest first; returns how many. */
+uint32_t iam_versions(const json_t *policy, struct iam_version ret_versions[IAM_VERSIONS_MAX]);
+/* -ENOENT. */
+int iam_version_find(const json_t *policy, uint32_t number, struct iam_version *ret_version);
+/* The text must have been checked. -EDQUOT: it has as many as it may; -ENOMEM. */
+int iam_version_add(json_t *policy, struct slice text, bool is_default, uint32_t *ret_number);
+/* -ENOENT; -ENOMEM. */
+int iam_version_set_default(json_t *policy, uint32_t number);
+/* -ENOENT; -EBUSY: it is the default one. */
+int iam_version_delete(json_t *policy, uint32_t number);
 
 /* ---- Principals (principal.c). ---- */
-/* Of an account's root (user NULL) or of a user; *ret_principal has one reference. */
+/* The principal of an account's root (user NULL) or of a user; *ret_principal has one reference. */
 int iam_principal_of_user(
 	const json_t *account, const json_t *user, struct iam_principal **ret_principal);
 /* A session: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
-	struct slice policy;	  /* empty: none */
-	struct slice policy_arns; /* managed ones that narrow it, too; a space between */
+	struct slice policy; /* empty: none */
+	struct slice
+		policy_arns; /* ARNs of managed policies that narrow it, too, separated by spaces */
 	const struct iam_tag *tags;
 	uint32_t tag_count;
 };
 #define IAM_SESSION_ARNS_MAX 10u
-/* -ENOENT: what it was of is gone. */
+/* -ENOENT: its account, user or role is gone. */
 int iam_principal_of_session(
 	struct iam *iam, const struct iam_session *session, struct iam_principal **ret_principal);
 
 /* ---- Sealing (seal.c). ---- */
-/* Text that only this server's key opens, as base64; what stands for what it is about. */
+/* Seals text so that only this server's key opens it, as base64. `about` names its subject. */
 #define IAM_SEALED_LEN(bytes) BASE64_LEN((bytes) + 28u)
 int iam_seal(struct iam *iam, struct slice about, struct slice text, struct buf *out);
 /* -EBADMSG: not sealed here, or about something else. */
 int iam_unseal(struct iam *iam, struct slice about, struct slice sealed, struct buf *out);
 
-/* ---- Tokens of sessions (token.c): sealed by the server, so that nothing need be remembered of
- * them. ---- */
+/* ---- Tokens of sessions (token.c): sealed, so that the server keeps no state of them. ---- */
 #define IAM_TOKEN_LEN_MAX 6144u
 
 struct iam_token {
 	struct slice access_key, secret;
 	int64_t expires_ms;
 	struct iam_session session;
-	struct slice
-		bucket; /* good for nothing but this directory bucket; empty: a session of STS */
+	struct slice bucket; /* valid for this directory bucket only; empty: a session of STS */
 	bool read_only;
 };
 /* Opens a token; its contents are in the arena. -EBADMSG: not a token of this server. */

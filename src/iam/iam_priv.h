@@ -1,4 +1,4 @@
-/* iam/iam_priv.h: the table of identities: interface between iam.c and its kin. */
+/* iam/iam_priv.h: the table of identities: shared by iam.c and the other files here. */
 #ifndef IAM_PRIV_H
 #define IAM_PRIV_H
 
@@ -8,7 +8,7 @@
 
 #define IAM_SLOTS 4096u
 
-/* The names by which an owner can be found. */
+/* The kinds of names that identify an owner. */
 enum iam_name_kind { IAM_OWNER_ID, IAM_ACCOUNT, IAM_EMAIL, IAM_USER_ID };
 struct iam_name {
 	struct iam_name *next;

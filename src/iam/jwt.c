@@ -36,7 +36,7 @@ static const struct algorithm {
 struct jwt_key {
 	char id[JWT_KEY_ID_MAX + 1];
 	const char *curve; /* NULL: RSA */
-	int algorithm;	   /* -1: any of its kind */
+	int algorithm;	   /* -1: any algorithm of its type */
 	EVP_PKEY *key;
 };
 struct jwt_keys {
@@ -74,7 +74,7 @@ static int decode(struct slice text, void *ret_data, size_t bytes_max, size_t *r
 	return ret;
 }
 
-/* Names that come twice are two readings of one token. */
+/* Refuses duplicate names: two parsers could read such a token differently. */
 static json_t *load(struct slice text)
 {
 	json_t *json = json_is_flat(text, JSON_DEPTH_MAX)
@@ -195,7 +195,7 @@ static EVP_PKEY *key_make(const char *type, OSSL_PARAM_BLD *build)
 	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
 	EVP_PKEY *key = NULL;
 
-	/* Checked: a point beside its curve is no key. */
+	/* OpenSSL checks the point: one that is not on its curve is no key. */
 	if (!params || !context || EVP_PKEY_fromdata_init(context) <= 0 ||
 		EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, params) <= 0)
 		key = NULL;
@@ -316,7 +316,7 @@ uint32_t jwt_keys_count(const struct jwt_keys *keys)
 
 /* ---- Signatures. ---- */
 
-/* A signature of ECDSA as OpenSSL takes it: r and s side by side become DER. */
+/* Converts an ECDSA signature to the DER that OpenSSL takes, from r and s side by side. */
 static int ecdsa_encode(const struct jwt *jwt, size_t half, uint8_t **ret_der, size_t *ret_len)
 {
 	ECDSA_SIG *signature;
@@ -367,7 +367,7 @@ static int check(const struct jwt *jwt, const struct jwt_key *key)
 
 static bool key_fits(const struct jwt_key *key, const struct jwt *jwt)
 {
-	/* Curves are compared as the one text that the table has. */
+	/* Compares pointers: each curve's name is one text of the table. */
 	return key->curve == algorithms[jwt->algorithm].curve &&
 	       (key->algorithm < 0 || key->algorithm == (int)jwt->algorithm);
 }
@@ -380,7 +380,7 @@ int jwt_verify(const struct jwt *jwt, const struct jwt_keys *keys)
 		return keys->count == 1 && key_fits(&keys->items[0], jwt)
 			       ? check(jwt, &keys->items[0])
 			       : -ENOKEY;
-	/* Ids need not be unique: kinds of keys may share one. */
+	/* Ids need not be unique: keys of different types may share one. */
 	for (uint32_t i = 0; i < keys->count && ret == -ENOKEY; i++)
 		if (strcmp(keys->items[i].id, jwt->key_id) == 0 && key_fits(&keys->items[i], jwt))
 			ret = check(jwt, &keys->items[i]);

@@ -11,10 +11,10 @@ struct compile {
 	struct mem_arena *arena;
 	struct policy *policy;
 	struct policy_refusal *refusal;
-	bool variables; /* Version 2012-10-17 has them */
+	bool variables; /* only Version 2012-10-17 has them */
 };
 
-/* Notes why it is not a policy; -EINVAL. */
+/* Records why it is not a policy; -EINVAL. */
 static int refuse(struct compile *compile, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static int refuse(struct compile *compile, const char *fmt, ...)
@@ -57,7 +57,7 @@ static size_t put_variable(struct slice text, char **at, bool *has_variable)
 	return name.len + 3;
 }
 
-/* Wild: "*" and "?" mean more than themselves. */
+/* wild: "*" and "?" are wildcards. */
 static int pattern_make(
 	struct compile *compile, struct slice text, bool wild, struct policy_pattern *ret_pattern)
 {
@@ -87,7 +87,7 @@ static int pattern_make(
 	return 0;
 }
 
-/* A string, or a list of them: how many, and each. */
+/* A value is a string or a list of strings: their count, and each. */
 static size_t many_count(const json_t *value)
 {
 	return json_is_array(value) ? json_array_size(value) : 1;
@@ -123,7 +123,7 @@ static int list_make(
 	return 0;
 }
 
-/* "Action" or "NotAction": one of the two. */
+/* Reads "Action" or "NotAction": exactly one of the two. */
 static int either_list(struct compile *compile, const json_t *object, const char *name,
 	const char *not_name, struct policy_list *list)
 {
@@ -329,7 +329,7 @@ static int condition_values(
 	return 0;
 }
 
-/* Keys are compared without case; what stands behind a slash is a tag's own name. */
+/* Keys are compared without case, except the tag's name behind a slash. */
 static struct slice key_make(struct compile *compile, const char *text)
 {
 	struct slice key = mem_arena_copy(compile->arena, slice_str(text));
@@ -404,7 +404,7 @@ static int check_elements(struct compile *compile, const json_t *object)
 	return 0;
 }
 
-/* A policy of a bucket may name two statements alike: nothing looks for one by its name. */
+/* Two statements of a bucket's policy may have one Sid: no call finds a statement by its Sid. */
 static int check_sid(struct compile *compile, struct policy_statement *statement)
 {
 	if (compile->policy->kind == POLICY_RESOURCE)

@@ -19,19 +19,20 @@ struct mem_arena;
 
 enum policy_kind {
 	POLICY_IDENTITY, /* of a user, a group, a role or a session: names no principal */
-	POLICY_RESOURCE, /* of a bucket: every statement names who */
+	POLICY_RESOURCE, /* of a bucket: every statement names a principal */
 	POLICY_TRUST,	 /* of a role: who may assume it; names no resource */
 };
 
-/* Why a document was refused: one sentence. */
+/* Why a document is no policy: one sentence. */
 struct policy_refusal {
 	char text[192];
 };
-/* Compiled into the arena, and lives as long. -EINVAL: not a policy, with the reason; -ENOMEM. */
+/* Compiles into the arena; the policy lives as long as it. -EINVAL: not a policy, with the reason;
+ * -ENOMEM. */
 int policy_compile(struct slice text, enum policy_kind kind, struct mem_arena *arena,
 	const struct policy **ret_policy, struct policy_refusal *ret_refusal);
 
-/* The caller. Empty slices are what nobody has. */
+/* The caller. A slice is empty if the caller has no such property. */
 struct policy_principal {
 	struct slice arn;     /* arn:aws:iam::123456789012:user/path/name; a session's own */
 	struct slice role;    /* a session's role: its ARN */
@@ -39,14 +40,14 @@ struct policy_principal {
 	struct slice owner;   /* canonical id */
 	struct slice user_id;
 	struct slice service;	/* logging.s3.amazonaws.com */
-	struct slice federated; /* the provider that vouches for him: its ARN */
+	struct slice federated; /* the ARN of the provider that authenticated the caller */
 	bool anonymous;
-	bool root; /* of its account: what the account is given is its own */
-	bool own;  /* the canonical id is this one's alone, not its account's */
+	bool root; /* root of its account: rights of the account are its own */
+	bool own;  /* the canonical id belongs to this user only, not to its account */
 };
 
-/* The values of a condition key ("aws:SourceIp"; names without case, but what follows the slash of
- * "s3:ExistingObjectTag/x" has it); at most max of them. 0: the request has no such key. */
+/* The values of a condition key, at most max of them. 0: the request has no such key. Names are
+ * without case ("aws:SourceIp"), but case counts behind the slash of "s3:ExistingObjectTag/x". */
 typedef uint32_t policy_values_fn(
 	void *arg, struct slice key, struct slice *ret_values, uint32_t max);
 
@@ -60,18 +61,18 @@ struct policy_question {
 
 enum policy_decision {
 	POLICY_DECISION_NONE,
-	POLICY_DECISION_ACCOUNT, /* its account is allowed, and may pass that on */
+	POLICY_DECISION_ACCOUNT, /* the policy allows the account, whose own policies decide */
 	POLICY_DECISION_ALLOW,
 	POLICY_DECISION_DENY,
 };
-/* The decision of one policy; a denial overrides everything. NULL says nothing. */
+/* The decision of one policy; a denial overrides everything. NULL decides nothing. */
 enum policy_decision policy_decide(
 	const struct policy *policy, const struct policy_question *question);
 
-/* Whether a resource policy lets everybody in: an Allow for "*" that no condition narrows to fixed
- * addresses, accounts or the like. */
+/* Whether a resource policy grants access to everybody: it has an Allow for "*" that no condition
+ * narrows to fixed addresses, accounts or the like. */
 bool policy_is_public(const struct policy *policy);
-/* Whether each resource of it can be the bucket or lie in it. */
+/* Whether each resource of the policy can be the bucket or something in it. */
 bool policy_is_of_bucket(const struct policy *policy, struct slice bucket);
 /* The checks of a policy when it is put (policy_check.c): a bucket's policy must name existing
  * actions and condition keys, on resources that they apply to; other policies must name actions of

@@ -44,8 +44,8 @@ static __attribute__((format(printf, 2, 3))) int refuse(
 
 /* ---- Policies of buckets. ---- */
 
-/* Whether some text that begins with this one fits the pattern: fits[i] says whether what was seen
- * of the pattern fits the first i bytes. */
+/* Whether some text that begins with this one fits the pattern. fits[i]: the pattern up to the
+ * current position fits the first i bytes. */
 static bool can_begin(struct slice pattern, struct slice text)
 {
 	bool fits[ARN_BYTES_MAX + 1] = {true};
@@ -90,7 +90,7 @@ bool policy_is_of_bucket(const struct policy *policy, struct slice bucket)
 	return true;
 }
 
-/* An action of the statement, against what its resources can be. */
+/* Checks that an action of the statement applies to its resources. */
 static int check_action(const struct policy_statement *statement,
 	const struct policy_pattern *action, unsigned on, struct policy_refusal *refusal)
 {
@@ -121,7 +121,7 @@ static bool is_known_key(struct slice key)
 	return false;
 }
 
-/* Principals are compared as they stand: one with a wildcard, or of another service, is nobody. */
+/* Principals are compared literally: one with a wildcard, or of another service, matches nobody. */
 static bool can_be_principal(const struct policy_who *who)
 {
 	if (who->kind != PRINCIPAL_AWS)
@@ -171,7 +171,7 @@ int policy_check_bucket(
 	return ret;
 }
 
-/* ---- Policies of identities, and others: of all services, also of those that are not here. ----
+/* ---- Other policies: actions of all services, also of services that this server lacks. ----
  */
 
 static int check_vendor(struct slice text, struct policy_refusal *refusal)

@@ -4,8 +4,8 @@
 #define VALUES_MAX	   64u
 #define EXPANDED_BYTES_MAX (64 * KIB)
 
-/* A pattern with the request's values in place of its variables. False: one of them has none (or
- * several), or the text grows too long; the pattern then fits nothing. */
+/* Replaces a pattern's variables by the request's values. False: a variable has no value or
+ * several, or the text grows too long; the pattern then fits nothing. */
 static bool expand(const struct policy_question *question, struct slice pattern, struct buf *out)
 {
 	while (pattern.len) {
@@ -37,8 +37,7 @@ static bool expand(const struct policy_question *question, struct slice pattern,
 
 enum fit { FIT_NO, FIT_YES, FIT_UNKNOWN };
 
-/* Unknown when a variable has no value: an Allow then does not apply, and neither does a Deny, as
- * IAM has it. */
+/* Unknown when a variable has no value: then neither an Allow nor a Deny applies, as in IAM. */
 static enum fit pattern_fits(const struct policy_question *question,
 	const struct policy_pattern *pattern, struct slice text, bool nocase)
 {
@@ -56,8 +55,8 @@ static enum fit pattern_fits(const struct policy_question *question,
 
 #define BARE_BYTES_MAX 1024u
 
-/* IAM's names may leave out the account, and then mean the one of who asks: nobody is asked about
- * another one's. */
+/* An IAM name may leave out the account. It then means the caller's account: nobody can ask about
+ * another account's names. */
 static struct slice without_account(
 	struct slice pattern, struct slice text, char *buffer, size_t size)
 {
@@ -94,7 +93,7 @@ static bool list_fits(const struct policy_question *question, const struct polic
 	return found != list->negated;
 }
 
-/* ---- Who. ---- */
+/* ---- Principals. ---- */
 
 static bool is_digits(struct slice text)
 {
@@ -116,7 +115,7 @@ static struct slice whole_account(struct slice text)
 	return SLICE_NONE;
 }
 
-/* A user that is an owner of its own may be named without an account. */
+/* A policy may name a user that is an owner of its own without an account. */
 static bool is_plain_user(struct slice text, const struct policy_principal *principal)
 {
 	static const struct slice start = SLICE("arn:aws:iam:::user/");
@@ -133,7 +132,7 @@ static enum policy_decision who_fits(
 
 	switch (who->kind) {
 	case PRINCIPAL_ANYBODY:
-		/* Nobody means a service with it that allows something to everybody. */
+		/* An Allow for everybody is not meant for services. */
 		return principal->service.len ? POLICY_DECISION_ACCOUNT : POLICY_DECISION_ALLOW;
 	case PRINCIPAL_CANONICAL:
 		if (!principal->owner.len || !slice_eq(who->text, principal->owner))

@@ -8,8 +8,8 @@
 #include "document/json.h"
 #include "iam/policy.h"
 
-/* A text to match against. Compiled, a "*" and a "?" that mean any text and any character are the
- * bytes below, and a variable stands between two others; bytes that a policy itself cannot have. */
+/* A text to match against. In its compiled form the wildcards "*" and "?" are the bytes below, and
+ * a variable is between two others. A policy itself cannot have these bytes. */
 #define PATTERN_ANY	  '\x01'
 #define PATTERN_ONE	  '\x02'
 #define PATTERN_VAR_BEGIN '\x03'
@@ -85,9 +85,9 @@ struct policy {
 	struct policy_statement *statements;
 };
 
-/* Whether text is what the pattern, without variables, says. */
+/* Whether text matches the pattern, which has no variables. */
 bool policy_glob(struct slice pattern, struct slice text, bool nocase);
-/* Whether a value of a request is what the condition's value says. */
+/* Whether a value of a request satisfies the condition's value. */
 bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value);
 /* "192.0.2.0/24", or one address. */
 struct policy_range {
@@ -97,7 +97,7 @@ struct policy_range {
 };
 bool policy_range_parse(struct slice text, struct policy_range *ret_range);
 bool policy_range_within(const struct policy_range *network, const struct policy_range *range);
-/* Numbers, dates and addresses that a condition is to compare with: whether they are ones. */
+/* Whether a condition's value is a valid number, date or address for its operator. */
 bool policy_value_valid(enum policy_operator op, struct slice wanted);
 
 #endif

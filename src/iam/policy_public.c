@@ -4,13 +4,13 @@
  * 'public'". */
 #include "iam/policy_priv.h"
 
-/* Ranges of addresses are somebody's while all of them together are no more than one of these. */
+/* A policy is public if its address ranges together are larger than one range of these prefixes. */
 #define PUBLIC_PREFIX_4 8u
 #define PUBLIC_PREFIX_6 32u
 
 #define SOURCE_IP SLICE("aws:sourceip")
 
-/* Keys whose fixed values are known to be of somebody. */
+/* Keys whose fixed values identify known callers. */
 static bool is_narrow_key(struct slice key)
 {
 	static const struct slice keys[] = {SLICE("aws:sourceip"), SLICE("aws:sourcearn"),
@@ -23,7 +23,7 @@ static bool is_narrow_key(struct slice key)
 	return slice_among(key, keys, ARRAY_LEN(keys));
 }
 
-/* Only what must equal a value is narrowed to it: all account numbers are greater than 0. */
+/* Only an equality narrows: a condition like "greater than 0" fits all account numbers. */
 static bool is_equality(enum policy_operator op)
 {
 	return op == OP_STRING_EQUALS || op == OP_STRING_EQUALS_NOCASE || op == OP_STRING_LIKE ||
@@ -53,7 +53,7 @@ static bool narrows_by_address(const struct policy_condition *condition)
 	       narrows(condition);
 }
 
-/* Whether the statement lets everybody in, and nothing but addresses can narrow that. */
+/* Whether the statement grants access to everybody, unless a condition on addresses narrows it. */
 static bool is_open(const struct policy_statement *statement)
 {
 	bool anybody = statement->not_principal;
@@ -71,7 +71,7 @@ static bool is_open(const struct policy_statement *statement)
 
 /* ---- Ranges of addresses. ---- */
 
-/* Addresses that nobody has on the internet. */
+/* Addresses that do not exist on the internet. */
 static bool is_private(const struct policy_range *range)
 {
 	static const char *const nets[] = {
@@ -87,7 +87,7 @@ static bool is_private(const struct policy_range *range)
 	return false;
 }
 
-/* Where a range stands in the policy; the walk below visits them in this order. */
+/* A range's position in the policy; the walk below visits the ranges in this order. */
 struct place {
 	const struct policy_statement *statement;
 	uint32_t condition, value;
@@ -116,7 +116,7 @@ static bool find_range(struct place *place, struct policy_range *ret_range)
 	return false;
 }
 
-/* Part of a wider range, or said before. */
+/* True for a range that is part of a wider one or a repetition. */
 static bool is_counted(
 	const struct policy *policy, const struct place *at, const struct policy_range *range)
 {
@@ -133,11 +133,11 @@ static bool is_counted(
 	return false;
 }
 
-/* All open statements are taken together: two halves of the internet are the internet. */
+/* Adds up the ranges of all open statements: two halves of the internet are the internet. */
 static bool ranges_are_broad(const struct policy *policy)
 {
 	struct place place = {.statement = policy->statements};
-	double share_4 = 0, share_6 = 0; /* of what may be somebody's */
+	double share_4 = 0, share_6 = 0; /* in units of the prefixes above */
 	struct policy_range range;
 
 	for (; find_range(&place, &range); place.value++) {

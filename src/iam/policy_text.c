@@ -12,7 +12,7 @@ static bool same_byte(char a, char b, bool nocase)
 	return a == b || (nocase && tolower((unsigned char)a) == tolower((unsigned char)b));
 }
 
-/* The last "*" is where a mismatch goes back to: no more than pattern times text steps. */
+/* On a mismatch it returns to the last "*", so it takes at most pattern times text steps. */
 bool policy_glob(struct slice pattern, struct slice text, bool nocase)
 {
 	size_t p = 0, t = 0, star = SIZE_MAX, star_text = 0;
@@ -52,7 +52,7 @@ static bool parse_number(struct slice text, double *ret_number)
 	return *end == '\0' && isfinite(*ret_number);
 }
 
-/* A date as ISO 8601 writes it, the time of day may be missing, or seconds since 1970. */
+/* Parses an ISO 8601 date, with or without a time of day, or seconds since 1970. */
 static bool parse_date(struct slice text, double *ret_ms)
 {
 	char whole[32];
@@ -109,7 +109,7 @@ bool policy_range_within(const struct policy_range *network, const struct policy
 	return true;
 }
 
-/* An IPv4 address that came in over an IPv6 socket is the IPv4 address. */
+/* Converts an IPv4 address that is mapped into IPv6, as an IPv6 socket reports it, to IPv4. */
 static void unmap_address(struct policy_range *address)
 {
 	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -131,7 +131,7 @@ static bool address_within(struct slice network_text, struct slice address_text)
 	return policy_range_within(&network, &address);
 }
 
-/* ARNs are compared part by part, so that a "*" reaches over no colon but in the last. */
+/* Compares ARNs part by part, so that a "*" does not match a colon, except in the last part. */
 static bool arn_like(struct slice pattern, struct slice arn)
 {
 	for (int part = 0; part < 5; part++) {
@@ -159,7 +159,7 @@ static bool compare_numbers(enum policy_operator op, double wanted, double value
 	case OP_DATE_GREATER_EQUALS:
 		return value >= wanted;
 	default:
-		/* Neither is less: the same, said without comparing floats for equality. */
+		/* Equal, without a comparison of floats for equality. */
 		return !(value < wanted) && !(value > wanted);
 	}
 }

@@ -155,7 +155,7 @@ static struct iam_principal *principal_make(const json_t *account, const json_t 
 	principal->who.account = keep(principal, json_member_text(account, "account_id"));
 	principal->who.owner = keep(principal, json_member_text(owner, "id"));
 	name = json_member_text(owner, "display_name");
-	/* Documents hold nothing longer: what makes them looks. */
+	/* Documents hold nothing longer: the code that makes them checks. */
 	slice_copy_str(principal->who.owner, principal->owner.id, sizeof(principal->owner.id));
 	slice_copy_str(name, principal->owner.name, sizeof(principal->owner.name));
 	slice_copy_str(
@@ -236,7 +236,7 @@ static int principal_of_role(const json_t *account, const json_t *role,
 	return ret;
 }
 
-/* The policies that the session was given: one that is gone gives nothing any more. */
+/* Adds the session's own policies; one that no longer exists allows nothing. */
 static int narrow(
 	struct iam_principal *principal, const json_t *account, const struct iam_session *session)
 {

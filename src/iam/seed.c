@@ -10,7 +10,7 @@
 struct seed {
 	struct iam *iam;
 	const json_t *in;
-	char why[192]; /* what is wrong */
+	char why[192]; /* the error */
 };
 
 static int wrong(struct seed *seed, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -45,7 +45,7 @@ static int check_members(struct seed *seed, const json_t *in, const char *known)
 	return 0;
 }
 
-/* A text without control characters, copied when it is given. */
+/* Copies a text, if it is given; it must have no control characters. */
 static int take_text(struct seed *seed, const json_t *in, json_t *to, const char *name)
 {
 	struct slice text = json_member_text(in, name);
@@ -103,7 +103,7 @@ static int take_keys(struct seed *seed, const json_t *in, json_t *to)
 	return ret;
 }
 
-/* A policy as text, or as the object itself. */
+/* Takes a policy as text or as an object. */
 static int put_policy(struct seed *seed, const json_t *document, enum policy_kind kind, json_t *to,
 	const char *name)
 {
@@ -130,7 +130,7 @@ static int put_policy(struct seed *seed, const json_t *document, enum policy_kin
 	return ret;
 }
 
-/* "policies": ARNs of managed ones; "inline": policies by name. */
+/* Takes "policies", ARNs of managed ones, and "inline", policies by name. */
 static int take_policies(struct seed *seed, const json_t *in, json_t *to)
 {
 	const json_t *arns = json_object_get(in, "policies"), *document;
@@ -160,7 +160,7 @@ static int take_policies(struct seed *seed, const json_t *in, json_t *to)
 	return ret;
 }
 
-/* The entity of that name, made when it is missing. */
+/* Finds the entity of that name, or makes it. */
 static json_t *entity_of(struct seed *seed, json_t *account, const char *kind, const json_t *in)
 {
 	char lower[IAM_NAME_LEN_MAX + 1], id[IAM_UNIQUE_ID_LEN + 1];
@@ -265,7 +265,7 @@ static int take_all(struct seed *seed, json_t *account, const char *kind,
 	return ret;
 }
 
-/* The required parts of an account: its own id, made from its number, and a name. */
+/* Takes the required parts of an account: id (made from the number if missing) and name. */
 static int take_head(struct seed *seed, json_t *account)
 {
 	struct slice number = json_member_text(account, "account_id");
@@ -314,7 +314,7 @@ static int seed_change(json_t *account, void *arg)
 	return ret ? ret : take_all(seed, account, "users", take_user);
 }
 
-/* The number an account has when the file gives it none: twelve digits of its id. */
+/* The account's number; if the file has none, twelve digits made from the id. */
 static struct slice number_of(const json_t *in, char made[13])
 {
 	struct slice id = json_member_text(in, "id"), number = json_member_text(in, "account_id");

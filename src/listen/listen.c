@@ -14,7 +14,7 @@ DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connect
 DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
 	"Connections closed to make room for others.");
 
-/* When no connection can make room: until it is looked again. */
+/* While no connection can make room: how long until the next look. */
 #define EVICT_LOOK_NS (50 * NS_PER_MS)
 
 /* The answer to plain HTTP on a TLS port. */
@@ -22,15 +22,15 @@ DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
 	"HTTP/1.1 400 Bad Request\r\nServer: NebulaIO\r\nContent-Type: text/plain\r\n" \
 	"Content-Length: 54\r\nConnection: close\r\n\r\n"                              \
 	"This is an HTTPS port: begin the address with https://"
-/* The answer to a connection without a fiber: overload passes. */
+/* The answer to a connection without a fiber, because overload is temporary. */
 #define TOO_MANY_FIBERS                                                                   \
 	"HTTP/1.1 503 Slow Down\r\nServer: NebulaIO\r\nContent-Type: application/xml\r\n" \
 	"Retry-After: 1\r\nContent-Length: 126\r\nConnection: close\r\n\r\n"              \
 	"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"                                    \
 	"<Error><Code>SlowDown</Code><Message>Please reduce your request rate."           \
 	"</Message></Error>"
-/* How long, and for how much, a connection that is refused is read on; and how long one that is
- * refused by the fiber that accepts, while the next ones wait for it. */
+/* For how long, and how many bytes, a refused connection is still read; and for how long when the
+ * accepting fiber itself refuses it, because the next connections wait for that fiber. */
 #define REFUSE_LINGER_NS	NS_PER_S
 #define REFUSE_BUSY_NS		(20 * NS_PER_MS)
 #define REFUSE_LINGER_BYTES_MAX (256 * KIB)
@@ -75,8 +75,8 @@ static void connection_end(struct connection *connection)
 		fiber_wake(listen->drainer);
 }
 
-/* Ends in order a connection that never became one of HTTP. The last message to the peer arrives,
- * which a close with unread bytes would prevent. */
+/* Ends a connection that never used HTTP, in order. The last message reaches the peer; a close with
+ * unread bytes would prevent that. */
 static void connection_refuse(
 	struct connection *connection, struct slice last_words, uint64_t linger_ns)
 {
@@ -123,7 +123,7 @@ static void connection_join(struct connection *connection)
 	struct slice peer = slice_str(net_peer(connection->stream));
 
 	if (!connection->http.handle)
-		fiber_group_set(flow_share_of(budget, flow_peer_name(peer)));
+		fiber_share_set(flow_share_of(budget, flow_peer_name(peer)));
 }
 
 static void connection_main(void *arg)
@@ -168,8 +168,8 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	}
 }
 
-/* The connection that has been there longest and asks for nothing; after those, where the listener
- * is one that nobody may keep others from, the one that has been there longest. */
+/* Ends the oldest connection that waits for a request. When there is none and the options say
+ * evict_serving, it ends the oldest connection. */
 static void evict_one(struct listen *listen)
 {
 	struct connection *victim = NULL;
@@ -191,7 +191,7 @@ static void evict_one(struct listen *listen)
 	net_shutdown(victim->stream);
 }
 
-/* Whether there is room for one more: not while it drains. */
+/* Waits for room for one more connection. False: the listener drains. */
 static bool room_make(struct listen *listen)
 {
 	if (listen->connection_count >= listen->opts.connections_max)
@@ -217,7 +217,7 @@ static void accept_main(void *arg)
 		if (ret == -ECANCELED)
 			break;
 		if (ret)
-			/* That connection's trouble: the next one may find memory again. */
+			/* Only that connection failed: the next one may find memory again. */
 			log_warn("listen", "a connection was closed: %s", strerror(-ret));
 		else if (room_make(listen))
 			connection_start(listen, stream);

@@ -18,8 +18,8 @@ struct listen_opts {
 	/* At this many connections, one that waits for a request is closed to make room for the
 	 * next. When none waits, new connections wait in the kernel's backlog. */
 	uint32_t connections_max;
-	/* When none waits for a request, the connection whose request began first is closed: nobody
-	 * can keep others out. */
+	/* When none waits for a request, the oldest connection is closed, so that no client can
+	 * keep others out. */
 	bool evict_serving;
 	struct net_tls *tls; /* every connection begins with a handshake by this; NULL: none */
 	uint64_t handshake_timeout_ns;

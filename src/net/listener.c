@@ -13,8 +13,8 @@
  * for.
  *
  *   OPEN     net_accept starts operations
- *   RESTING  it does not until a timer fires, for the kernel ran out of something
- *   CLOSED   net_listener_close was called; freed when the kernel and the waiter have let go */
+ *   RESTING  it starts none until a timer fires, because the kernel ran out of something
+ *   CLOSED   net_listener_close was called; freed when kernel and waiter no longer use it */
 enum listener_state { LISTENER_OPEN, LISTENER_RESTING, LISTENER_CLOSED };
 
 struct accept_op {
@@ -39,7 +39,7 @@ struct net_listener {
 	int accepted[ACCEPTED_MAX];
 };
 
-/* A listening socket. shared: beside others of this user that are shared, too. */
+/* A listening socket. shared: it shares the address with other shared sockets of this user. */
 static int socket_listen(const union net_addr *addr, bool shared, int *ret_fd)
 {
 	int on = 1, off = 0, fd;
@@ -61,11 +61,11 @@ static int socket_listen(const union net_addr *addr, bool shared, int *ret_fd)
 	return 0;
 }
 
-/* The first of those that share a port in this process. Sockets with SO_REUSEPORT share with any
- * process of the user, in silence, so the port is first taken by a socket without it, which the
- * kernel gives to one process only, even if others start at the same time. That one stands until
- * the shared socket does; from then on who comes without SO_REUSEPORT is refused because of
- * this. */
+/* The first of the sockets that share a port in this process. A socket with SO_REUSEPORT silently
+ * shares with any process of the user, so a socket without it takes the port first: the kernel
+ * gives that to one process only, even if others start at the same time. It stays open until the
+ * shared socket is open. From then on a socket without SO_REUSEPORT is refused because of the
+ * shared one. */
 static int socket_first(union net_addr *addr, int *ret_fd)
 {
 	socklen_t len = sizeof(*addr);
@@ -154,7 +154,8 @@ uint16_t net_listener_port(const struct net_listener *listener)
 	return listener->port;
 }
 
-/* No more than there is room for: an accepted connection cannot go back to the backlog. */
+/* Starts no more operations than there is room for: an accepted connection cannot go back to the
+ * backlog. */
 static void accept_arm(struct net_listener *listener)
 {
 	for (uint32_t i = 0; i < ACCEPTED_MAX; i++) {
@@ -200,8 +201,8 @@ static void accept_queue(struct net_listener *listener, int fd)
 	listener->accepted[at] = fd;
 }
 
-/* Out of descriptors or memory, or something that will not go away by itself at once: pause before
- * the next try. A connection that died in the backlog is no reason to. */
+/* The kernel is out of descriptors or memory, or has an error that will not end at once: pause
+ * before the next try. A connection that ended in the backlog needs no pause. */
 static bool needs_rest(int result)
 {
 	return result < 0 && result != -ECANCELED && result != -ECONNABORTED && result != -EINTR;
@@ -233,7 +234,7 @@ static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	listener_wake(listener);
 }
 
-/* Waits for a descriptor. A connection that died in the backlog is passed over. */
+/* Waits for a descriptor. Passes over a connection that ended in the backlog. */
 static int accept_wait(struct net_listener *listener, int *ret_fd)
 {
 	while (!listener->accepted_count) {

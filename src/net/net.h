@@ -78,7 +78,7 @@ struct net_tls_opts {
 	const char *certificate; /* PEM file: the server's own first, then the chain */
 	const char *key;	 /* PEM file, without a passphrase */
 	const char *client_ca;	 /* PEM file: clients must have a certificate of one of these
-				    authorities; NULL or "": anybody */
+				    authorities; NULL or "": any client */
 };
 /* Any thread, but not a reactor's: it reads files. The strings are copied. On an error the log has
  * the file and the reason; a certificate that has expired, or will soon, causes a warning. -EINVAL:
@@ -103,8 +103,8 @@ void net_tls_fingerprint(struct net_tls *tls, char ret_text[NET_TLS_FINGERPRINT_
 int net_tls_make_self_signed(const char *dir, const char *host);
 
 /* The server's side of a handshake over a stream that was accepted and not used yet. On success the
- * stream uses TLS from then on. On failure it stays plain and the peer has been told the reason;
- * the caller can only close it, in order if the peer shall see the reason. -ETIMEDOUT, -ECANCELED,
+ * stream uses TLS from then on. On failure it stays plain and the peer got the reason; the caller
+ * can only close it, in order if the peer shall see the reason. -ETIMEDOUT, -ECANCELED,
  * -ECONNRESET, -ENOMEM; -EPROTO: the two sides have no common parameters; -EPROTOTYPE: the peer
  * uses HTTP without TLS and can get an HTTP answer. */
 int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns);

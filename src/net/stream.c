@@ -13,7 +13,7 @@ static void ignore_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	(void)cqe_flags;
 }
 
-/* Cancels by descriptor end whatever is there; nobody waits for the answer. */
+/* For cancellations by descriptor: their own completions have no receiver. */
 static struct uring_op ignore_op = {.done = ignore_done};
 
 void net_cancel(struct reactor *reactor, int fd)
@@ -34,8 +34,8 @@ static void op_done(struct uring_op *uring_op, int result, uint32_t cqe_flags)
 	fiber_wake(op->fiber);
 }
 
-/* The timer is left armed when an operation ends: a stream that is busy would otherwise set and
- * cancel it for each. It looks at who is late when it fires, and sets itself anew. */
+/* The timer stays armed when an operation ends: otherwise a busy stream would set and cancel it for
+ * each operation. When it fires, it cancels operations that are late, and sets itself again. */
 static void deadline_fired(struct reactor_timer *timer, void *arg)
 {
 	struct net_stream *stream = arg;
@@ -104,7 +104,7 @@ int net_stream_take(struct reactor *reactor, int fd, struct net_stream **ret_str
 	stream->send.op.done = op_done;
 	stream->timer.fn = deadline_fired;
 	stream->timer.arg = stream;
-	/* Answers leave whole, by one send each. Refused by sockets that have no such thing. */
+	/* Each answer leaves whole, by one send. Sockets without this option refuse it. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	*ret_stream = stream;
 	return 0;

@@ -9,8 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 
-/* The most bytes and buffers of one call: fewer while another fiber waits for the processor.
- */
+/* The most bytes and buffers of one call: fewer bytes while other clients use the processor. */
 #define SEND_TURN_BYTES	       (1 * MIB)
 #define SEND_TURN_SHARED_BYTES (128 * KIB)
 #define SEND_PARTS	       4u
@@ -128,7 +127,6 @@ static int plain_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
 	return err;
 }
 
-/* Moves the list past what was sent; how much is left to send. */
 size_t net_iov_advance(struct msghdr *msg, size_t done)
 {
 	size_t left = 0;
@@ -147,11 +145,11 @@ size_t net_iov_advance(struct msghdr *msg, size_t done)
 	return left;
 }
 
-/* The first bytes of a list, as many as leave at a time; returns how many. */
+/* The first bytes of a list, at most one slice; returns how many. */
 static size_t send_slice(
 	const struct msghdr *msg, struct iovec part[SEND_PARTS], struct msghdr *some)
 {
-	size_t bytes_max = fiber_shares() ? SEND_TURN_SHARED_BYTES : SEND_TURN_BYTES;
+	size_t bytes_max = fiber_contended() ? SEND_TURN_SHARED_BYTES : SEND_TURN_BYTES;
 	size_t bytes = 0;
 
 	*some = (struct msghdr){.msg_iov = part};
@@ -165,9 +163,9 @@ static size_t send_slice(
 	return bytes;
 }
 
-/* In slices, so that a peer that takes all at once does not keep the others waiting. When the
- * socket has no room, the fiber waits for room in the ring, not with a send there: the kernel would
- * otherwise copy for all sockets with room before any fiber's turn. */
+/* Sends in slices, so that a peer that takes everything at once does not delay other fibers. When
+ * the socket has no room, the fiber waits for room in the ring, not with a send there: otherwise
+ * the kernel would copy for all sockets with room before any fiber runs. */
 static int plain_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
 {
 	size_t left = net_iov_advance(msg, 0);

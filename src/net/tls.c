@@ -15,7 +15,7 @@
 
 /* Forward secrecy always; of the block ciphers only those that authenticate. */
 #define TLS12_CIPHERS "ECDHE+AES128+AESGCM:ECDHE+AESGCM:ECDHE+CHACHA20"
-/* 128 bits are enough for everybody, and a quarter faster than 256. */
+/* 128 bits are enough for all uses, and a quarter faster than 256. */
 #define TLS13_CIPHERS "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 #define TLS_GROUPS    "X25519:P-256:P-384"
 #define TLS_OPTIONS                                                                          \
@@ -31,7 +31,7 @@ static const char *const FILE_TITLES[TLS_FILES] = {
 	[TLS_CLIENT_CA] = "client authorities",
 };
 
-/* Which file it was: another one in its place, or other bytes in it, has another mark. */
+/* Identifies a file: another file in its place, or other bytes in it, has another mark. */
 struct file_mark {
 	dev_t device;
 	ino_t inode;
@@ -91,7 +91,7 @@ static void mark(const char *path, struct file_mark *ret_mark)
 	ret_mark->changed = st.st_mtim;
 }
 
-/* The library says little about files that cannot be opened; the system says it well. */
+/* The library's error says little about a file that cannot be opened; errno says more. */
 static int file_open(const struct net_tls *tls, enum tls_file file, BIO **ret_bio)
 {
 	FILE *stream = fopen(tls->paths[file], "re");
@@ -128,7 +128,7 @@ static void warn_of_end(const struct net_tls *tls, const X509 *certificate)
 			SOON_S / (24 * 60 * 60));
 }
 
-/* Nobody is there to be asked for a passphrase. */
+/* No person is there to type a passphrase. */
 static int no_passphrase(char *buf, int buf_bytes, int writing, void *asked)
 {
 	(void)buf;
@@ -249,9 +249,9 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 	return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/* Sessions are resumed by tickets, whose keys are the context's own: every reactor takes them, no
- * memory is kept for them, and those of an older context are as good as none. So who is no longer
- * trusted cannot come back by an old one. */
+/* Sessions are resumed by tickets, whose keys belong to the context. Every reactor accepts them,
+ * and no memory is kept for them. Tickets of an older context are refused, so a client that is no
+ * longer trusted cannot resume an old session. */
 static int set_rules(SSL_CTX *context)
 {
 	static const unsigned char owner[] = "nebulaio";
@@ -275,7 +275,7 @@ static int load(struct net_tls *tls, SSL_CTX **ret_context)
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
 	int err;
 
-	/* Before the files are read: what changes meanwhile is another file again. */
+	/* Before the files are read: a change meanwhile gives the file another mark. */
 	for (uint32_t i = 0; i < TLS_FILES; i++)
 		mark(tls->paths[i], &tls->marks[i]);
 	if (!context || !set_rules(context)) {

@@ -38,7 +38,7 @@ int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes)
 	}
 	if (done < 0 && errno == EAGAIN)
 		BIO_set_retry_read(bio);
-	else /* an end without a goodbye may be somebody else's doing */
+	else /* an end without close_notify may be forged */
 		session->io_error = done ? -errno : -ECONNRESET;
 	return 0;
 }
@@ -66,7 +66,7 @@ int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes)
 
 /* ---- Receiving. ---- */
 
-/* The library tells one thing from another by a queue that must be empty before. */
+/* The library reports an error by a queue, which must be empty before the call. */
 static bool read_some(struct tls_session *session, void *buf, size_t len, size_t *ret_bytes)
 {
 	ERR_clear_error();
@@ -121,7 +121,7 @@ static int tls_recv_full(
 	return 0;
 }
 
-/* 0: there is something, be it the end or an error. */
+/* 0: there is data, the end, or an error. */
 static int peek(struct net_stream *stream)
 {
 	struct tls_session *session = stream->tls;
@@ -155,8 +155,8 @@ static int tls_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
 
 static _Thread_local uint8_t record[TLS_RECORD_BYTES];
 
-/* The next record's bytes, of a list that begins with some: from where they lie when they are one
- * run, else copied together. They are good until the next fiber runs. */
+/* The next record's bytes, from a list that is not empty: in place when they are one run, else
+ * copied together. They are valid until the next fiber runs. */
 static const void *record_gather(const struct msghdr *msg, size_t *ret_len)
 {
 	const struct iovec *iov = msg->msg_iov;
@@ -177,8 +177,8 @@ static const void *record_gather(const struct msghdr *msg, size_t *ret_len)
 	return record;
 }
 
-/* A record that did not leave whole is gathered again for the next try, to the same bytes: the
- * library may not have looked at them yet, and others have used the buffer meanwhile. */
+/* A record that was not sent whole is gathered again for the next try, to the same bytes: the
+ * library may not have read them yet, and other fibers have used the buffer meanwhile. */
 static int tls_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
 {
 	struct tls_session *session = stream->tls;

@@ -1,4 +1,4 @@
-/* net/tls_priv.h: what the TLS files of src/net share.
+/* net/tls_priv.h: shared by the TLS files of src/net.
  *
  *   tls.c         a server's certificates and rules, read from files, and read again
  *   tls_self.c    the certificate that a server makes for itself

@@ -25,8 +25,8 @@
 struct self {
 	char certificate[PATH_BYTES];
 	char key[PATH_BYTES];
-	char machine[NET_HOST_LEN_MAX + 1]; /* "": its name is none that a certificate may hold */
-	const char *host;		    /* "": as is */
+	char machine[NET_HOST_LEN_MAX + 1]; /* "": its name cannot be in a certificate */
+	const char *host;		    /* "": none */
 };
 
 static bool is_address(const char *host)
@@ -51,7 +51,7 @@ static int complain(const char *path, int err)
 	return err;
 }
 
-/* ---- The one that is there. ---- */
+/* ---- The existing certificate. ---- */
 
 static X509 *read_certificate(const char *path)
 {
@@ -101,7 +101,7 @@ static bool is_good(const struct self *self)
 	return good;
 }
 
-/* ---- A new one. ---- */
+/* ---- A new certificate. ---- */
 
 static bool add_extension(X509 *certificate, int kind, const char *value)
 {
@@ -167,7 +167,7 @@ static bool fill(const struct self *self, X509 *certificate, EVP_PKEY *key)
 	       X509_sign(certificate, key, EVP_sha256());
 }
 
-/* A file of this user's alone, whole or not at all. */
+/* Writes a file that only this user can read, whole or not at all. */
 static int write_file(const char *path, BIO *bio)
 {
 	char part[PATH_BYTES + 8];
@@ -176,7 +176,7 @@ static int write_file(const char *path, BIO *bio)
 	int fd, err = 0;
 
 	snprintf(part, sizeof(part), "%s.part", path);
-	unlink(part); /* of an earlier try, that was cut off */
+	unlink(part); /* an earlier, interrupted try left it */
 	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return complain(part, -errno);

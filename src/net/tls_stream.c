@@ -23,7 +23,7 @@ static long bio_ctrl(BIO *bio, int command, long number, void *ptr)
 	(void)bio;
 	(void)number;
 	(void)ptr;
-	/* Nothing is kept back here. All else is not ours, and optional. */
+	/* This stream buffers nothing. All other commands are optional. */
 	return command == BIO_CTRL_FLUSH;
 }
 
@@ -88,7 +88,7 @@ int tls_wait(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns)
 	default:
 		return session_fail(session);
 	}
-	/* Another fiber on the stream may have met its end meanwhile. */
+	/* Another fiber on the stream may have failed the session meanwhile. */
 	return err ? err : session->error;
 }
 
@@ -168,12 +168,12 @@ int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t dead
 	return 0;
 }
 
-/* Says goodbye, which may take several tries; deadline_ns 0: one. */
+/* Sends close_notify, which may take several tries; deadline_ns 0: one try. */
 static void say_goodbye(struct net_stream *stream, uint64_t deadline_ns)
 {
 	struct tls_session *session = stream->tls;
 
-	/* A peer that is cut off, or meets an error, must not read it as a clean end. */
+	/* The peer must not read a cut or a failure as a clean end. */
 	if (session->error || stream->shut)
 		return;
 	session->more = false;

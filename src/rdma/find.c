@@ -1,5 +1,5 @@
 /* rdma/find.c: finds the RDMA device that leads to an address by the host's routes. It sends
- * nothing, so only a connection attempt shows whether anybody answers.
+ * nothing, so only a connection attempt shows whether a server answers.
  *
  * A route has a source address, and a card's device is the one that has that address: the kernel's
  * connection manager knows it for InfiniBand, RoCE and iWARP alike, over bonds and VLANs too. */
@@ -79,7 +79,7 @@ static bool is_same(const union verbs_address *a, const union verbs_address *b)
 	return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
 }
 
-/* The address that packets to it leave from. */
+/* The source address of packets to that address. */
 static int route_source(const union verbs_address *to, union verbs_address *ret_from)
 {
 	socklen_t len = sizeof(*ret_from);
@@ -151,7 +151,7 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
 	int err;
 
 	if (strcmp(address, "localhost") == 0)
-		address = "127.0.0.1"; /* as the simulated device has it */
+		address = "127.0.0.1"; /* the simulated device knows the address, not the name */
 	if (verbs_address_parse(address, port ? port : FIND_PORT, &to))
 		return chosen(ret_found, "", "'%s' is not an address", address);
 	err = route_source(&to, &from);

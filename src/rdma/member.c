@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot is what comes in and what goes out. */
+/* A slot holds a received datagram and a datagram to send. */
 static size_t slot_bytes(const struct rp_member *member)
 {
 	return 2 * (RP_GRH_BYTES + (size_t)member->bytes);
@@ -49,7 +49,7 @@ static int out_send(struct rp_member *member, uint64_t slot, struct rp_ah *ah, u
 		.remote_qkey = RP_GROUP_QKEY};
 	uint32_t posted;
 
-	/* The last one asks. */
+	/* The slot after the last sends questions. */
 	CHECK(slot <= member->slot_count);
 	return rp_post_send(member->qp, &wr, 1, &posted);
 }
@@ -73,7 +73,7 @@ int rp_member_answer(struct rp_member *member, const struct rp_wc *wc)
 
 static int memory_open(struct rp_member *member)
 {
-	/* One slot more: what asks has no receive. */
+	/* One more slot: the one for questions has no receive. */
 	size_t slots = member->slot_count + 1;
 	struct rp_mr_opts mr = {.bytes = ALIGN_UP(slots * slot_bytes(member), 4096u),
 		.access = RP_ACCESS_LOCAL_WRITE,

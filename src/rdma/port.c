@@ -54,7 +54,7 @@ static void port_events(void *arg)
 	struct rp_port *port = arg;
 	struct rp_cm_event event;
 
-	/* A peer's messages from before its departure are handled before the departure. */
+	/* Messages that a peer sent before it disconnected are handled before its DISCONNECTED. */
 	for (uint32_t i = 0; i < EVENT_POLLS_MAX && port_poll(port); i++)
 		continue;
 	while (rp_cm_poll(port->device, &event) > 0)

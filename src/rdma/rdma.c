@@ -526,7 +526,7 @@ int rp_accept(struct rp_conn_request *request, struct rp_qp *qp, const void *pri
 		return -EINVAL;
 	request->magic = RP_CLOSED;
 	err = qp->ops->accept(request, qp, slice_of(private_data, private_len));
-	/* It is still there to be rejected. */
+	/* The caller can still reject it. */
 	if (err)
 		request->magic = RP_REQUEST;
 	return err;
@@ -585,7 +585,7 @@ int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event)
 		CHECK(ret_event->group != NULL);
 		break;
 	default:
-		/* Not looked into: its own thread may close it meanwhile. */
+		/* Its magic is not checked: its own thread may close it meanwhile. */
 		CHECK(ret_event->qp != NULL);
 	}
 	return got;

@@ -141,7 +141,7 @@ struct rp_qp_attr {
 	struct rp_srq *srq; /* or NULL */
 	struct rp_qp_cap cap;
 	uint8_t retry_count;	 /* 0 to 7; transport retries */
-	uint8_t rnr_retry_count; /* 7: for ever */
+	uint8_t rnr_retry_count; /* 7: without limit */
 	uint32_t timeout_us;	 /* local ack timeout; 0: the provider's default */
 	uint32_t qkey;		 /* UD */
 	uint64_t dc_key;	 /* DCT: the key that senders need */
@@ -182,7 +182,7 @@ void rp_close(
 void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr);
 
 /* The device that leads to an address by the host's routes. Nothing is sent, so only a connection
- * shows whether anybody answers there. */
+ * attempt shows whether a server answers there. */
 struct rp_found {
 	char device_name[64]; /* for rp_open: "mlx5_0:1", "simulated"; empty: none */
 	char why[192];	      /* for people, in either case */
@@ -220,7 +220,7 @@ uint32_t rp_mr_rkey(const struct rp_mr *mr);
 /* ---- Memory windows: memory that only the peer of one queue pair may read. ---- */
 /* A region's own key is good on every queue pair of its protection domain. That of a window (type 2
  * on cards: IBTA 10.6.7.2) is good on one, an RC queue pair in RTS of the same domain. Binding
- * takes a place in the send queue; it comes before whatever is posted later, and completes, with
+ * takes a place in the send queue; it comes before later posts, and completes, with
  * wr_id, only when it fails. Close the window before its queue pair and its region, whose
  * descriptor is open until then. -EINVAL: the region was not registered for windows; -EOPNOTSUPP:
  * the device has none (rp_device_attr().windows); -ENOMEM: the send queue is full. The queue pair's
@@ -272,7 +272,7 @@ struct rp_qp_info {
 	enum rp_qp_type type;
 	enum rp_qp_state state;
 	uint32_t qpn, dest_qpn;
-	uint32_t sq_psn, rq_psn; /* the next to go, the next that is awaited */
+	uint32_t sq_psn, rq_psn; /* the next to be sent, the next to be received */
 	uint32_t timeout_us;
 	uint32_t path_mtu;
 	uint8_t retry_count, rnr_retry_count;
@@ -292,7 +292,7 @@ enum rp_cm_type {
 	RP_CM_ESTABLISHED,
 	RP_CM_REJECTED,
 	RP_CM_UNREACHABLE,
-	RP_CM_DISCONNECTED, /* the peer closed, failed or died; or our port is lost */
+	RP_CM_DISCONNECTED, /* the peer closed, failed or exited; or our port is lost */
 	RP_CM_DEVICE_FATAL,
 	RP_CM_GROUP_JOINED,
 	RP_CM_GROUP_FAILED,
@@ -323,6 +323,8 @@ uint16_t rp_listener_port(const struct rp_listener *listener);
  * follows. Post receives before this call. */
 int rp_connect(struct rp_qp *qp, const char *address, uint16_t port, const void *private_data,
 	uint32_t private_len, uint64_t deadline_ns);
+/* Takes the request. -errno: it is still the caller's, who rejects it: -ECONNRESET, the peer is
+ * gone; -EINVAL, the queue pair has another type or device. */
 int rp_accept(struct rp_conn_request *request, struct rp_qp *qp, const void *private_data,
 	uint32_t private_len);
 void rp_reject(struct rp_conn_request *request, const void *private_data, uint32_t private_len);
@@ -368,9 +370,9 @@ int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, str
  *
  * An initiator, RP_QP_DCI, sends, writes and reads without a connection: each request says where it
  * goes, by an address handle, a target's number and its key. It receives nothing and is RTS from
- * the beginning. An error ends it: open another. A target, RP_QP_DCT, takes what comes by its key
- * and gives its shared receive queue's receives; it posts nothing. Its rp_qp_num() is what
- * initiators name. */
+ * the beginning. An error ends it: open another. A target, RP_QP_DCT, accepts requests that have
+ * its key, and takes receives from its shared receive queue; it posts nothing. Initiators name it
+ * by its rp_qp_num(). */
 /* Later work requests without their own address handle go there; the region's rings use an
  * initiator this way. The handle must outlive the posted work requests. -EINVAL: not a DCI. */
 int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);

@@ -4,8 +4,8 @@
  *
  *   63 ring | 62 receive | 61..50 target | 49..32 its generation | 31..0 sequence number
  *
- * A queue pair's sends complete in order, and so do its receives, so what is in flight stands in
- * two circles, and a completion also ends the unsignalled sends before it. */
+ * A queue pair's sends complete in order, and so do its receives, so work in flight is kept in two
+ * circles, and a completion also ends the unsignalled sends before it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ struct rp_target {
 	struct region_ring *ring; /* that last submitted */
 	uint16_t number;
 	uint32_t idx, generation;
-	uint32_t unsignaled; /* sends since the last that will tell of itself */
+	uint32_t unsignaled; /* sends since the last signaled one */
 	struct circle sends, recvs;
 };
 
@@ -59,7 +59,7 @@ static void circle_check(const struct circle *circle)
 	CHECK(circle->tail - circle->head <= circle->count_max);
 }
 
-/* Where one comes in: from a region's ring, by a work request's id, to be released. */
+/* Called where a target comes in: from a region's ring, by a work request's id, to be released. */
 static void target_check(const struct rp_target *target)
 {
 	CHECK(target->magic == TARGET_MAGIC);
@@ -129,7 +129,7 @@ static uint32_t flags_convert(struct rp_target *target, uint32_t flags)
 {
 	uint32_t result = 0;
 
-	/* One that tells of itself now and then keeps the circle from filling up. */
+	/* A signaled send now and then keeps the circle from filling up. */
 	if (!(flags & REGION_F_UNSIGNALED) ||
 		++target->unsignaled >= MAX(target->sends.count_max / 2, 1)) {
 		target->unsignaled = 0;
@@ -214,7 +214,7 @@ static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 		return 0;
 	}
 	err = rp_post_send(target->qp, wrs, built, &posted);
-	/* Sends that were not posted never were in flight. */
+	/* Sends that were not posted were never in flight. */
 	target->sends.tail = first + posted;
 	count_posted(entries, posted);
 	if (posted < built && err != -ENOMEM) {
@@ -304,7 +304,7 @@ static const struct region_device_ops target_ops = {
 	.bell = target_bell,
 };
 
-/* ---- Lives. ---- */
+/* ---- Opening and closing. ---- */
 
 static int circle_init(struct circle *circle, uint32_t count_max)
 {
@@ -343,7 +343,7 @@ static int target_enlist(struct rp_target *target)
 	return err;
 }
 
-/* Nobody waits for ever: what is still in flight is told that it was cancelled. */
+/* No fiber waits without end: operations still in flight are completed as cancelled. */
 static void circle_cancel(struct rp_target *target, struct circle *circle)
 {
 	for (; circle->head != circle->tail; circle->head++) {
@@ -430,9 +430,8 @@ int rp_status_errno(enum rp_status status)
 	}
 }
 
-/* Hands a ring entry's completion to its ring; false: nobody waits for it any more, because the
- * target is gone or its queue was lost. A card decides what completes, so what it says is checked,
- * too. */
+/* Hands a ring entry's completion to its ring; false: no fiber waits for it any more, because the
+ * target is gone or its queue was lost. A completion comes from a card, so it is checked, too. */
 static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 {
 	struct rp_target *target = target_of(wc->wr_id);
@@ -456,9 +455,9 @@ static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 	return true;
 }
 
-/* The queue lost completions, and will have none any more: its queue pairs end, and fibers that
- * wait for ring work on them are woken now, not when they close: the waiting fibers may be the ones
- * that close them. */
+/* The queue lost completions and will have no more: its queue pairs end. Fibers that wait for ring
+ * work on them are woken now and not at the close, because they may be the fibers that close
+ * them. */
 static __attribute__((cold)) void cq_fail(struct rp_cq *cq, int error)
 {
 	if (!cq->failed)
@@ -467,7 +466,7 @@ static __attribute__((cold)) void cq_fail(struct rp_cq *cq, int error)
 			"flight on them fails",
 			strerror(-error));
 	cq->failed = true;
-	/* Others' targets come and go, but none of those that are seen here. */
+	/* Targets of other queues open and close meanwhile, but none of this queue. */
 	pthread_mutex_lock(&targets_lock);
 	for (uint32_t i = 0; i < TARGETS_MAX; i++) {
 		struct rp_target *target = atomic_load(&targets[i]);

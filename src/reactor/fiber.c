@@ -16,16 +16,16 @@ DEFINE_COUNTER_FULL(fibers_full, "fibers");
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
 #endif
 
-/* Equal offsets in page-aligned stacks would make all fibers fight for the same few cache sets, so
- * each starts a few lines lower than the one before. */
+/* Equal offsets in page-aligned stacks would make all fibers compete for the same few cache sets,
+ * so each starts a few lines lower than the one before. */
 #define COLOUR_BYTES 64u
 #define COLOURS	     32u
 
 _Static_assert(COLOUR_BYTES *COLOURS + sizeof(struct fiber) < STACK_BYTES_MIN / 4,
 	"most of the smallest stack is stack");
 
-/* A guard by madvise leaves neighbouring stacks one mapping to the kernel, whose number of mappings
- * is bounded (vm.max_map_count); a guard by mprotect works everywhere. */
+/* The kernel bounds the number of mappings (vm.max_map_count). A guard by madvise leaves
+ * neighbouring stacks one mapping. A guard by mprotect works everywhere. */
 static int guard(char *map, size_t bytes)
 {
 	if (madvise(map, bytes, MADV_GUARD_INSTALL) == 0)
@@ -137,8 +137,8 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	fiber->wake_pending = false;
 	switch_prepare(&fiber->ctx, fiber->stack, fiber->stack_bytes, fiber_main, fiber);
 	fiber->state = FIBER_RUNNABLE;
-	fiber->group = reactor->running ? reactor->running->group : 0;
-	group_push(reactor, fiber);
+	fiber->share = reactor->running ? reactor->running->share : 0;
+	share_push(reactor, fiber);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -60,7 +60,7 @@ static void make_runnable(struct fiber *fiber, enum fiber_cause cause)
 {
 	fiber->state = FIBER_RUNNABLE;
 	fiber->cause = cause;
-	group_push(fiber->reactor, fiber);
+	share_push(fiber->reactor, fiber);
 }
 
 static void retire(struct reactor *reactor, struct fiber *fiber)
@@ -68,7 +68,7 @@ static void retire(struct reactor *reactor, struct fiber *fiber)
 #if SANITIZER_THREAD
 	__tsan_destroy_fiber(fiber->sanitizer);
 #endif
-	/* The warmest stack first. */
+	/* The stack used last is the warmest: it is reused first. */
 	list_push_front(&reactor->fibers_idle, &fiber->link);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
 }
@@ -91,9 +91,9 @@ int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg
 
 	if (ret || reactor->running || reactor_current != reactor)
 		return ret;
-	/* A fiber that is spawned outside fibers belongs to the server's own group. */
-	fiber = CONTAINER_OF(reactor->groups[0].runnable.prev, struct fiber, link);
-	group_take(reactor, fiber);
+	/* A fiber that is spawned outside fibers belongs to the server's own share. */
+	fiber = CONTAINER_OF(reactor->shares[0].runnable.prev, struct fiber, link);
+	share_take(reactor, fiber);
 	fiber_enter(reactor, fiber);
 	stat_add(&reactor->stats.fiber_switches, 1);
 	return 0;
@@ -139,7 +139,7 @@ void fiber_wake(struct fiber *fiber)
 	if (fiber->state == FIBER_PARKED)
 		make_runnable(fiber, CAUSE_WAKE);
 	else if (fiber->state == FIBER_RUNNABLE && fiber->cause != CAUSE_OTHER)
-		fiber->cause = CAUSE_WAKE; /* came to a park that is just about to return */
+		fiber->cause = CAUSE_WAKE; /* counts for the park that is about to return */
 	else
 		fiber->wake_pending = true;
 }

@@ -4,14 +4,15 @@
 
 #include <sched.h>
 
-/* How old the turn's time may be when it begins: a third of a microsecond, or nothing where the
- * counter's steps are no cycles. */
+/* The largest age of the clock reading that a turn begins with: a third of a microsecond; zero
+ * where the counter does not count cycles. */
 #if defined(__x86_64__)
 #define CLOCK_KEPT_TICKS 1024u
 #else
 #define CLOCK_KEPT_TICKS 0u
 #endif
-/* A client that asks for one thing after the other is back before; a pause would make it wait. */
+/* A client that sends one request after another sends the next one within this time. A pause would
+ * delay it. */
 #define RELAX_AFTER_NS (5 * NS_PER_US)
 
 _Thread_local struct reactor *reactor_current;
@@ -39,8 +40,7 @@ bool reactor_stopping(const struct reactor *reactor)
 
 void reactor_stop(struct reactor *reactor)
 {
-	/* Rung always: whether the reactor sleeps cannot be asked without a race, and this is rare.
-	 */
+	/* Rings always: a check whether the reactor sleeps would race, and this call is rare. */
 	atomic_store_explicit(&reactor->stop_asked, true, memory_order_release);
 	mailbox_ring(reactor);
 }
@@ -58,8 +58,8 @@ static struct reactor *enter(struct reactor *reactor)
 	return outer;
 }
 
-/* The clock costs as much as an idle turn's other work: it is read again only after a while by the
- * cycle counter, where there is one. */
+/* Reading the clock costs as much as the rest of an idle turn. Where there is a cycle counter, the
+ * clock is read again only after CLOCK_KEPT_TICKS. */
 static uint64_t turn_begin(struct reactor *reactor)
 {
 	uint64_t ticks = clock_ticks();
@@ -91,7 +91,7 @@ static uint32_t turn(struct reactor *reactor)
 	return work;
 }
 
-/* Nothing to do that the ring would not tell of. */
+/* True when the ring will report all further work. */
 static bool may_sleep(struct reactor *reactor)
 {
 	return mpsc_empty(&reactor->mailbox) && !reactor->runnable &&
@@ -106,7 +106,8 @@ static void sleep_until(struct reactor *reactor, uint64_t deadline_ns)
 		return;
 	atomic_store_explicit(&reactor->sleeping, true, memory_order_relaxed);
 	full_fence();
-	/* Asked again: posts from before the fence, and what the pollers did when they armed. */
+	/* Asks again, because of posts from before the fence and of what the pollers did when they
+	 * armed. */
 	if (may_sleep(reactor)) {
 		timer_ns = wheel_next_ns(&reactor->wheel);
 		uring_sleep(reactor, MIN(timer_ns, deadline_ns));
@@ -116,7 +117,7 @@ static void sleep_until(struct reactor *reactor, uint64_t deadline_ns)
 	pollers_disarm(reactor);
 }
 
-/* A thread works for this reactor, and spinning would be in its way. */
+/* True when a thread works for this reactor and spinning would take its processor. */
 static bool in_the_way(const struct reactor *reactor)
 {
 	return atomic_load_explicit(&reactor->helpers, memory_order_relaxed) &&
@@ -133,7 +134,7 @@ void reactor_run(struct reactor *reactor)
 	struct reactor *outer = enter(reactor);
 	uint64_t busy_until_ns = clock_now_ns();
 	uint64_t yield_at_ns = 0;
-	bool counts = !outer; /* a nested one counts on its outer one's lane */
+	bool counts = !outer; /* a nested reactor counts on the outer one's shard */
 
 	reactor_pin(reactor);
 	if (counts)

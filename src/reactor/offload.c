@@ -3,7 +3,7 @@
  * They start when there is work and end after some time without work. A queue is never longer than
  * the number of fibers, because each fiber waits for one call.
  *
- * Groups take turns, one call each, after the server's own group. So a client with many calls waits
+ * Shares take turns, one call each, after the server's own share. So a client with many calls waits
  * for its own calls. */
 #include "reactor/reactor_priv.h"
 
@@ -16,15 +16,14 @@
 
 #define HELPERS_MAX	   8u /* of each pool */
 #define HELPER_IDLE_S	   10
-#define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
-/* Walks that compute on every helper leave the processor to loops and to what a commit waits for.
- */
+#define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo need much stack */
+/* Index walks on all helpers must not slow down the loops or the calls that a commit waits for. */
 #define LONG_NICE 10
 
 #define WAITING	     "nebulaio_helper_calls_waiting"
 #define WAITING_HELP "Blocking calls that wait for a helper thread, by pool."
 
-/* All of a pool's helpers are busy: the call waits for one. */
+/* All of a pool's helpers are busy, so the call waits for one. */
 DEFINE_COUNTER_FULL(short_calls_full, "helpers");
 DEFINE_COUNTER_FULL(long_calls_full, "helpers_long");
 DEFINE_COUNTER(short_calls_waiting, WAITING, "pool=\"short\"", WAITING_HELP);
@@ -39,7 +38,7 @@ struct offload {
 	struct reactor_msg done_msg;
 };
 
-/* The calls of a group that wait. */
+/* The waiting calls of one share. */
 struct turn {
 	struct list link; /* in the pool's turns, while there are any */
 	struct list calls;
@@ -48,13 +47,13 @@ struct turn {
 
 struct pool {
 	const char *name;
-	int nice; /* of its helpers, more than the process's */
+	int nice; /* added to the process's own, for the helpers */
 	struct counter *full, *waiting;
 	pthread_mutex_t lock;
 	struct list sleepers;
 	struct list turns;
 	uint32_t queued, helpers, idle;
-	struct turn turn_of[REACTOR_GROUPS];
+	struct turn turn_of[REACTOR_SHARES];
 };
 
 #define POOL(var, thread_name, more_nice)                   \
@@ -77,8 +76,8 @@ void reactor_help_begin(struct reactor *reactor)
 
 void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg)
 {
-	/* After the post, the waiting fiber and even the reactor's run may be over: only the count
-	 * keeps the reactor's memory. */
+	/* After the post, the waiting fiber may have ended, and reactor_run may have returned. Only
+	 * the count keeps the reactor's memory. */
 	reactor_post(reactor, msg);
 	atomic_fetch_sub_explicit(&reactor->helpers, 1, memory_order_release);
 }
@@ -101,12 +100,12 @@ static void offload_run(struct offload *offload)
 
 /* ---- The queue. Called with the lock held. ---- */
 
-static void turn_add(struct pool *pool, uint16_t group)
+static void turn_add(struct pool *pool, uint16_t share)
 {
-	struct turn *turn = &pool->turn_of[group];
+	struct turn *turn = &pool->turn_of[share];
 
 	turn->waits = true;
-	if (group)
+	if (share)
 		list_push_back(&pool->turns, &turn->link);
 	else
 		list_push_front(&pool->turns, &turn->link);
@@ -114,29 +113,29 @@ static void turn_add(struct pool *pool, uint16_t group)
 
 static void queue_push(struct pool *pool, struct offload *offload)
 {
-	uint16_t group = offload->fiber->group;
-	struct turn *turn = &pool->turn_of[group];
+	uint16_t share = offload->fiber->share;
+	struct turn *turn = &pool->turn_of[share];
 
 	if (!turn->waits) {
 		list_init(&turn->calls);
-		turn_add(pool, group);
+		turn_add(pool, share);
 	}
 	list_push_back(&turn->calls, &offload->link);
 	pool->queued++;
 	counter_add(pool->waiting, 1);
 }
 
-/* Takes it out, and behind the others what else its group has. */
+/* Takes the call out of the queue. A share that has more calls queues again. */
 static void queue_take(struct pool *pool, struct offload *offload)
 {
-	uint16_t group = offload->fiber->group;
-	struct turn *turn = &pool->turn_of[group];
+	uint16_t share = offload->fiber->share;
+	struct turn *turn = &pool->turn_of[share];
 
 	list_remove(&offload->link);
 	list_remove(&turn->link);
 	turn->waits = false;
 	if (!list_empty(&turn->calls))
-		turn_add(pool, group);
+		turn_add(pool, share);
 	pool->queued--;
 	counter_sub(pool->waiting, 1);
 }
@@ -170,7 +169,8 @@ static struct offload *next(struct pool *pool)
 	return offload;
 }
 
-/* Linux has a priority for each thread (nice(2)). One that stays as it was works all the same. */
+/* Linux has a priority for each thread (nice(2)). A helper that keeps the normal one still
+ * works. */
 static void helper_lower(const struct pool *pool)
 {
 	errno = 0;
@@ -237,7 +237,7 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 	else if (pool->queued > pool->idle)
 		counter_add(pool->full, 1);
 	if (error && pool->helpers == 0) {
-		/* Nobody will ever come for it. */
+		/* No helper will ever take the call. */
 		queue_take(pool, &offload);
 		pthread_mutex_unlock(&pool->lock);
 		atomic_fetch_sub_explicit(

@@ -7,7 +7,7 @@ static void wait_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct poller_wait *wait = CONTAINER_OF(op, struct poller_wait, op);
 
-	/* For every result, the poller is asked in the next turn. */
+	/* The next turn calls the poller, for any result. */
 	(void)result;
 	(void)cqe_flags;
 	wait->in_kernel = false;
@@ -40,7 +40,7 @@ void reactor_poller_remove(struct reactor *reactor, struct reactor_poller *polle
 	wait->poller = NULL;
 	if (poller->event_fd < 0)
 		reactor->pollers_deaf--;
-	/* The place is free again when the kernel has let go of it. */
+	/* The place is free again when the kernel no longer holds it. */
 	if (wait->in_kernel)
 		io_uring_prep_cancel(reactor_sqe(reactor, NULL), &wait->op, 0);
 }
@@ -93,7 +93,8 @@ bool pollers_arm(struct reactor *reactor)
 			disarm_until(reactor, link);
 			return false;
 		}
-		/* A wait from an earlier sleep may still be there: it serves. */
+		/* A poll from an earlier sleep may still be in the kernel; it serves for this
+		 * one. */
 		if (wait->in_kernel)
 			continue;
 		io_uring_prep_poll_add(reactor_sqe(reactor, &wait->op), poller->event_fd, POLLIN);

@@ -8,6 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
+
 /* Fills in the defaults; -EINVAL when something is out of bounds. */
 static int opts_resolve(struct reactor_opts *opts, uint32_t page_bytes)
 {
@@ -59,13 +61,16 @@ void reactor_pin(struct reactor *reactor)
 			reactor->opts.core_idx, reactor->opts.cpu, strerror(error));
 }
 
+/* Event loops that spin on more processors than the quota pays for would be stopped by it. */
 static uint32_t cpus_usable(void)
 {
+	struct cgroup_limits limits;
 	cpu_set_t set;
 
 	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1; /* more than a set holds */
-	return (uint32_t)CPU_COUNT(&set);
+		return 1; /* the machine has more processors than a set holds */
+	cgroup_limits_read("", &limits);
+	return MIN((uint32_t)CPU_COUNT(&set), limits.cpus);
 }
 
 int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
@@ -97,7 +102,7 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	reactor->open_ns = reactor->now_ns;
 	reactor->now_ticks = clock_ticks();
 	reactor->open_ticks = reactor->now_ticks;
-	groups_init(reactor);
+	shares_init(reactor);
 	wheel_init(&reactor->wheel, reactor->now_ns);
 	reactor->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor, 0);
@@ -127,7 +132,7 @@ void reactor_close(struct reactor *reactor)
 	free(reactor);
 }
 
-/* By how far clock and counter have come since the reactor was opened. */
+/* Uses the counter's speed since the reactor was opened. */
 static uint64_t ticks_to_ns(const struct reactor *reactor, uint64_t ticks)
 {
 	uint64_t ns = clock_now_ns() - reactor->open_ns;

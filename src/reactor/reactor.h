@@ -76,6 +76,9 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
  * it stops for the first time. A function that never waits is finished on return, and the next one
  * runs on its warm stack. The caller must be ready for everything that fn does. */
 int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
+/* Fiber call: runs fn in a fiber of that reactor and waits until it returns; on the caller's own
+ * reactor, in the caller's fiber. The errors of fiber_spawn there: fn did not run. */
+int fiber_run_on(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
 /* The running fiber; NULL outside fibers. */
 struct fiber *fiber_self(void);
 /* Sets the request that the running fiber serves from now on: log lines of the fiber, of its
@@ -86,24 +89,23 @@ void fiber_request_set(const char *id);
 /* Returns the request of the running fiber or, on a helper thread, of the fiber that waits for it;
  * NULL when there is none. */
 const char *fiber_request(void);
-/* Gives the others a turn. */
+/* Lets the other fibers run. */
 void fiber_yield(void);
 
-/* Fibers that work for clients are in groups, one for each client, which share the processor: a
- * group with much to do delays the others by at most one slice of its work. A slice is the work of
- * a fiber between two stops, so long work must stop now and then. Group 0 is the server's own: it
- * is served before the others. A fiber spawned by a fiber is of its group; others are of group 0.
+/* Fibers that work for a client run in that client's share, and shares divide the processor: a
+ * share with much to do delays the others by at most one slice of its work. A slice is the work of
+ * a fiber between two stops, so long work must stop now and then. Share 0 is the server's own: it
+ * is served before the others. A fiber spawned by a fiber is of its share; others are of share 0.
  */
-#define REACTOR_GROUPS 1024u
-/* Sets the group of the running fiber, from its next stop on; does nothing outside fibers. */
-void fiber_group_set(uint16_t group);
-/* True when groups other than the running fiber's have used the processor recently, or when the
- * fiber is in no group. Long work should then be cut into short pieces; otherwise into long
- * ones. */
-bool fiber_shares(void);
+#define REACTOR_SHARES 1024u
+/* Sets the share of the running fiber, from its next stop on; does nothing outside fibers. */
+void fiber_share_set(uint16_t share);
+/* True when shares other than the running fiber's have used the processor recently, or when the
+ * fiber is of share 0. Long work should then be cut into short pieces; otherwise into long ones. */
+bool fiber_contended(void);
 /* Yields when clients have used the processor for some time (about 100 µs) since the loop last
  * looked for new events. For long work of clients, between its pieces; does nothing outside fibers
- * and in group 0. */
+ * and in share 0. */
 void fiber_yield_due(void);
 /* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
  * callers loop on their own condition. */
@@ -120,8 +122,8 @@ int fiber_park_until(uint64_t deadline_ns);
 void fiber_sleep_ns(uint64_t ns);
 
 /* Runs fn on a helper thread while the fiber waits. For calls that may block but are short (a
- * RocksDB lookup), or of which only one runs at a time. All reactors share a few helpers; groups
- * take turns at them, one call each. fn must not make fiber calls. */
+ * RocksDB lookup), or of which only one runs at a time. All reactors use the same few helpers;
+ * shares take turns at them, one call each. fn must not make fiber calls. */
 void fiber_offload(fiber_fn *fn, void *arg);
 /* The same on other helpers, for long calls of which many may run at once: walks over the index,
  * whole files, other hosts. Their threads have a lower priority. */
@@ -129,10 +131,10 @@ void fiber_offload_long(fiber_fn *fn, void *arg);
 
 /* ---- io_uring. ---- */
 /* Does one operation and waits: fn prepares the entry, the result is the completion's res (bytes or
- * -errno). A deadline cancels it (-ETIMEDOUT, or the result when it was done all the same);
- * DEADLINE_NONE waits for ever. The buffers must outlive the call, which they do: it returns only
- * when the kernel is done with them, zero-copy sends included. Not for multishot operations, and
- * prep sets no user_data and no link. */
+ * -errno). A deadline cancels it (-ETIMEDOUT, or the result when it was done before); DEADLINE_NONE
+ * waits without limit. The buffers must outlive the call, which they do: it returns only when the
+ * kernel is done with them, zero-copy sends included. Not for multishot operations, and prep sets
+ * no user_data and no link. */
 typedef void uring_prep_fn(struct io_uring_sqe *sqe, void *arg);
 int fiber_uring(uring_prep_fn *prep, void *arg, uint64_t deadline_ns);
 

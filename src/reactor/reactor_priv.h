@@ -57,13 +57,13 @@ enum fiber_state { FIBER_IDLE, FIBER_RUNNABLE, FIBER_RUNNING, FIBER_PARKED, FIBE
 enum fiber_cause { CAUSE_OTHER, CAUSE_WAKE, CAUSE_DEADLINE };
 
 struct fiber {
-	struct list link; /* its group's run queue, or the cache */
+	struct list link; /* its share's run queue, or the cache */
 	struct switch_ctx ctx;
 	struct reactor *reactor;
 	enum fiber_state state;
 	enum fiber_cause cause;
 	bool wake_pending;
-	uint16_t group;
+	uint16_t share;
 	uint32_t round; /* in which it became runnable */
 	const char *name;
 	char request[FIBER_REQUEST_BYTES]; /* the id of the request that it works for; empty: none
@@ -79,10 +79,10 @@ struct fiber {
 	void *sanitizer; /* the fake stack (address) or the fiber (thread) */
 };
 
-/* Fibers that wait for the processor on one client's behalf (group_dp.c). */
-struct group {
+/* Fibers that wait for the processor on one client's behalf (share_dp.c). */
+struct share {
 	struct list runnable;
-	struct list link; /* in groups_fresh or groups_old, while queued */
+	struct list link; /* in shares_fresh or shares_old, while queued */
 	int64_t credit_ticks;
 	bool queued, fresh;
 };
@@ -102,12 +102,12 @@ struct reactor {
 	_Atomic uint32_t helpers; /* threads that work for it and may touch this structure */
 	int wake_fd;
 
-	_Alignas(64) uint32_t runnable; /* fibers, of all groups */
+	_Alignas(64) uint32_t runnable; /* fibers, of all shares */
 	uint32_t round;
-	struct list groups_fresh, groups_old;
+	struct list shares_fresh, shares_old;
 	uint64_t round_begin_ticks, round_ticks, speed_due_ticks;
-	uint64_t mixed_ticks; /* when the served group last changed */
-	uint16_t group_last;  /* the last group that was served */
+	uint64_t mixed_ticks; /* when the served share last changed */
+	uint16_t share_last;  /* the last share that was served */
 	int64_t quantum_ticks;
 	struct fiber *running; /* NULL: the loop itself runs */
 	struct switch_ctx loop_ctx;
@@ -135,7 +135,7 @@ struct reactor {
 	struct uring_op wake_op;
 	struct poller_wait waits[REACTOR_POLLERS_MAX];
 
-	struct group groups[REACTOR_GROUPS]; /* the first is the server's own, and never queued */
+	struct share shares[REACTOR_SHARES]; /* the first is the server's own, and never queued */
 
 	/* Where the loop's own stack lies, for the sanitizers. */
 	const void *loop_stack;
@@ -192,11 +192,11 @@ void fiber_wait(void);
 void fiber_resume(struct fiber *fiber);
 void fiber_remote_arrived(struct reactor_msg *msg);
 
-/* group_dp.c */
-void groups_init(struct reactor *reactor);
-void group_push(struct reactor *reactor, struct fiber *fiber);
-void group_take(struct reactor *reactor, struct fiber *fiber);
-/* Runs the fibers that are runnable now, each once: all fibers of the server's own group, and those
+/* share_dp.c */
+void shares_init(struct reactor *reactor);
+void share_push(struct reactor *reactor, struct fiber *fiber);
+void share_take(struct reactor *reactor, struct fiber *fiber);
+/* Runs the fibers that are runnable now, each once: all fibers of the server's own share, and those
  * of clients until their time is used up. Returns how many it ran. */
 uint32_t fibers_round(struct reactor *reactor);
 

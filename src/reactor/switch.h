@@ -19,7 +19,7 @@ struct switch_ctx {
 void reactor_switch(void **save_sp, void *load_sp);
 void reactor_switch_start(void);
 
-/* Saves the running side in save, goes on in load; returns when somebody loads save again. */
+/* Saves the running side in save, goes on in load; returns when another side loads save again. */
 static inline void switch_to(struct switch_ctx *save, const struct switch_ctx *load)
 {
 	reactor_switch(&save->sp, load->sp);

@@ -84,8 +84,8 @@ static void open_slot(struct wheel *wheel, uint32_t level)
 	}
 }
 
-/* The case of most turns: no timer is due. The slots stay right without being looked at, because
- * now did not reach the first of them. */
+/* The common case: no timer is due. The slots stay right without being examined, because now did
+ * not reach the first of them. */
 static void advance(struct wheel *wheel, uint64_t now_tick)
 {
 	uint64_t tick;

@@ -68,8 +68,8 @@ int uring_open(struct reactor *reactor, uint32_t feature_set)
 	return 0;
 }
 
-/* One multishot poll stays in the kernel: every ring of the eventfd makes a completion, and nobody
- * has to read it. */
+/* One multishot poll stays in the kernel. Every write to the eventfd makes a completion, and the
+ * eventfd need not be read. */
 static void watch_mailbox(struct reactor *reactor);
 
 static void wake_seen(struct uring_op *op, int result, uint32_t cqe_flags)
@@ -80,8 +80,8 @@ static void wake_seen(struct uring_op *op, int result, uint32_t cqe_flags)
 	(void)result;
 	if (cqe_flags & IORING_CQE_F_MORE)
 		return;
-	/* The kernel dropped it (it may when completions overflow): empty the eventfd, or else a
-	 * new poll would fire at once, and begin anew. */
+	/* The kernel dropped the poll (it may when completions overflow). The eventfd is emptied,
+	 * or else a new poll would fire at once. */
 	if (read(reactor->wake_fd, &count, sizeof(count)) < 0)
 		CHECK(errno == EAGAIN);
 	watch_mailbox(reactor);

@@ -64,7 +64,7 @@ uint32_t uring_reap(struct reactor *reactor)
 		uint32_t cqe_flags = cqe->flags;
 		int result = cqe->res;
 
-		/* Before done is called: what it submits may need the room. */
+		/* Before done is called: operations that done submits may need the room. */
 		io_uring_cq_advance(ring, 1);
 		if (op)
 			op->done(op, result, cqe_flags);
@@ -108,7 +108,7 @@ static void call_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct call *call = CONTAINER_OF(op, struct call, op);
 
-	/* A zero-copy send completes twice: with its result, and when the kernel lets go of the
+	/* A zero-copy send completes twice: with its result, and when the kernel releases the
 	 * buffer. */
 	if (!(cqe_flags & IORING_CQE_F_NOTIF))
 		call->result = result;
@@ -122,7 +122,8 @@ static void call_deadline(struct reactor_timer *timer, void *arg)
 	struct io_uring_sqe *sqe;
 
 	(void)timer;
-	/* The cancellation's own completion is nobody's; the operation's will come. */
+	/* The cancellation's own completion has no receiver. The operation's completion still
+	 * comes. */
 	call->cancelled = true;
 	sqe = reactor_sqe(call->fiber->reactor, NULL);
 	io_uring_prep_cancel(sqe, &call->op, 0);

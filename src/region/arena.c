@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -181,6 +183,25 @@ static int reserve(struct region *region)
 	return 0;
 }
 
+/* Refuses more memory than the host or the control group has: faulting it in would make the kernel
+ * kill a process. */
+static int memory_check(uint64_t bytes)
+{
+	struct cgroup_limits limits;
+
+	if (bytes / KIB > meminfo("MemAvailable", UINT64_MAX))
+		return -ENOMEM;
+	cgroup_limits_read("", &limits);
+	if (bytes <= limits.memory_free)
+		return 0;
+	log_error("region",
+		"the control group's limit of memory is %" PRIu64 " MiB, of which %" PRIu64
+		" MiB are free: too few for a region of %" PRIu64 " MiB",
+		(uint64_t)(limits.memory_bytes / MIB), (uint64_t)(limits.memory_free / MIB),
+		(uint64_t)(bytes / MIB));
+	return -ENOMEM;
+}
+
 int arenas_open(
 	struct region *region, const struct region_opts *opts, const struct layout_plan *plan)
 {
@@ -192,10 +213,8 @@ int arenas_open(
 		if (error == 0 && opts->numa_bind)
 			arena_bind(&region->arenas[i].face, opts->numa_node);
 	}
-	/* Refuse more memory than the host has: faulting it in would make the kernel kill a
-	 * process. */
-	if (error == 0 && !huge && region->bytes / KIB > meminfo("MemAvailable", UINT64_MAX))
-		error = -ENOMEM;
+	if (error == 0 && !huge)
+		error = memory_check(region->bytes);
 	if (error == 0)
 		error = arenas_populate(region, plan);
 	return error == -ENFILE ? -EMFILE : error;

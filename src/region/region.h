@@ -261,8 +261,8 @@ void region_target_remove(struct region *region, uint16_t target);
 int region_submit(struct region_ring *ring, const struct region_sqe *sqe);
 int region_submit_wr(struct region_ring *ring, const struct region_wr *wr);
 
-/* The completion of an entry; what a device hands to region_complete(), which makes its latency of
- * the time of submission. */
+/* The completion of an entry, for region_complete(), which computes its latency from the time of
+ * submission. */
 static inline struct region_cqe region_sqe_done(const struct region_sqe *sqe, int32_t result)
 {
 	return (struct region_cqe){.user_data = sqe->user_data,

@@ -39,8 +39,9 @@ struct arena {
 #define CACHE_SIZES_MASK (1u | 2u | 16u | 64u | 256u)
 #define CACHE_SLOTS	 (64u + 32u + 16u + 8u + 4u)
 
-/* A thread's free blocks and its share of the usage counts. Nobody waits for the lock: when a raid
- * holds it, the thread goes to the arenas; when the thread holds it, the raid skips this cache. */
+/* A thread's free blocks and its share of the usage counts. No thread waits for the lock: when a
+ * raid holds it, the thread goes to the arenas; when the thread holds it, the raid skips this
+ * cache. */
 struct frame_cache {
 	_Alignas(2 * LINE_BYTES) _Atomic uint32_t lock;
 	uint32_t counts[CACHE_CLASSES];
@@ -82,7 +83,7 @@ struct ring_pair {
 struct region_ring {
 	struct region *region;
 	struct ring_pair pairs[PAIR_COUNT];
-	uint64_t now_ns; /* of this turn; 0: nobody gives the time */
+	uint64_t now_ns; /* of this turn; 0: the ring is not given the time */
 	uint32_t turn;
 	bool turning;
 	uint8_t reap_first; /* the pair to reap first next time */

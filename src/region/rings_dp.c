@@ -42,7 +42,7 @@ static inline void *queue_entry(const struct ring_queue *queue, uint32_t pos, si
 	return queue->entries + (pos & queue->mask) * entry_bytes;
 }
 
-/* The place for one more entry; publish() makes it count. */
+/* Makes the entry in the next place count. */
 static inline void queue_publish(struct ring_queue *queue, uint32_t tail)
 {
 	struct ring_control *control = queue->control;
@@ -179,7 +179,7 @@ void region_complete(struct region_ring *ring, const struct region_cqe *cqe)
 		ring, &ring->pairs[cqe->opcode >= REGION_OP_SEND ? PAIR_RDMA : PAIR_BASE], cqe);
 }
 
-/* Completes entries that need no device: NOP, and entries for a target that is gone. */
+/* Completes entries that need no device: NOP, and entries for a removed target. */
 static void run_complete(struct region_ring *ring, enum ring_pair_idx pair_idx, const void *entries,
 	uint32_t count, int32_t result)
 {
@@ -194,7 +194,7 @@ static void run_complete(struct region_ring *ring, enum ring_pair_idx pair_idx, 
 	}
 }
 
-/* Offers a run of entries for one target to its device; returns how many are gone from the ring. */
+/* Offers a run of entries for one target to its device; returns how many left the ring. */
 static uint32_t run_offer(struct region_ring *ring, enum ring_pair_idx pair_idx,
 	const struct entry_head *first, uint32_t count)
 {

@@ -125,7 +125,7 @@ int region_view_map(int fd, struct region_view **ret_view)
 	return 0;
 }
 
-/* Is this what /proc/PID/fd/N points to a region's first arena? */
+/* True when the text of /proc/PID/fd/N is that of a region's first arena. */
 static bool link_is_region(const char *link)
 {
 	static const char prefix[] = "/memfd:" REGION_FD_PREFIX;

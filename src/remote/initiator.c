@@ -206,11 +206,11 @@ void remote_lane_fail(struct remote_lane *lane, int error, const char *why)
 	}
 	if (was_open)
 		remote_volume_lost(lane, true);
-	/* Not here: the queue pair may be what called. */
+	/* Not here: the queue pair may be the caller. */
 	reactor_timer_set(lane->port->reactor, &lane->timer, 0);
 }
 
-/* The queue pair goes first: then nobody but us reaches the memory of what is under way. */
+/* The queue pair is closed first: then no peer reaches the memory of operations under way. */
 static void lane_reap(struct remote_lane *lane)
 {
 	rp_qp_close(lane->qp);
@@ -294,7 +294,7 @@ int remote_lane_add(struct remote_port *port, struct remote_volume *volume)
 	lane->volume = volume;
 	lane->port = port;
 	lane->idx = idx;
-	/* Lives of an earlier lane in this place are over. */
+	/* Completions of an earlier lane in this place must not match. */
 	random_fill(&lane->life, sizeof(lane->life));
 	lane->state = LANE_WAITING;
 	lane->quiet = volume->quiet;

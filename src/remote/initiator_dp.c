@@ -20,7 +20,7 @@ static const uint8_t OP_OF[] = {
 	[DISK_ZERO] = WIRE_ZERO,
 };
 
-/* Calls that block are none of disk's operations. */
+/* A blocking call is not one of disk's operations. */
 static void io_end(struct disk_io *io, int32_t result)
 {
 	if (io->done == remote_call_done)
@@ -48,7 +48,7 @@ static struct remote_slot *slot_take(struct remote_lane *lane, uint32_t *ret_n)
 	return NULL;
 }
 
-/* A drive may take its time for these; words in between tell whether anybody is there. */
+/* A drive may take long for these. Keep-alive words meanwhile show whether the target answers. */
 static bool op_is_slow(uint8_t op)
 {
 	return op == WIRE_GROW || op == WIRE_DEALLOCATE || op == WIRE_ZERO;
@@ -88,7 +88,7 @@ void remote_word(struct remote_lane *lane)
 	command_send(lane, n, &body);
 }
 
-/* Where the data of the next part of a transfer lies: the caller's memory when it is the region's,
+/* Chooses the memory for the next part of a transfer: the caller's memory when it is the region's,
  * else frames to copy through. -ENOBUFS: none now. */
 static int part_place(
 	struct remote_lane *lane, struct remote_slot *slot, uint8_t op, struct wire_command *body)

@@ -112,7 +112,7 @@ enum lane_state {
 };
 
 struct remote_slot {
-	struct disk_io *io; /* NULL: a word to be heard */
+	struct disk_io *io; /* NULL: a keep-alive word */
 	uint64_t deadline_ns;
 	uint8_t *data; /* the caller's */
 	uint32_t bytes;
@@ -137,7 +137,7 @@ struct remote_lane {
 	uint32_t depth, in_flight;
 	struct remote_slot slots[REMOTE_DEPTH];
 	struct disk_io *first, *last; /* not issued entirely yet */
-	struct reactor_timer timer;   /* what the state waits for */
+	struct reactor_timer timer;   /* the end of the state's wait */
 	uint64_t since_ns, said_ns;
 	uint64_t backoff_ns;
 	int error;  /* why the last life ended */
@@ -151,7 +151,7 @@ struct remote_volume {
 	char name[WIRE_NAME_MAX + 1];
 	uint16_t port;
 	bool read_only;
-	bool quiet; /* nobody needs to know that it cannot be reached */
+	bool quiet; /* do not log that it cannot be reached */
 	_Atomic bool gone;
 	_Atomic uint32_t lanes_open, lanes_all;
 	struct remote_lane *lanes[LIMIT_CORES_MAX + 1];

@@ -1,5 +1,5 @@
-/* remote/target.c: this host's volumes, exported: listening, and the lives of connections: hello,
- * challenge, proof; who may write; failing. Slow path. */
+/* remote/target.c: exports this host's volumes: listens, sets connections up (hello, challenge,
+ * proof), admits one writer to a volume, and ends connections that fail. Slow path. */
 #include "remote/target_priv.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ int target_recv_post(struct target_lane *lane, uint32_t n)
 		&lane->capsules, lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n));
 }
 
-/* The capsule in the last place of sends but one, or the last. */
+/* Sends the capsule in the last place of sends but one, or in the last. */
 static void word_send(struct target_lane *lane, uint32_t n)
 {
 	if (capsules_send_post(
@@ -157,7 +157,7 @@ void target_lane_fail(struct target_lane *lane, const char *why)
 			lane->volume ? lane->volume->name : "");
 	rp_disconnect(lane->qp);
 	rp_qp_error(lane->qp);
-	/* Not here: the queue pair may be what called. */
+	/* Not here: the queue pair may be the caller. */
 	reactor_timer_set(lane->target->opts.reactor, &lane->timer, 0);
 }
 
@@ -179,7 +179,7 @@ void target_lane_settle(struct target_lane *lane)
 	free(lane);
 }
 
-/* The queue pair goes first: then nothing moves into or out of the frames. */
+/* The queue pair is closed first: then nothing moves into or out of the frames. */
 static void lane_due(struct reactor_timer *timer, void *arg)
 {
 	struct target_lane *lane = (struct target_lane *)arg;
@@ -245,16 +245,15 @@ static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 	}
 	lane->target = target;
 	lane->idx = idx;
-	/* Lives of an earlier connection in this place are over. */
+	/* Completions of an earlier connection in this place must not match. */
 	random_fill(&lane->life, sizeof(lane->life));
 	lane->heard_ns = clock_now_ns();
 	snprintf(lane->peer, sizeof(lane->peer), "%s", event->peer);
 	ret = lane_init(lane);
 	if (!ret)
 		ret = rp_accept(event->request, lane->qp, &answer, sizeof(answer));
-	else
-		rp_reject(event->request, NULL, 0);
 	if (ret) {
+		rp_reject(event->request, NULL, 0);
 		rp_qp_close(lane->qp);
 		capsules_close(target->opts.region, &lane->capsules);
 		free(lane);
@@ -298,7 +297,7 @@ static void on_event(void *arg, struct rp_cm_event *event)
 	}
 }
 
-/* An initiator that is silent for long is dead, or has given up the volume. */
+/* An initiator that is silent this long has ended, or has given up the volume. */
 static void tick(struct reactor_timer *timer, void *arg)
 {
 	struct remote_target *target = (struct remote_target *)arg;

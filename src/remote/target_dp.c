@@ -71,7 +71,7 @@ static void slot_answer(struct target_slot *slot, int error)
 
 /* ---- At the volume. ---- */
 
-/* Begins and ends what must be over before a failed lane is. */
+/* Begins and ends work that must be over before a failed lane ends. */
 static void work_begin(struct target_slot *slot)
 {
 	slot->working = true;
@@ -249,10 +249,10 @@ static void received(struct target_lane *lane, const struct rp_wc *wc)
 	uint32_t n = work_n(wc->wr_id);
 	union wire_capsule capsule = lane->capsules.recvs[n];
 
-	/* Words of set-up do not prolong it. */
+	/* Words of set-up do not extend the time for it. */
 	if (lane->state == TARGET_OPEN)
 		lane->heard_ns = reactor_now_ns(lane->target->opts.reactor);
-	/* First, for the answer gives the initiator its credit back. */
+	/* First, because the answer gives the initiator its credit back. */
 	if (target_recv_post(lane, n))
 		target_lane_fail(lane, "a receive cannot be posted");
 	else if (lane->state == TARGET_OPEN)

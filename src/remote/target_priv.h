@@ -40,7 +40,7 @@ enum target_state {
 	TARGET_HELLO, /* is awaited */
 	TARGET_PROOF,
 	TARGET_OPEN,
-	TARGET_REFUSED, /* a last word is under way */
+	TARGET_REFUSED, /* the refusal is being sent */
 	TARGET_FAILED,
 };
 
@@ -55,7 +55,7 @@ struct target_slot {
 	int error;
 	struct list starved;
 	bool busy;
-	bool working; /* the volume or a helper has it */
+	bool working; /* the volume or a helper works on it */
 };
 
 /* A connection. */

@@ -210,7 +210,7 @@ static int volume_grow(void *arg, uint64_t bytes_total, struct disk_identity *re
 	return ret;
 }
 
-/* ---- Being gone. ---- */
+/* ---- Losing a volume. ---- */
 
 void remote_volume_opened(struct remote_lane *lane, const struct wire_identity *identity)
 {
@@ -258,7 +258,7 @@ static bool volume_gone(void *arg)
 	return atomic_load(&((struct remote_volume *)arg)->gone);
 }
 
-/* Open again on all reactors, also after it said so. */
+/* The lanes must be open on all reactors, before and after `gone` is cleared. */
 static int volume_revive(void *arg, struct disk_identity *ret_identity)
 {
 	struct remote_volume *volume = (struct remote_volume *)arg;
@@ -347,7 +347,7 @@ static int lane_change(struct remote_volume *volume, reactor_msg_fn *fn)
 	return change.ret;
 }
 
-/* Waits for the first lane. The previous user of the volume may need a moment to be gone. */
+/* Waits for the first lane. The previous user of the volume may need a moment to release it. */
 static int volume_await(struct remote_volume *volume, uint64_t wait_ns)
 {
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;

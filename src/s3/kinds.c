@@ -1,10 +1,11 @@
-/* s3/kinds.c: the kinds of configuration that a bucket can have: s3_config_table.inc as records. */
+/* s3/kinds.c: the configurations of a bucket: s3_config_table.inc as records. */
 #include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 
-/* The words of a row. The first of each request, S3's name of it, is for documents. */
+/* The macros of a row. The first argument of each, S3's name of the request, is for documents
+ * only. */
 #define GETS(name_, action_, log_)    .get = {.action = action_, .log = log_}
 #define PUTS(name_, action_, log_)    .put = {.action = action_, .log = log_}
 #define DELETES(name_, action_, log_) .delete = {.action = action_, .log = log_}

@@ -1,5 +1,5 @@
-/* s3/operation.h: every operation's handler, as its row of s3_operation_table.inc names it; their
- * files are in op/. */
+/* s3/operation.h: every operation's handler, as named in s3_operation_table.inc; their files are in
+ * op/. */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 

@@ -12,7 +12,7 @@
 /* The operation of a request, by a row of one of the two tables. */
 struct choice {
 	enum s3_operation_id id;
-	struct slice param, takes; /* as struct s3_route has them */
+	struct slice param, takes; /* as in struct s3_route */
 	const char *log;
 };
 
@@ -30,8 +30,8 @@ static bool has_header(const struct s3_call *call, struct slice name)
 	return !name.len || s3_call_has_header(call, name) || s3_presigned_has(call, name);
 }
 
-/* Of the operations that this parameter selects (empty: that need none) the one that fits: one that
- * a header selects goes before one that needs none. */
+/* Finds the operation that this parameter selects (empty: that needs no parameter). An operation
+ * selected by a header is preferred to one that needs no header. */
 static bool find_row(const struct s3_call *call, enum s3_level level, struct slice param,
 	struct choice *ret_choice)
 {
@@ -68,7 +68,7 @@ static const struct s3_config_verb *verb_of(
 	}
 }
 
-/* A configuration of a bucket of which there is one. */
+/* Finds a configuration that a bucket has once. */
 static bool find_config(const struct s3_call *call, struct slice param, struct choice *ret_choice)
 {
 	for (int i = 0; i < S3_CONFIG_COUNT; i++) {
@@ -87,7 +87,7 @@ static bool find_config(const struct s3_call *call, struct slice param, struct c
 	return false;
 }
 
-/* One of those of which a bucket could have many. */
+/* Finds a configuration that a bucket can have many of. */
 static bool find_named_config(
 	const struct s3_call *call, struct slice param, struct choice *ret_choice)
 {
@@ -103,7 +103,7 @@ static bool find_named_config(
 	return true;
 }
 
-/* The most specific row: by the first parameter that selects one, else by none. */
+/* The most specific row: by the first parameter that selects one, otherwise without a parameter. */
 static bool find_choice(const struct s3_call *call, enum s3_level level, struct choice *ret_choice)
 {
 	for (uint32_t i = 0; i < call->params.count; i++) {
@@ -129,15 +129,15 @@ static bool is_word_of(struct slice name, struct slice words)
 	return false;
 }
 
-/* Parameters that every request may have: SDKs name the operation, a presigned URL has its
- * signature there, and headers, and anybody may have notes for access logs ("x-"). */
+/* Parameters that every request may have: SDKs name the operation, a presigned URL carries its
+ * signature and headers in them, and any client may add notes for access logs ("x-"). */
 static bool is_of_every_request(const struct s3_call *call, struct slice name)
 {
 	return !name.len || slice_eq_nocase(slice_to(name, 2), SLICE("x-")) ||
 	       s3_presigned_takes(call, name);
 }
 
-/* Whether S3 has an operation that the parameter chooses: one that is served here, or another. */
+/* Whether the parameter selects an operation of S3, served here or not. */
 static bool chooses_operation(struct slice name)
 {
 	for (int i = 0; i < S3_OPERATION_COUNT; i++)
@@ -149,7 +149,7 @@ static bool chooses_operation(struct slice name)
 	return s3_named_kind(name) || s3_not_served(name);
 }
 
-/* A read passes over what S3 does not know, as S3 does: "style.css?v=3". */
+/* A read ignores a parameter that S3 does not define, as S3 does: "style.css?v=3". */
 static bool is_passed_over(const struct s3_call *call, struct slice name)
 {
 	enum s3_method method = call->request->method;
@@ -157,9 +157,9 @@ static bool is_passed_over(const struct s3_call *call, struct slice name)
 	return (method == S3_GET || method == S3_HEAD) && !chooses_operation(name);
 }
 
-/* The first parameter that the choice does not take. S3 tells operations apart by parameters, and
- * gets new ones every year: a request with one that is not known may ask for something else than
- * its method and path say, which must not overwrite or delete. */
+/* The first parameter that the choice does not take. Parameters select S3's operations, and AWS
+ * adds new ones every year. So a request with an unknown parameter may mean another operation than
+ * its method and path say, and must not overwrite or delete. */
 static struct slice foreign_param(const struct s3_call *call, const struct choice *choice)
 {
 	for (uint32_t i = 0; i < call->params.count; i++) {
@@ -242,9 +242,10 @@ int s3_split_path(struct s3_call *call, enum s3_level *ret_level)
 	if (!rest.len || rest.data[0] != '/')
 		return -EINVAL;
 	rest = slice_from(rest, 1);
-	bucket = s3_website_bucket(call);
+	/* The Host of a control message says nothing of the object. */
+	bucket = call->request->control ? SLICE_NONE : s3_website_bucket(call);
 	call->website = bucket.len > 0;
-	if (!bucket.len)
+	if (!bucket.len && !call->request->control)
 		bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
 	if (!bucket.len)
 		bucket = slice_split(&rest, '/');
@@ -301,7 +302,7 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 	return NULL;
 }
 
-/* A call of S3 Control, told from an object of that name by the account that it names. */
+/* A call of S3 Control; its account header distinguishes it from an object of that name. */
 static bool is_of_account(const struct s3_call *call)
 {
 	return slice_eq(call->request->path, SLICE("/v20180820/configuration/publicAccessBlock")) &&
@@ -309,7 +310,7 @@ static bool is_of_account(const struct s3_call *call)
 	       s3_call_has_header(call, SLICE("x-amz-account-id"));
 }
 
-/* An opcode of the native protocol says what is asked for, but for what headers make of it. */
+/* An opcode of the native protocol selects the operation, except where a header changes it. */
 static const struct s3_error *route_native(struct s3_call *call)
 {
 	const struct s3_request *request = call->request;
@@ -334,6 +335,19 @@ static const struct s3_error *route_native(struct s3_call *call)
 	return check_names(call, operation->route.level);
 }
 
+/* A control message that stands for no operation: for its own error, or to cancel. */
+static const struct s3_error *route_control(struct s3_call *call)
+{
+	static const enum s3_operation_id ids[] = {
+		[S3_CONTROL_PREPARE] = S3_OPERATION_RDMA_PREPARE,
+		[S3_CONTROL_READY] = S3_OPERATION_RDMA_READY,
+		[S3_CONTROL_CANCEL] = S3_OPERATION_RDMA_CANCEL,
+	};
+
+	call->operation = s3_operation_at(ids[call->request->control->step]);
+	return NULL;
+}
+
 const struct s3_error *s3_route(struct s3_call *call)
 {
 	const struct s3_error *error;
@@ -341,6 +355,8 @@ const struct s3_error *s3_route(struct s3_call *call)
 
 	if (call->request->opcode)
 		return route_native(call);
+	if (call->request->control && !call->request->control->stands_for)
+		return route_control(call);
 	if (is_of_account(call)) {
 		error = parse_query(call);
 		if (!error)
@@ -350,7 +366,7 @@ const struct s3_error *s3_route(struct s3_call *call)
 	if (s3_split_path(call, &level))
 		return s3_error_at(S3_E_INVALID_URI);
 	if (call->website) {
-		/* Pages have no parameters of ours. */
+		/* Website pages take none of S3's parameters. */
 		call->operation = s3_operation_at(S3_OPERATION_WEBSITE);
 		call->log_name = call->request->method == S3_HEAD ? "WEBSITE.HEAD.OBJECT"
 								  : "WEBSITE.GET.OBJECT";

@@ -1,4 +1,4 @@
-/* s3/s3.c: opens and closes the S3 part, and answers requests: each on the calling fiber, once. */
+/* s3/s3.c: opens and closes the S3 layer, and answers each request once, on the calling fiber. */
 #include "s3/s3.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include "s3/auth/auth.h"
 #include "s3/auth/express.h"
 #include "s3/auth/sigv4.h"
+#include "s3/body/body.h"
 #include "s3/bucket/bucket.h"
 #include "s3/bucket/cors.h"
 #include "s3/bucket/website.h"
@@ -144,7 +145,7 @@ int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 	return iam_start(s3->iam, core, accounts_json);
 }
 
-/* All but the large arrays, which need no start. */
+/* Sets everything but the large arrays, which need no initial value. */
 static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_request *request,
 	struct s3_reply *reply)
 {
@@ -194,8 +195,8 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	mem_arena_init(&call->arena);
 }
 
-/* A client with several endpoints says which store it means, or asks with "?": of another store's
- * request nothing is done. */
+/* A client with several endpoints names the store that it means, or asks for the store's id with
+ * "?". A request for another store is refused. */
 static const struct s3_error *store_check(struct s3_call *call)
 {
 	static const struct slice NAME = SLICE("x-nebulaio-store");
@@ -253,7 +254,7 @@ static const struct s3_error *hide_absence(struct s3_call *call, const struct s3
 	refused = s3_call_may_know(call, version);
 	if (!refused)
 		return error;
-	/* Nor by what stands beside it. */
+	/* The answer's headers and message must not reveal it, either. */
 	call->header_count = call->header_base;
 	call->message = NULL;
 	call->detail = SLICE_NONE;
@@ -264,7 +265,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 {
 	const struct s3_error *error = s3_route(call), *refused;
 
-	/* Browsers sign no preflight, and must be let read whatever is answered. */
+	/* Browsers do not sign preflight requests. A browser must be able to read any answer, so
+	 * CORS headers are added before the signature is checked. */
 	if (!error && call->request->method == S3_OPTIONS)
 		return run_handler(call);
 	if (!error)
@@ -281,13 +283,14 @@ static const struct s3_error *call_run(struct s3_call *call)
 				 : s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
 	if (refused || error)
 		return refused ? refused : error;
-	/* A session's fibers end with their requests: those that last join with their body. */
+	/* A session's fiber ends with its request; a request with a body joins its group when the
+	 * body starts. */
 	if (!call->request->session)
 		s3_call_join(call);
 	error = s3_express_check(call);
 	if (error)
 		return error;
-	/* A form says who asks, and for which key, in its fields. */
+	/* A form has the caller and the key in its fields. */
 	if (call->operation->authorize == S3_AUTHORIZE_FORM)
 		return run_handler(call);
 	error = s3_call_authorize(call);
@@ -295,10 +298,12 @@ static const struct s3_error *call_run(struct s3_call *call)
 		error = s3_payer_check(call);
 	if (!error)
 		error = s3_check_headers(call);
+	if (!error && s3_control_holds(call))
+		return s3_control_allow(call);
 	return error ? error : hide_absence(call, call_operate(call));
 }
 
-/* One line; names are percent-encoded, so that no key can forge a line of its own. */
+/* One line; names are percent-encoded, so that no key can forge a line. */
 static void log_access(const struct s3_call *call)
 {
 	const struct s3_request *request = call->request;
@@ -352,7 +357,7 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 
 	call_begin(&call, s3, request, reply);
 	error = call_run(&call);
-	/* Overload passes: when to come back. */
+	/* Overload is temporary: tells the client when to retry. */
 	if (error && error->status == 503)
 		s3_answer_header(&call, SLICE("Retry-After"), SLICE(S3_RETRY_AFTER_S));
 	if (error && reply->status)
@@ -414,20 +419,36 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	call_end(&call, NULL);
 }
 
+/* Lets page answer for a principal that was found and may see how the server does. */
+static void page_run(
+	struct s3_call *call, const struct s3_error *error, s3_page_fn *page, void *arg)
+{
+	if (!error)
+		error = s3_call_may_service(call, "admin:Prometheus", SLICE("arn:aws:s3:::*"));
+	if (error)
+		s3_answer_error(call, error);
+	else
+		page(arg, call->request, call->reply);
+	call_end(call, error);
+}
+
 void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg)
 {
-	const struct s3_error *error;
 	struct s3_call call;
 
 	call_begin(&call, s3, request, reply);
 	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
-	error = s3_authenticate_bearer(&call, (int64_t)(clock_real_ns() / NS_PER_S));
-	if (!error)
-		error = s3_call_may_service(&call, "admin:Prometheus", SLICE("arn:aws:s3:::*"));
-	if (error)
-		s3_answer_error(&call, error);
-	else
-		page(arg, request, reply);
-	call_end(&call, error);
+	page_run(&call, s3_authenticate_bearer(&call, (int64_t)(clock_real_ns() / NS_PER_S)), page,
+		arg);
+}
+
+void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_page_fn *page, void *arg)
+{
+	struct s3_call call;
+
+	call_begin(&call, s3, request, reply);
+	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
+	page_run(&call, s3_authenticate(&call, (int64_t)(clock_real_ns() / NS_PER_MS)), page, arg);
 }

@@ -1,5 +1,5 @@
 /* s3/s3.h: the S3 protocol, transport-blind. A front (HTTP, RDMA token, native capsules) turns
- * bytes into a struct s3_request and implements struct s3_reply; s3_handle() does the rest on the
+ * bytes into a struct s3_request and implements struct s3_reply. s3_handle() does the rest on the
  * calling fiber: routes, authenticates, authorises, runs the operation, answers exactly once. One
  * file per operation: op/put_object.c, … */
 #ifndef S3_S3_H
@@ -21,30 +21,30 @@ struct s3_opts {
 	const char
 		*host_domain; /* for virtual-host style: "s3.example.com"; NULL: path style only */
 	const char *website_domain; /* pages of buckets' websites: "bucket.DOMAIN"; NULL: none */
-	/* Master keys of encryption at rest, as s3_keyring_parse takes them; NULL: one made of the
-	 * root's secret, for tests. Names of KMS keys, separated by commas, and the one for writes
-	 * that name none; NULL: none. */
+	/* Master keys of encryption at rest, in the text of s3_keyring_parse; NULL: one derived
+	 * from the root's secret, for tests. Names of KMS keys, separated by commas, and the
+	 * default for writes that name none; NULL: none. */
 	const char *encryption_keys, *kms_keys, *kms_default_key;
-	uint64_t store_id; /* that requests may name, so that they are done in no other store */
+	uint64_t store_id;		   /* a request that names another store's id is refused */
 	const struct s3_vault_opts *vault; /* a key service; NULL, or an empty address: none */
-	uint32_t access_log_flush_s;	   /* how long access log lines gather; 0: a minute */
-	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */
+	uint32_t access_log_flush_s;	   /* how long access log lines are buffered; 0: a minute */
+	/* Targets and limits of event delivery, as in s3_notify_opts; 0 and NULL: its defaults. */
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;
 	uint64_t notify_queue_bytes;
-	/* "none", "public", "any": as enum s3_notify_topics. NULL: none */
+	/* "none", "public" or "any", as in enum s3_notify_topics. NULL: none */
 	const char *notify_topics;
-	/* Which OpenID Connect issuers may be asked: the same words. NULL: none */
+	/* Which OpenID Connect issuers the server may connect to: the same words. NULL: none */
 	const char *web_identity;
-	bool express;	     /* directory buckets (base--zone--x-s3) can be made and used */
+	bool express;	     /* directory buckets (base--zone--x-s3) can be created and used */
 	bool anonymous_read; /* off by default */
-	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or the way of
-	 * AWS's draft, HTTP 200 with the bytes, or with an error document. */
+	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or, as in AWS's
+	 * draft, HTTP 200 with the bytes or with an error document. */
 	bool decline_by_draft;
 	bool signature_v2; /* Signature Version 2 is accepted; off by default */
-	/* New buckets let nobody in but by policies that are not public; and encrypt. */
+	/* New buckets block public access; new buckets encrypt by default. */
 	bool closed_buckets, encrypted_buckets;
-	const uint8_t *secrets_key; /* 32 bytes that seal what is secret in the store; NULL: made of
+	const uint8_t *secrets_key; /* 32 bytes that seal secrets in the store; NULL: derived from
 				       the root's secret, for tests */
 	uint32_t lifecycle_day_s;   /* how long a day of a lifecycle rule is; 0: 86,400 s */
 };
@@ -53,15 +53,15 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 #define S3_HOST_ID_LEN 44u
 void s3_host_id(char ret_id[S3_HOST_ID_LEN + 1]);
 void s3_close(struct s3 *s3);
-/* In a fiber of a reactor with this flow core, once, before requests come: reads who there is from
- * the store; then puts in what an accounts' file (as JSON; NULL: none) says. -EINVAL: the file; the
- * log says why. */
+/* Fiber call on a reactor with this flow core, once, before requests come: reads the identities
+ * from the store, then adds those of the accounts file (JSON; NULL: none). -EINVAL: the file is
+ * invalid; the log says why. */
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json);
-/* Fiber call, after that and before requests come: events that an earlier start left are sent, by
- * fibers of this reactor. -ENOMEM, -EAGAIN. */
+/* Fiber call, after s3_start and before requests come: starts fibers on this reactor that send the
+ * events an earlier run left unsent. -ENOMEM, -EAGAIN. */
 int s3_outbox_start(struct s3 *s3);
 /* Fiber call on the same reactor, when no request runs any more and before the store quiesces:
- * gives events a last moment. Harmless when it was not started. */
+ * gives unsent events a last moment. Does nothing if s3_outbox_start was not called. */
 void s3_outbox_stop(struct s3 *s3);
 
 enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
@@ -123,17 +123,18 @@ struct s3_identity {
 
 /* ---- Requests whose body moves by RDMA, on memory that the client names in a token. ---- */
 struct s3_token;
-/* The two ends of a queue pair, of which addr, bytes and rkey say nothing. */
+/* One end of a queue pair; addr, bytes and rkey of the token are not used. */
 struct s3_token_end {
 	struct token token;
 	uint32_t psn, mtu;
 };
 struct s3_token_ops {
 	/* Called when the caller is known and its request is allowed: 0 when the bytes can move,
-	 * -EOPNOTSUPP when they cannot. */
+	 * -EOPNOTSUPP when they cannot; -ENOENT: the session is not the caller's; -EBUSY: its bytes
+	 * move already. */
 	int (*admit)(struct s3_token *token, const struct s3_identity *identity);
-	/* Joins a queue pair to the one of the request: *end is theirs, and then ours. -EINVAL: it
-	 * cannot be joined; -ENOSPC: there are as many as are allowed; -EOPNOTSUPP. */
+	/* Joins a queue pair to the one of the request: *end is the client's end on entry and ours
+	 * on return. -EINVAL: it cannot be joined; -ENOSPC: the maximum is reached; -EOPNOTSUPP. */
 	int (*connect)(struct s3_token *token, const struct s3_identity *identity,
 		struct s3_token_end *end);
 	/* -ENOENT: this identity has no such queue pair. */
@@ -142,17 +143,48 @@ struct s3_token_ops {
 struct s3_token {
 	const struct s3_token_ops *ops;
 	struct token window;
-	const char *bad; /* why the header's text is no token, or NULL */
-	bool has_body;	 /* the message has one of its own */
+	const char *bad; /* why the header's text is not a token, or NULL */
+	bool has_body;	 /* the message itself has a body */
 	bool admitted;	 /* the bytes go by RDMA */
 	bool failed;	 /* not all of the bytes could be moved */
 };
 
+/* ---- Signed messages that stand for an operation on an object, whose bytes move by RDMA
+ * (docs/spec/hipobj.md). ---- */
+enum s3_control_step {
+	S3_CONTROL_PREPARE, /* may it be done? A read is asked as HeadObject; a write is not run */
+	S3_CONTROL_READY,   /* the operation itself */
+	S3_CONTROL_CANCEL,
+};
+struct s3_control;
+struct s3_control_ops {
+	/* Ends the session that the message names, if it is this identity's. */
+	void (*cancel)(struct s3_control *control, const struct s3_identity *identity);
+};
+struct s3_control {
+	const struct s3_control_ops *ops;
+	enum s3_control_step step;
+	/* The request's method, path and query are those of the operation, and its headers those
+	 * that count for it. The signature is of the message: these, with an empty query. False:
+	 * the request is the message itself, and is answered with the error below. */
+	bool stands_for;
+	struct slice method_text, path;
+	const struct s3_header *headers;
+	uint32_t header_count;
+	bool has_body;	  /* the message has a body */
+	const char *code; /* the error of the message; NULL: none */
+	const char *why;  /* or NULL */
+	uint64_t bytes;	  /* that the client asks for: a read that has others is refused */
+	/* PREPARE, when it was answered without an error. */
+	struct s3_identity identity;
+	uint16_t share; /* of the principal */
+};
+
 struct s3_request {
-	/* 0: method, path and query say what is asked for. Else an opcode of the native protocol
-	 * that is direct (s3_native): bucket and key are set, decoded, and path is not looked at
-	 * (query still is, for a list). Headers may be given as usual (range, conditions,
-	 * metadata). This is the way of the microsecond: no parsing, no malloc. */
+	/* 0: method, path and query select the operation. Otherwise a direct opcode of the native
+	 * protocol (s3_native): bucket and key are set and decoded, and path is ignored (query is
+	 * still read, for a list). Headers may be given as usual (range, conditions, metadata).
+	 * This is the fast path: no parsing, no malloc. */
 	uint8_t opcode;
 	struct slice bucket;
 	struct slice key;
@@ -165,25 +197,28 @@ struct s3_request {
 	struct s3_body *body;
 	const struct s3_identity *session; /* authenticated by the transport (native); NULL: by the
 					      request's signature */
-	struct s3_token *token;		   /* of x-amz-rdma-token; NULL: it is declined */
-	const char *declined;		   /* why; NULL: RDMA is switched off */
+	struct s3_token *token;		   /* of x-amz-rdma-token; NULL: declined */
+	struct s3_control *control;	   /* of such a message; or NULL */
+	const char *declined;		   /* the reason; NULL: RDMA is switched off */
 	const char *transport;		   /* "http", "https", "rdma-token", "rdma" */
 	const char *peer;
 	char request_id[17]; /* 16 hex digits, set by the front */
 	struct flow_core *core;
-	/* Of a success the front passes on nothing but status, length and ETag: no other header
-	 * need be made. */
+	/* If the request succeeds, the front sends only status, length and ETag: no other header is
+	 * needed. */
 	bool etag_only;
-	struct s3_lease *lease; /* of a native GET; NULL: none is wanted */
+	struct s3_lease *lease; /* of a native GET; NULL: not wanted */
 };
 
-/* An object that the client would like to read again by itself (docs/design/lease.md): its body is
- * offered, once, when nothing but who asks was asked for, and he may have it whatever else holds.
+/* A client's wish to read an object again without the server (docs/design/lease.md). The body is
+ * offered once, if the request had no conditions or options and the caller may read the object
+ * under any conditions.
  */
 struct s3_lease {
 	uint64_t epoch;	    /* s3_lease_epoch, before the request is handled */
-	uint64_t bytes_max; /* longer ones are not offered */
-	/* Copies the body to where the client may read it, until the watch ends; NULL: no room. */
+	uint64_t bytes_max; /* longer bodies are not offered */
+	/* Copies the body to memory that the client may read, until the watch ends; NULL: no
+	 * room. */
 	struct store_object_watch *(*copy)(struct s3_lease *lease, struct slice body);
 	/* The copy is no longer the key's object: revoke it. */
 	void (*stale)(struct s3_lease *lease);
@@ -195,8 +230,8 @@ void s3_lease_end(struct s3 *s3, struct store_object_watch *watch);
  * body. */
 struct s3_reply;
 struct s3_reply_ops {
-	/* bytes: the body's length. For HEAD it is announced and no body follows. Adds Date,
-	 * Server, request id itself. */
+	/* bytes: the body's length. For HEAD the length is announced and no body follows. Adds
+	 * Date, Server, request id itself. */
 	int (*head)(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
 		uint32_t header_count, uint64_t bytes);
 	/* A small body (XML) at once. Borrowed for the call. */
@@ -216,12 +251,12 @@ struct s3_reply {
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
 /* ---- The native protocol. ---- */
-/* The operation of an opcode (docs/spec/wire.md, section 5), in the terms of HTTP. */
+/* The operation of an opcode (docs/spec/wire.md, section 5), as an HTTP request. */
 struct s3_native {
 	enum s3_method method;
 	const char *method_text;
-	const char *query; /* the parameter that the opcode stands for; empty: none */
-	bool direct;	   /* may be a request's opcode */
+	const char *query; /* the query parameter that the opcode implies; empty: none */
+	bool direct;	   /* may be the opcode of struct s3_request */
 };
 /* False: no operation has this opcode. Any thread. */
 bool s3_native(uint8_t opcode, struct s3_native *ret_native);
@@ -230,18 +265,50 @@ bool s3_native(uint8_t opcode, struct s3_native *ret_native);
 int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	uint8_t ret_key[32], struct s3_identity *ret_identity);
 
+/* ---- Requests that a front makes for its client, by credentials that it keeps (auth/sign.c). ----
+ */
+struct s3_signer {
+	struct slice access_key, secret;
+	struct slice token;  /* of temporary credentials; empty: none */
+	const char *service; /* "s3", "iam" or "sts" */
+};
+struct s3_signed {
+	char date[16];
+	struct buf authorization;
+	uint32_t header_count;
+	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
+};
+/* Begin; add the headers that go along (false: too many), which must have a Host, none of those
+ * that begin adds (x-amz-content-sha256, x-amz-security-token), and neither x-amz-date nor
+ * Authorization; end. Then the request, whose method, path and query are set, has the headers and
+ * their signature. They live until free, which takes one that has begun; signer, header and query
+ * are borrowed until then. -EINVAL: the query or the path cannot be decoded; -ENOMEM. */
+void s3_sign_begin(struct s3_signed *ret_signed, const struct s3_signer *signer);
+bool s3_sign_header(struct s3_signed *signed_by, const struct s3_header *header);
+int s3_sign_end(
+	struct s3_request *request, const struct s3_signer *signer, struct s3_signed *signed_by);
+void s3_sign_free(struct s3_signed *signed_by);
+/* Appends the query of a presigned URL for method, path and query of a request; its headers are the
+ * URL's Host. The errors are those of s3_sign_end. */
+int s3_presign(const struct s3_request *request, const struct s3_signer *signer, uint32_t expires_s,
+	struct buf *ret_query);
+/* Lets page answer a signed request of a principal who may "admin:Prometheus", or of the server's
+ * root; answers the refusal otherwise. In a fiber. */
+typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_reply *reply);
+void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_page_fn *page, void *arg);
+
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root.
  * In a fiber. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
-/* Lets page answer a request whose bearer token says who asks (a JWT, as Prometheus is given one
- * for MinIO), when that one is the server's root or may "admin:Prometheus"; else answers
- * AccessDenied. In a fiber. */
-typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_reply *reply);
+/* Lets page answer a request whose bearer token (a JWT, like Prometheus's token for MinIO) names
+ * the server's root or an identity that may do "admin:Prometheus"; otherwise answers AccessDenied.
+ * Fiber call. */
 void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
-/* An S3 error as the table in core/error.c has it. */
+/* An S3 error as in the table of core/error.c. */
 struct s3_error {
 	const char *code;    /* "NoSuchKey" */
 	uint32_t status;     /* 404 */
@@ -259,14 +326,14 @@ int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket
 void s3_lifecycle_close(struct s3_lifecycle *lifecycle); /* takes NULL */
 enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
 	const struct store_lifecycle_version *version, struct store_flags *ret_flags);
-/* Whether no lock keeps the version. Any thread, never blocks. */
+/* Whether no lock protects the version. Any thread, never blocks. */
 bool s3_lifecycle_may_delete(const struct store_meta *version);
-/* Events of what is about to be done: the commit takes the outbox row along; NULL: nobody is told.
- * One at a time, between the two. */
+/* Begins and ends the event of one action: the commit writes the outbox row with it; NULL: no rule
+ * wants the event. One action at a time, between the two calls. */
 struct store_outbox_row *s3_lifecycle_tell_begin(
 	struct s3_lifecycle *lifecycle, const struct store_lifecycle_action *action);
 void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome);
-/* Ends uploads of the bucket that rules say were left. */
+/* Aborts the bucket's uploads that its rules call abandoned. */
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 
 bool s3_bucket_name_valid(struct slice name);

@@ -1,4 +1,4 @@
-/* s3/s3_priv.h: what the files above all rooms share: how a request is routed. */
+/* s3/s3_priv.h: interface between the files of this folder itself: routing of requests. */
 #ifndef S3_S3_PRIV_H
 #define S3_S3_PRIV_H
 

@@ -168,9 +168,9 @@ void config_defaults(struct config *config)
 	}
 }
 
-#define CONFIG_KEYS_MAX 512u /* a test holds the table against it */
+#define CONFIG_KEYS_MAX 512u /* a test compares the table's size with it */
 
-/* ---- YAML: nested mappings of scalars; nothing else means anything here. ---- */
+/* ---- YAML: nested mappings of scalars, and two lists. ---- */
 
 struct yaml_walk {
 	struct config *config;
@@ -180,7 +180,7 @@ struct yaml_walk {
 	size_t depth;
 	bool awaits_value;
 	bool in_list;
-	bool said[CONFIG_KEYS_MAX]; /* by this file: the second of two would win in silence */
+	bool said[CONFIG_KEYS_MAX]; /* set by this file: a second value would win silently */
 	struct config_flows_walk flows;
 	char list[CONFIG_LIST_MAX]; /* its values, separated by commas */
 	struct config_error *error;
@@ -215,7 +215,7 @@ static int key_said(struct yaml_walk *walk, const char *where)
 	size_t idx = key ? (size_t)(key - CONFIG_KEYS) : CONFIG_KEYS_MAX;
 
 	if (idx >= CONFIG_KEYS_MAX)
-		return 0; /* unknown: refused by its name */
+		return 0; /* unknown: config_set refuses it by its name */
 	if (walk->said[idx])
 		return config_refuse(walk->error, "%s: %s appears twice in the file: remove one",
 			where, walk->path);
@@ -380,7 +380,7 @@ static const struct config_key *env_key(const char *name, size_t name_len)
 	return NULL;
 }
 
-/* The clients' own variables share our prefix; the server has no business with them. */
+/* The clients' own variables have the same prefix; the server ignores them. */
 static bool env_is_clients(struct slice name)
 {
 	static const char *const NAMES[] = {"ENDPOINT", "ADMIN_ENDPOINT", "ACCESS_KEY",
@@ -419,7 +419,7 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 	return 0;
 }
 
-/* ---- All together. ---- */
+/* ---- Checks of all keys together. ---- */
 
 #define HTTPS_DEVELOPMENT "127.0.0.1:9443"
 
@@ -432,7 +432,7 @@ void config_embed(struct config *config, bool development)
 			HTTPS_DEVELOPMENT);
 }
 
-/* Another rule that is broken, beside those that were found before it. */
+/* Adds a broken rule to those found before it. */
 static void __attribute__((format(printf, 2, 3)))
 complain(struct config_error *error, const char *fmt, ...)
 {
@@ -459,7 +459,7 @@ uint32_t config_session_requests(const struct config *config)
 	return (uint32_t)MIN(requests, LIMIT_SESSION_REQUESTS_MAX);
 }
 
-/* ADDRESS:PORT or an address, whose packets do not leave the host. */
+/* True for ADDRESS:PORT or an address whose packets do not leave the host. */
 bool config_is_loopback(const char *address)
 {
 	struct slice text = slice_str(address);
@@ -482,7 +482,7 @@ bool config_is_loopback(const char *address)
 	return strcmp(host, "localhost") == 0;
 }
 
-/* The development keys, be they said or not, are known to everybody. */
+/* Everybody knows the development keys, whether the configuration names them or not. */
 static void check_exposed(
 	const struct config *config, bool development, struct config_error *ret_error)
 {
@@ -493,11 +493,12 @@ static void check_exposed(
 		{"http.address", config->http.address, config->http.address[0]},
 		{"https.address", config->https.address, config->https.address[0]},
 		{"admin.address", config->admin.address, config->admin.address[0]},
+		{"console.address", config->console.address, config->console.address[0]},
 		{"rdma.address", config->rdma.address, config->rdma.enabled},
 	};
 	bool known = strcmp(config->auth.root_user, CONFIG_DEVELOPMENT_KEY) == 0 &&
 		     strcmp(config->auth.root_password, CONFIG_DEVELOPMENT_KEY) == 0;
-	char list[4 * CONFIG_TEXT_MAX] = "";
+	char list[5 * CONFIG_TEXT_MAX] = "";
 	size_t len = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(PLACES); i++)
@@ -525,6 +526,21 @@ static void check_https(
 			"https.address is %s, but https.certificate and https.key are not set "
 			"(only the development profile makes its own certificate)",
 			config->https.address);
+}
+
+static void check_console(
+	const struct config *config, bool development, struct config_error *ret_error)
+{
+	const char *url = config->console.s3_url;
+
+	if (config->console.https && !config->https.certificate[0] && !development)
+		complain(ret_error,
+			"console.https is true, but https.certificate and https.key are not set "
+			"(only the development profile makes its own certificate)");
+	if (url[0] && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+		complain(ret_error,
+			"console.s3_url: '%s' is not a URL: it begins with http:// or https://",
+			url);
 }
 
 static void check_storage(const struct config *config, struct config_error *ret_error)
@@ -587,6 +603,7 @@ int config_check(const struct config *config, bool development, struct config_er
 	ret_error->text[0] = '\0';
 	check_exposed(config, development, ret_error);
 	check_https(config, development, ret_error);
+	check_console(config, development, ret_error);
 	check_storage(config, ret_error);
 	check_rdma(config, ret_error);
 	check_numa(config, ret_error);

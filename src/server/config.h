@@ -20,7 +20,7 @@ struct config_flow {
 	char name[32];
 	char from[512], to[512];
 	char options[1024]; /* "--roll-bytes=1G\n--force\n" */
-	bool always;	    /* started again also when it ended well */
+	bool always;	    /* restarted after success, too */
 };
 
 struct config {
@@ -72,6 +72,13 @@ struct config {
 		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */
 		char minio_metrics[8];	       /* "token", "public", "off" */
 	} admin;
+	struct {
+		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */
+		bool https;
+		uint64_t session_s;
+		uint64_t idle_timeout_s;
+		char s3_url[CONFIG_TEXT_MAX]; /* "": made of the host that the browser asked */
+	} console;
 	struct {
 		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 		char root_password[LIMIT_SECRET_KEY_LEN_MAX + 1];
@@ -158,7 +165,12 @@ struct config {
 		char decline[16]; /* "s3-error", "aws-draft" */
 		uint64_t token_queue_pairs;
 		uint64_t token_timeout_s;
+		char token_checksum[8]; /* "always", "asked", "off" */
 		uint64_t dc_key;
+		bool hipobj;
+		uint64_t hipobj_sessions;
+		uint64_t hipobj_bytes;
+		uint64_t hipobj_timeout_s;
 		bool discovery;
 		char discovery_group[64];
 		char zone[64];

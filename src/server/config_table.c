@@ -115,6 +115,20 @@ const struct config_key CONFIG_KEYS[] = {
 		"Who may read MinIO's scrape paths (/minio/v2/metrics/cluster and node) where S3 "
 		"listens: token: clients with a bearer token; public: everybody; off: nobody"),
 
+	TEXT("console.address", console.address, "127.0.0.1:9002",
+		"Address where the web console listens; empty: off"),
+	FLAG("console.https", console.https, "false",
+		"Serve the console over HTTPS, by https.certificate. Without it keys and "
+		"cookies cross the network in clear: then leave the console on loopback, or "
+		"behind a proxy that ends TLS"),
+	NUMBER("console.session_s", console.session_s, 900, 43200, "43200",
+		"A user of the console must sign in again after this time"),
+	NUMBER("console.idle_timeout_s", console.idle_timeout_s, 1, 43200, "3600",
+		"A user of the console who does nothing for this time is signed out"),
+	TEXT("console.s3_url", console.s3_url, "",
+		"Start of the console's share links, e.g. https://s3.example.com; empty: the "
+		"host by which the console is reached, and S3's port"),
+
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),
 	TEXT("auth.accounts_file", auth.accounts_file, "",
@@ -296,8 +310,22 @@ const struct config_key CONFIG_KEYS[] = {
 		"time"),
 	NUMBER("rdma.token_timeout_s", rdma.token_timeout_s, 1, 9, "6",
 		"Time limit of a transfer by RDMA token; the client gives up after 10 s"),
+	CHOICE("rdma.token_checksum", rdma.token_checksum, "always", "always|asked|off",
+		"Checksum in the answer to a GET with an RDMA token: always; asked: only with "
+		"x-amz-checksum-mode: ENABLED; off. For clients that compare it with the empty "
+		"HTTP body"),
 	NUMBER("rdma.dc_key", rdma.dc_key, 0, UINT64_MAX, "4293844428",
 		"Access key of clients' DC targets; the common default is 0xffeeddcc"),
+	FLAG("rdma.hipobj", rdma.hipobj, "true",
+		"Serve clients that speak hipobj-rc-v2; off: they are told to use HTTP"),
+	NUMBER("rdma.hipobj_sessions", rdma.hipobj_sessions, 1, LIMIT_HIPOBJ_SESSIONS_MAX, "256",
+		"Maximum number of transfers by hipobj-rc-v2 at a time; half of them for one "
+		"principal"),
+	BYTES("rdma.hipobj_bytes", rdma.hipobj_bytes, 1ull << 20, 1ull << 40, "256MiB",
+		"Memory for bodies that such clients write, beside memory.bytes; half of it for "
+		"one principal"),
+	NUMBER("rdma.hipobj_timeout_s", rdma.hipobj_timeout_s, 1, 300, "30",
+		"How long such a transfer waits for its client, and how long its bytes may take"),
 	FLAG("rdma.discovery", rdma.discovery, "true",
 		"Answer `nebulaio discover` on the device's fabric"),
 	TEXT("rdma.discovery_group", rdma.discovery_group, DISCOVERY_GROUP,

@@ -15,7 +15,7 @@ bool server_device_settle(struct config *config, char *why, size_t why_bytes)
 		return false;
 	rp_find_listening(address, &found);
 	snprintf(why, why_bytes, "%s", found.why);
-	/* An address that is none is refused by who listens there. */
+	/* The code that listens refuses a text that is no address. */
 	snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "%s",
 		found.device_name[0] ? found.device_name : "simulated");
 	return config->rdma.enabled || config->storage.remote.secret_file[0];

@@ -23,7 +23,7 @@ struct check {
 	struct hardware_finding finding;
 };
 
-/* Begins a finding; told() ends it, or told_how() with what would change it. */
+/* Begins a finding. told() ends it; told_how() ends it with a fix. */
 static void find(struct check *check, const char *key, bool met, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 static void find(struct check *check, const char *key, bool met, const char *fmt, ...)
@@ -138,8 +138,8 @@ static bool device_interface(const struct check *check, char *buf, size_t buf_by
 
 /* ---- GPUDirect. ---- */
 
-/* The server's own part is RDMA as ever: it is the client's card that reaches into a GPU. So what
- * can be missing here is the way to it. */
+/* The server itself needs only ordinary RDMA: the client's card accesses the GPU. So this checks
+ * only the path to the client. */
 static void check_gpudirect(struct check *check)
 {
 	const char *key = "gpudirect.enabled";
@@ -166,7 +166,7 @@ static void check_gpudirect(struct check *check)
 		check->config->rdma.device_name);
 	told(check);
 	if (!there(check, "module/nvidia"))
-		return; /* no GPU on this host: none is needed */
+		return; /* this host has no GPU, and needs none */
 	if (there(check, "module/nvidia_peermem")) {
 		find(check, key, true, "module nvidia_peermem is loaded");
 		told(check);
@@ -249,7 +249,8 @@ static void check_dpu_rdma(struct check *check)
 	told_how(check, "rdma.device_name: the DPU's device (ibv_devices lists them)");
 }
 
-/* Asked for privacy, we never stay silent: the keys of line encryption are not ours to see. */
+/* Always reports, because the configuration asks for privacy: the server cannot see the keys of
+ * line encryption. */
 static void check_dpu_crypto(struct check *check, const char *name)
 {
 	find(check, "dpu.enable_crypto", false,
@@ -353,8 +354,8 @@ static void check_pfc(struct check *check, const char *interface)
 		interface, masks, interface, priority);
 }
 
-/* MLNX_OFED's files: the notification point sends congestion packets, the reaction point heeds
- * them. Other drivers do not tell. */
+/* MLNX_OFED's files: the notification point sends congestion packets, and the reaction point obeys
+ * them. Other drivers have no such files. */
 static void check_ecn(struct check *check, const char *interface)
 {
 	static const char *const POINTS[] = {"roce_np", "roce_rp"};
@@ -424,7 +425,7 @@ static void check_network(struct check *check)
 
 /* ---- The memory node. ---- */
 
-/* auto asks for nothing. */
+/* auto requires nothing. */
 static void check_numa(struct check *check)
 {
 	const char *node = check->config->numa.node;

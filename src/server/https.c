@@ -90,7 +90,7 @@ int https_open(const struct config *config, struct https **ret_https)
 	snprintf(https->client_ca, sizeof(https->client_ca), "%s", config->https.client_ca);
 	if (!https->certificate[0])
 		ret = make_self_signed(https, config);
-	/* Before they are read: a change in between is seen again. */
+	/* Watches before it reads, so that a change in between is noticed. */
 	if (!ret)
 		watch(https);
 	opts = (struct net_tls_opts){https->certificate, https->key, https->client_ca};
@@ -124,7 +124,7 @@ void https_reload(struct https *https, bool in_any_case)
 {
 	char events[4096];
 
-	/* Which names they were does not matter: the files tell. */
+	/* The names in the events do not matter: the code below looks at the files. */
 	while (https->watch_fd >= 0 && read(https->watch_fd, events, sizeof(events)) > 0)
 		;
 	if (!in_any_case && !net_tls_changed(https->tls))

@@ -28,7 +28,7 @@ static int refuse(struct config_error *error, int code, const char *fmt, ...)
 	return code;
 }
 
-/* Plain true and false are what they say; all else is text, so that an account's number keeps its
+/* Plain true and false are booleans. All else is text, so that an account's number keeps its
  * zeros. */
 static json_t *scalar(const yaml_node_t *node)
 {
@@ -116,7 +116,7 @@ static int read_document(
 		yaml_parser_delete(&parser);
 		return ret;
 	}
-	/* An alias stands for its whole node each time: so many could be anything's size. */
+	/* Each alias stands for its whole node, so many aliases could expand to any size. */
 	if (document.nodes.top - document.nodes.start > 100000)
 		ret = refuse(ret_error, -EINVAL, "%s: it has too many parts", path);
 	else
@@ -155,7 +155,8 @@ int identities_load(const char *path, char **ret_json, struct config_error *ret_
 	return *ret_json ? 0 : refuse(ret_error, -ENOMEM, "%s: no memory", path);
 }
 
-/* Whole and on the medium before it gets its name: a key that is lost takes all secrets with it. */
+/* The file is complete and durable before it gets its name: without the key all secrets are
+ * lost. */
 static int make_key(const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES])
 {
 	char made[CONFIG_TEXT_MAX + 64];

@@ -11,7 +11,7 @@
 
 #define KEY_BYTES 32u
 
-/* Whole and durable, or not there: what is encrypted under a key must find it again. */
+/* Makes the file complete and durable, or not at all: data encrypted under a lost key is lost. */
 static int make(const char *folder, const char *path)
 {
 	char part[CONFIG_TEXT_MAX + 40], line[16 + BASE64_LEN(KEY_BYTES) + 2];
@@ -47,7 +47,7 @@ static int make(const char *folder, const char *path)
 	return ret;
 }
 
-/* Another key in its place would open nothing, and hide that the right one is missing. */
+/* A new key in its place would decrypt nothing, and hide that the right one is missing. */
 static int refuse(const char *path)
 {
 	log_error("server",

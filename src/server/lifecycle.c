@@ -3,7 +3,7 @@
 
 #define INTERVAL_NS_MIN (NS_PER_S)
 #define INTERVAL_NS_MAX (3600 * NS_PER_S)
-/* Walks in a day, between those bounds. */
+/* Walks in a day of the rules, within the bounds below. */
 #define WALKS_A_DAY 10u
 
 static int rules_open(void *arg, struct slice bucket, void **ret_rules)

@@ -19,7 +19,7 @@
 #define PATH_BYTES     512
 #define LIST_BYTES     4096
 
-/* As sysfs writes sets: "0-3,8,10-11". Text that is not such a list adds nothing. */
+/* Parses a set as sysfs writes it: "0-3,8,10-11". Other text adds nothing. */
 static void list_parse(const char *text, cpu_set_t *ret_set)
 {
 	CPU_ZERO(ret_set);
@@ -37,7 +37,7 @@ static void list_parse(const char *text, cpu_set_t *ret_set)
 	}
 }
 
-/* A set out of a file about nodes; false: there is none. */
+/* Reads a set from a file about nodes; false: there is no such file. */
 static bool list_of(const char *sysfs, const char *name, cpu_set_t *ret_set)
 {
 	char path[PATH_BYTES], text[LIST_BYTES];
@@ -49,7 +49,7 @@ static bool list_of(const char *sysfs, const char *name, cpu_set_t *ret_set)
 	return true;
 }
 
-/* A device's node; -1: its driver or the firmware does not tell. */
+/* A device's node; -1: neither its driver nor the firmware names one. */
 static int device_node(const char *sysfs, const char *kind, const char *name)
 {
 	char path[PATH_BYTES], text[16];
@@ -73,7 +73,8 @@ static bool is_address(const struct sockaddr *address, const char *text)
 	       strcmp(own, text) == 0;
 }
 
-/* The interface that has the address ("ADDR:PORT", "[ADDR]:PORT"). False: none, or any. */
+/* The interface that has the address ("ADDR:PORT", "[ADDR]:PORT"). False: no address, or any
+ * address. */
 static bool interface_of(const char *address, char ret_name[IF_NAMESIZE])
 {
 	char text[CONFIG_TEXT_MAX];
@@ -101,7 +102,7 @@ static bool interface_of(const char *address, char ret_name[IF_NAMESIZE])
 	return found;
 }
 
-/* The node of what moves most of the server's bytes; -1, with why. */
+/* The node of the device or interface that moves most of the server's bytes; -1, with why. */
 static int choose(const struct config *config, const char *sysfs, struct numa_plan *plan)
 {
 	const char *addresses[] = {config->https.address, config->http.address};
@@ -135,7 +136,7 @@ static int choose(const struct config *config, const char *sysfs, struct numa_pl
 
 /* ---- The plan. ---- */
 
-/* On that node, with those of its processors that are allowed. */
+/* Places the server on that node, on those of its processors that the process may use. */
 static int place(const char *sysfs, int node, struct numa_plan *plan)
 {
 	cpu_set_t cpus, both;
@@ -190,7 +191,7 @@ int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *
 		return place(sysfs, node, plan);
 	}
 	node = choose(config, sysfs, plan);
-	/* An automatic choice that fails is no reason not to start. */
+	/* The server starts even if the automatic choice fails. */
 	if (node >= 0)
 		(void)place(sysfs, node, plan);
 	return 0;
@@ -207,7 +208,7 @@ void numa_apply(const struct numa_plan *plan)
 		log_warn("server", "numa.node: cannot run on the processors of node %d: %s",
 			plan->node, strerror(errno));
 	nodes[(uint32_t)plan->node / bits] = 1ul << (uint32_t)plan->node % bits;
-	/* The kernel takes one off maxnode before it counts bits. */
+	/* The kernel subtracts one from maxnode before it counts bits. */
 	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, CPU_SETSIZE + 1))
 		log_warn("server", "numa.node: cannot prefer memory of node %d: %s", plan->node,
 			strerror(errno));

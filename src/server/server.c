@@ -7,9 +7,9 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "server/admin/admin.h"
 #include "server/job/job.h"
 #include "listen/listen.h"
@@ -21,6 +21,8 @@
 #include "server/keys.h"
 #include "server/lifecycle.h"
 #include "server/numa.h"
+#include "server/resources.h"
+#include "server/web.h"
 #include "store/local.h"
 
 #define ADMIN_CONNECTIONS_MAX 64u
@@ -32,9 +34,11 @@ struct core {
 	struct flow_core flow;
 	struct listen *http;
 	struct listen *https;
-	struct listen *admin;	     /* first core only */
-	struct front_native *native; /* the first core's takes connections for all */
+	struct listen *admin;	     /* on the first core only */
+	struct listen *console;	     /* on the first core only */
+	struct front_native *native; /* the first core's accepts connections for all */
 	struct front_token *token;
+	struct front_hipobj *hipobj;
 	pthread_t thread;
 	bool attached; /* the store has a fiber here */
 	bool running;
@@ -57,11 +61,13 @@ struct server {
 	struct rp_device_attr device_attr;
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
+	struct cgroup_limits limits; /* at the start */
 	uint32_t core_count;
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	struct admin_opts admin_opts;
+	struct console *console; /* on the first core; NULL: off */
 	uint16_t rdma_port;
-	char *accounts_json; /* until it was read into the store */
+	char *accounts_json; /* until it has been read into the store */
 	sem_t identities_done;
 	int identities_error;
 	_Atomic bool draining;
@@ -70,34 +76,22 @@ struct server {
 	struct fiber *_Atomic last_drainer;
 };
 
-/* Descriptors: one a connection. The soft limit is often 1,024 where the hard one is far higher. */
-static void raise_limits(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		if (setrlimit(RLIMIT_NOFILE, &limit))
-			log_warn("server",
-				"the limit of open files is %llu: the server refuses more "
-				"connections than that",
-				(unsigned long long)limit.rlim_cur);
-	}
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
-		setrlimit(RLIMIT_MEMLOCK,
-			&limit); /* the code that needs it reports the refusal with the fix */
-	}
-}
-
-/* Where the server lives, and how many event loops it has there. */
+/* Chooses the server's NUMA node and the number of event loops. */
 static int place(struct server *server)
 {
 	const struct config *config = &server->config;
 	struct numa_plan *numa = &server->numa;
 	int ret = numa_plan(config, "/sys", numa);
+	uint32_t cpus;
 
-	server->core_count = MIN(MAX(numa->cpu_count, 2u) - 1, LIMIT_CORES_MAX);
+	cgroup_limits_read("", &server->limits);
+	cpus = MIN(numa->cpu_count, server->limits.cpus);
+	if (cpus < numa->cpu_count)
+		log_info("server",
+			"the control group's quota is %u of %u processors: event loops and their "
+			"spinning keep to it",
+			cpus, numa->cpu_count);
+	server->core_count = MIN(MAX(cpus, 2u) - 1, LIMIT_CORES_MAX);
 	if (config->cpu.reactors)
 		server->core_count = (uint32_t)config->cpu.reactors;
 	if (ret) {
@@ -111,7 +105,7 @@ static int place(struct server *server)
 			server->core_count, numa->cpu_count);
 		return -EINVAL;
 	}
-	/* A node that was asked for has been told of by hardware_check. */
+	/* hardware_check has already reported a node that the configuration names. */
 	if (strcmp(config->numa.node, "auto") == 0)
 		log_info("server", "numa.node: %s", numa->why);
 	numa_apply(numa);
@@ -185,6 +179,7 @@ static int open_store(struct server *server)
 			(unsigned long long)(config->memory.bytes / MIB), strerror(-ret));
 		return ret;
 	}
+	resources_compare(&server->config, &server->limits);
 	ret = flow_budget_open(server->region, &server->budget);
 	if (ret)
 		return ret;
@@ -195,8 +190,9 @@ static int open_store(struct server *server)
 	return ret;
 }
 
-/* A key that the operator chose has a copy somewhere; one that was made beside the data protects
- * little, and would cost what RDMA without copies is for. */
+/* Only with a key that the operator chose, because he has a copy of it. A key that the server made
+ * beside the data protects little, and encryption would cost the RDMA path its freedom from
+ * copies. */
 static bool new_buckets_encrypt(const struct config *config)
 {
 	if (strcmp(config->s3.new_bucket_encryption, "auto") == 0)
@@ -355,7 +351,14 @@ static int listen_native(struct server *server)
 	return 0;
 }
 
-/* By the native front's registrations, and beside its sessions. */
+/* Uses the native front's registrations. */
+static enum front_token_checksum token_checksum(const char *text)
+{
+	if (strcmp(text, "always") == 0)
+		return FRONT_CHECKSUM_ALWAYS;
+	return strcmp(text, "asked") == 0 ? FRONT_CHECKSUM_ASKED : FRONT_CHECKSUM_OFF;
+}
+
 static int open_token(struct server *server, struct core *core)
 {
 	const struct config *config = &server->config;
@@ -370,6 +373,7 @@ static int open_token(struct server *server, struct core *core)
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.transfer_timeout_ns = config->rdma.token_timeout_s * NS_PER_S,
 		.strict = config->rdma.strict_token,
+		.checksum = token_checksum(config->rdma.token_checksum),
 		.retry_count = (uint8_t)config->rdma.retry_count,
 		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,
 		.ack_timeout_us = ack_timeout_us(config),
@@ -382,7 +386,31 @@ static int open_token(struct server *server, struct core *core)
 	return ret;
 }
 
-/* A server that cannot be found serves all the same. */
+static int open_hipobj(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	const struct front_hipobj_opts opts = {
+		.first = server->cores[0].hipobj,
+		.s3 = server->s3,
+		.core = &core->flow,
+		.device = server->device,
+		.pd = front_native_pd(core->native),
+		.lkeys = front_native_lkeys(core->native),
+		.sessions_max = (uint32_t)config->rdma.hipobj_sessions,
+		.staging_bytes_max = config->rdma.hipobj_bytes,
+		.timeout_ns = config->rdma.hipobj_timeout_s * NS_PER_S,
+		.retry_count = (uint8_t)config->rdma.retry_count,
+		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,
+		.ack_timeout_us = ack_timeout_us(config),
+	};
+	int ret = config->rdma.hipobj ? front_hipobj_open(&opts, &core->hipobj) : 0;
+
+	if (ret)
+		log_error("server", "hipobj-rc-v2 cannot be served: %s", strerror(-ret));
+	return ret;
+}
+
+/* The server runs even if discovery does not. */
 static void open_discovery(struct server *server)
 {
 	const struct config *config = &server->config;
@@ -408,15 +436,15 @@ static void open_discovery(struct server *server)
 			config->rdma.device_name, opts.group, strerror(-ret));
 }
 
-/* Where one kind of HTTP listens, on every core. */
+/* One kind of HTTP and its address, on every core. */
 struct endpoint {
 	const char *transport; /* also the configuration's section */
 	const char *address;
-	const struct listen *first; /* the first core's; NULL: this is the one */
+	const struct listen *first; /* the first core's; NULL: this is the first */
 	struct net_tls *tls;
 };
 
-/* The message names the remedy, too: a port in use is the first problem of new users. */
+/* The message includes the remedy: a port in use is the first problem of new users. */
 static void listen_refused(const char *section, const char *address, int ret)
 {
 	if (ret == -EADDRINUSE)
@@ -457,6 +485,7 @@ static int open_endpoint(
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
 			.token = core->token,
+			.hipobj = core->hipobj,
 			.transport = endpoint->transport,
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
@@ -485,7 +514,7 @@ static int open_http(struct core *core)
 
 	if (http.address[0])
 		ret = open_endpoint(core, &http, &core->http);
-	if (ret || !server->https)
+	if (ret || !https.address[0])
 		return ret;
 	https.tls = https_tls(server->https);
 	return open_endpoint(core, &https, &core->https);
@@ -514,7 +543,25 @@ static int open_admin(struct server *server, struct core *core)
 	return ret;
 }
 
-/* Frames run short: the store's cache holds some for later. */
+static int open_console(struct server *server, struct core *core)
+{
+	const struct web_opts opts = {
+		.config = &server->config,
+		.core = &core->flow,
+		.s3 = server->s3,
+		.tls = server->config.console.https ? https_tls(server->https) : NULL,
+		.http_port = server_http_port(server),
+		.https_port = server_https_port(server),
+		.admin = &server->admin_opts,
+	};
+	int ret = web_open(&opts, &server->console, &core->console);
+
+	if (ret)
+		listen_refused("console", server->config.console.address, ret);
+	return ret;
+}
+
+/* Frames are scarce: asks the store's cache to give some back. */
 static void reclaim_cache(void *arg, uint32_t frame_count)
 {
 	store_cache_shrink((struct store *)arg, frame_count);
@@ -561,11 +608,13 @@ static int open_core(struct server *server, uint32_t core_idx)
 		if (ret)
 			return ret;
 	}
-	/* Before HTTP, whose requests with tokens go there. */
+	/* Opened before HTTP, which hands it requests with tokens. */
 	if (server->device) {
 		ret = open_native(server, core);
 		if (!ret)
 			ret = open_token(server, core);
+		if (!ret)
+			ret = open_hipobj(server, core);
 	}
 	if (core_idx == 0)
 		fill_admin_opts(server);
@@ -573,6 +622,8 @@ static int open_core(struct server *server, uint32_t core_idx)
 		ret = open_http(core);
 	if (core_idx == 0 && config->admin.address[0] && !ret)
 		ret = open_admin(server, core);
+	if (core_idx == 0 && config->console.address[0] && !ret)
+		ret = open_console(server, core);
 	if (core_idx == 0 && !ret) {
 		server->lifecycle.s3 = server->s3;
 		server->lifecycle.core = &core->flow;
@@ -600,8 +651,8 @@ static int start_thread(struct core *core)
 	return ret;
 }
 
-/* Closes a server that was opened in part: what lives on its reactors ends there, so they run once
- * more. */
+/* Closes a partly opened server. The objects on its reactors must end there, so the reactors run
+ * once more. */
 static void server_abandon(struct server *server)
 {
 	for (uint32_t i = 0; i < server->core_count; i++) {
@@ -628,7 +679,7 @@ static void settle_device(struct config *config)
 
 	if (!server_device_settle(config, why, sizeof(why)))
 		return;
-	/* On loopback nobody expects a card. */
+	/* With a loopback address nobody expects a card. */
 	if (strcmp(config->rdma.device_name, "simulated") == 0 &&
 		!config_is_loopback(config->rdma.address))
 		log_warn("server", "rdma.device_name: auto: simulated: %s", why);
@@ -645,7 +696,7 @@ int server_open(const struct config *config, struct server **ret_server)
 		return -ENOMEM;
 	server->config = *config;
 	sem_init(&server->identities_done, 0, 0);
-	raise_limits();
+	resources_raise();
 	settle_device(&server->config);
 	hardware_check(&server->config, "/sys", log_hardware, NULL);
 	ret = place(server);
@@ -657,7 +708,7 @@ int server_open(const struct config *config, struct server **ret_server)
 		ret = open_store(server);
 	if (!ret)
 		ret = open_s3(server);
-	if (!ret && config->https.address[0])
+	if (!ret && (config->https.address[0] || config->console.https))
 		ret = https_open(config, &server->https);
 	for (uint32_t i = 0; i < server->core_count && !ret; i++)
 		ret = open_core(server, i);
@@ -690,6 +741,11 @@ uint16_t server_https_port(const struct server *server)
 uint16_t server_admin_port(const struct server *server)
 {
 	return port_of(server->cores[0].admin);
+}
+
+uint16_t server_console_port(const struct server *server)
+{
+	return port_of(server->cores[0].console);
 }
 
 const char *server_https_self_signed(const struct server *server)
@@ -754,6 +810,8 @@ int server_start(struct server *server)
 			ret = listen_start(core->https);
 		if (!ret && core->admin)
 			ret = listen_start(core->admin);
+		if (!ret && core->console)
+			ret = listen_start(core->console);
 		if (!ret)
 			ret = start_thread(core);
 		if (ret)
@@ -767,19 +825,25 @@ int server_start(struct server *server)
 	return server->identities_error;
 }
 
-/* Behind all requests that other cores handed over. */
+/* Runs after all requests that other cores have handed over. */
 static void end_tokens(struct reactor_msg *msg)
 {
-	front_token_drain(CONTAINER_OF(msg, struct core, end_msg)->token);
+	struct core *core = CONTAINER_OF(msg, struct core, end_msg);
+
+	front_token_drain(core->token);
+	if (core->hipobj)
+		front_hipobj_drain(core->hipobj);
 }
 
-/* On the first core, when all have drained: what they still did for each other ends. */
+/* On the first core, when all have drained: ends the work that cores do for each other. */
 static void end_fronts(struct server *server)
 {
 	if (server->cores[0].native)
 		front_native_unlisten(server->cores[0].native);
 	if (server->cores[0].token)
 		front_token_drain(server->cores[0].token);
+	if (server->cores[0].hipobj)
+		front_hipobj_drain(server->cores[0].hipobj);
 	for (uint32_t i = 1; i < server->core_count; i++) {
 		struct core *core = &server->cores[i];
 
@@ -789,8 +853,8 @@ static void end_fronts(struct server *server)
 	}
 }
 
-/* Ends the fronts of a core; the first core then waits for the others, so that the store's last
- * checkpoint has all. */
+/* Ends the fronts of a core. The first core then waits for the others, so that the store's last
+ * checkpoint covers all changes. */
 static void drain_main(void *arg)
 {
 	struct core *core = arg;
@@ -801,10 +865,14 @@ static void drain_main(void *arg)
 		listen_drain_begin(core->http);
 	if (core->https)
 		listen_drain_begin(core->https);
+	if (core->console)
+		listen_drain_begin(core->console);
 	if (core->http)
 		listen_drain(core->http, deadline_ns);
 	if (core->https)
 		listen_drain(core->https, deadline_ns);
+	if (core->console)
+		listen_drain(core->console, deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
 	if (core->admin) {
@@ -874,14 +942,17 @@ void server_close(struct server *server)
 	for (uint32_t i = server->core_count; i-- > 0;) {
 		struct core *core = &server->cores[i];
 
+		front_hipobj_close(core->hipobj);
 		front_token_close(core->token);
 		front_native_close(core->native);
+		listen_close(core->console);
 		listen_close(core->admin);
 		listen_close(core->https);
 		listen_close(core->http);
 		if (core->reactor)
 			flow_core_close(&core->flow);
 	}
+	console_close(server->console);
 	https_close(server->https);
 	s3_close(server->s3);
 	free(server->accounts_json);

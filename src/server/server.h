@@ -20,8 +20,9 @@ uint16_t server_https_port(const struct server *server); /* 0: HTTPS is off */
  * SHA-256 of the certificate in use, "AB:CD:…". HTTPS must be on. */
 const char *server_https_self_signed(const struct server *server);
 void server_https_fingerprint(const struct server *server, char *buf, size_t buf_bytes);
-uint16_t server_rdma_port(const struct server *server);	 /* 0: RDMA is off */
-uint16_t server_admin_port(const struct server *server); /* 0: there is no admin interface */
+uint16_t server_rdma_port(const struct server *server);	   /* 0: RDMA is off */
+uint16_t server_admin_port(const struct server *server);   /* 0: there is no admin interface */
+uint16_t server_console_port(const struct server *server); /* 0: there is no web console */
 const char *server_rdma_device(const struct server *server);
 /* Starts the reactors' threads. */
 int server_start(struct server *server);

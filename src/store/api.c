@@ -1,5 +1,4 @@
 /* store/api.c: the calls of store/api.h: each checks its arguments and calls the store's engine. */
-#include "store/commit/commit.h"
 #include "store/engine.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@ static inline const struct store_engine *engine_of(const struct store *store)
 	return ((const struct store_head *)store)->engine;
 }
 
-/* Where the caller comes in. */
+/* Checks a put or get at the entry of each call. */
 static inline struct store_put_head *put_head(const struct store_put *put)
 {
 	struct store_put_head *head = (struct store_put_head *)(uintptr_t)put;
@@ -151,7 +150,7 @@ bool store_version_id_valid(struct slice version_id)
 {
 	uint64_t seq;
 
-	return slice_eq(version_id, SLICE("null")) || version_seq_parse(version_id, &seq);
+	return slice_eq(version_id, SLICE("null")) || store_version_seq_parse(version_id, &seq);
 }
 
 int store_newest(
@@ -253,7 +252,7 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 	return ret;
 }
 
-/* ---- The outbox, listing, how full it is. ---- */
+/* ---- The outbox, listing, usage. ---- */
 
 int store_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {

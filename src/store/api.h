@@ -97,7 +97,7 @@ struct store_put_opts {
 	bool composable; /* another object will be composed of the body, so the body is never stored
 			    in the index */
 };
-/* -ENOENT: no such bucket; -EINVAL: a key of no length or longer than LIMIT_KEY_LEN_MAX; -ENOSPC:
+/* -ENOENT: no such bucket; -EINVAL: a key that is empty or longer than LIMIT_KEY_LEN_MAX; -ENOSPC:
  * the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO: the store is fenced. Nothing is
  * visible until commit. bucket and key are copied. */
 int store_put_open(
@@ -158,13 +158,12 @@ void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox
 /* Gets the object that the key holds now (NULL: none), in commit order, and decides: 0 to go on, or
  * -errno, which commit then returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
-/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; what
- * the put was given must cover it exactly. The call fills in mtime_ns and
- * version_id. -ENOENT: the bucket was deleted; -ESTALE: an object to be composed or dropped was
- * replaced or deleted, or named twice, and nothing changed; -EINVAL: what was given does not cover
- * the body, or more than STORE_HEADERS_BYTES_MAX; -EFBIG: more bodies than one group of the log can
- * hold; -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that
- * check returned. */
+/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; the put's
+ * bytes or bodies must cover it exactly. The call fills in mtime_ns and version_id. -ENOENT: the
+ * bucket was deleted; -ESTALE: an object to be composed or dropped was replaced or deleted, or
+ * named twice, and nothing changed; -EINVAL: the put's bytes do not cover the body, or more than
+ * STORE_HEADERS_BYTES_MAX; -EFBIG: more bodies than one group of the log can hold; -ENOSPC; -EIO:
+ * the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that check returned. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* frees the space; takes NULL */
@@ -260,8 +259,9 @@ struct store_object_watch {
 };
 /* Read the epoch before you check access rights. */
 uint64_t store_rights_epoch(const struct store *store);
-/* Watches an object that was opened as the current object of its key. -ESTALE: it is not the
- * current object any more, or rights changed since the caller read the epoch. Any thread. */
+/* Watches an object that was opened as the current object of its key. -ESTALE: another object took
+ * its key since it was stored, even if it is the current one again, or rights changed since the
+ * caller read the epoch. Any thread. */
 int store_object_watch_begin(
 	struct store_get *get, struct store_object_watch *watch, uint64_t epoch);
 /* When it returns, ended is not running and will not be called. Harmless after ended was called.
@@ -293,7 +293,7 @@ int store_delete_each(
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg);
 
-/* As store_delete_many, for keys without conditions. */
+/* Like store_delete_each, for keys without conditions. */
 int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
 	uint32_t key_count, int *results);
 
@@ -314,7 +314,7 @@ struct store_list_opts {
 	struct slice prefix;
 	struct slice delimiter; /* may be longer than one byte */
 	struct slice after;	/* exclusive; for continuing also past a common prefix */
-	/* Versions only: continue within the versions of the key `after`, behind this version. */
+	/* Versions only: continue within the versions of the key `after`, after this version. */
 	struct slice version_after;
 	uint32_t entries_max; /* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
 };

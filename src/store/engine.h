@@ -70,6 +70,46 @@ struct store_engine {
 	void (*usage)(struct store *store, struct store_usage *ret_usage);
 };
 
+/* ---- Rules of store/api.h that every engine keeps. ---- */
+
+static inline bool store_key_valid(struct slice key)
+{
+	return key.len > 0 && key.len <= LIMIT_KEY_LEN_MAX;
+}
+
+/* The sequence number that a version id stands for. False: not an id of a store, or "null". */
+static inline bool store_version_seq_parse(struct slice version_id, uint64_t *ret_seq)
+{
+	const uint32_t digits = 16;
+	uint64_t seq = 0;
+
+	if (version_id.len != digits)
+		return false;
+	for (uint32_t i = 0; i < digits; i++) {
+		char digit = version_id.data[i];
+
+		if (digit >= '0' && digit <= '9')
+			seq = seq << 4 | (uint64_t)(digit - '0');
+		else if (digit >= 'a' && digit <= 'f')
+			seq = seq << 4 | (uint64_t)(digit - 'a' + 10);
+		else
+			return false;
+	}
+	*ret_seq = seq;
+	return seq != 0;
+}
+
+/* The length of the common prefix that the key falls under, or 0. */
+static inline size_t store_list_prefix_len(const struct store_list_opts *opts, struct slice key)
+{
+	ptrdiff_t at;
+
+	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
+		return 0;
+	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
+	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
+}
+
 /* Every engine's struct store, store_put and store_get begins with its head. The open calls copy
  * the store's engine into the put or get. */
 #define STORE_PUT_MAGIC 0x5707e907u

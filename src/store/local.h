@@ -81,9 +81,9 @@ struct store_fsck_report {
  * clean; -EUCLEAN: damage was found; -ENOENT: no store; -EBUSY: another process has it open. */
 int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
 /* Gives up the log's damaged groups, then checks as store_fsck. Applies all whole groups, copies
- * the damaged part to files of dir ("damaged-log.…"), and takes out of the index what the lost
- * groups left half-done. The findings begin with everything that is known about the loss. Without
- * damage of the log it does the same as store_fsck. */
+ * the damaged part to files of dir ("damaged-log.…"), and removes from the index the partial
+ * effects of the lost groups. The findings begin with everything that is known about the loss.
+ * Without damage of the log it does the same as store_fsck. */
 int store_salvage(
 	const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
 

@@ -70,7 +70,7 @@ static int dirs_make(const char *dir)
 	return ret ? ret : dir_make(path);
 }
 
-/* Makes the parts of a running store that are not part of its state on disk. */
+/* Creates the parts of a running store that are not stored on disk. */
 static int store_start(struct store *store, struct region *region)
 {
 	int ret;

@@ -55,7 +55,7 @@ struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx)
 	return &port->queues[idx];
 }
 
-/* The region's arenas lie side by side; the sockets know them as one piece of memory. */
+/* The region's arenas lie side by side; the sockets see them as one piece of memory. */
 static int memory_find(struct xp_port *port)
 {
 	const struct region_arena first = region_arena(port->region, 0);
@@ -112,12 +112,13 @@ static int queues_open(struct xp_port *port, uint32_t queue_first)
 	return ret;
 }
 
-/* One way to have the interface, whole: the filter attached, sockets made and bound. */
+/* Opens the interface in one mode: attaches the filter, opens and binds the sockets. */
 static int mode_try(struct xp_port *port, uint32_t queue_first, enum xp_mode mode)
 {
 	int ret = filter_attach(&port->filter, port->ifindex, mode);
 
-	/* Generic mode asks no driver, and some drivers refuse to be asked. */
+	/* Generic mode has no time from the driver, and some drivers refuse a filter that asks for
+	 * it. */
 	if (ret && port->filter.stamped) {
 		filter_unload(&port->filter);
 		ret = filter_load(&port->filter, 0);
@@ -183,7 +184,7 @@ static int modes_try(struct xp_port *port, const struct xp_opts *opts)
 	return ret == -EEXIST ? -EBUSY : ret;
 }
 
-/* Frames into the rings first, then packets to the sockets. */
+/* Puts frames into the rings, and only then lets packets reach the sockets. */
 static int queues_start(struct xp_port *port)
 {
 	int ret = 0;
@@ -291,7 +292,7 @@ void xp_close(struct xp_port *port)
 	queues_close(port);
 	filter_unload(&port->filter);
 	link_unwatch(port);
-	/* The kernel has let go of all frames. */
+	/* The kernel no longer holds any frames. */
 	for (uint64_t i = 0; port->spans && i < port->bytes >> FRAME_SHIFT; i++) {
 		if (port->spans[i].data)
 			region_give(port->region, port->spans[i], OWNER_XDP);

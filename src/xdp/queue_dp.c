@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A mark older than this is none: old bytes of the frame that look like one. */
+/* A mark older than this is not a mark: old bytes of the frame look like one. */
 #define MARK_AGE_NS_MAX (10 * NS_PER_S)
 
 static inline uint32_t frame_of(const struct xp_port *port, uint64_t addr)
@@ -20,7 +20,7 @@ bool queue_readable(struct xp_queue *queue)
 	return ring_entries_ready(&queue->rx) > 0;
 }
 
-/* The kernel's way to say: my turn to look into the card's ring. */
+/* Makes the kernel look into the card's ring. */
 void queue_drive(struct xp_queue *queue)
 {
 	if (queue->port->busy_poll_us)
@@ -54,7 +54,7 @@ void queue_refill(struct xp_queue *queue)
 
 	while (queue->in_kernel < port->ring_entries && ring_places_free(&queue->fill) > 0) {
 		if (region_lease(port->region, 1, OWNER_XDP, &span))
-			break; /* tried again at the next call; the kernel counts what it loses */
+			break; /* tried again at the next call; the kernel counts lost packets */
 		fill_put(queue, span);
 	}
 	queue_publish(queue);
@@ -75,7 +75,8 @@ void xp_recycle(struct xp_queue *queue, struct region_span span)
 		queue_publish(queue);
 }
 
-/* When the driver handed it in, and when the card had it, if the filter could say so. */
+/* The times when the driver handed the packet in and when the card had it, if the filter marked
+ * them. */
 static inline void packet_time(struct xp_queue *queue, struct xp_packet *packet, uint64_t now_ns)
 {
 	struct filter_mark mark;
@@ -118,7 +119,7 @@ uint32_t xp_receive(struct xp_queue *queue, struct xp_packet *packets, uint32_t 
 		packet->data = port->base + entry->addr;
 		packet->bytes = entry->len;
 		packet->more = (entry->options & XDP_PKT_CONTD) != 0;
-		/* Of a packet in several frames only the first is marked. */
+		/* In a packet of several frames only the first is marked. */
 		packet->received_ns = now_ns;
 		packet->hardware_ns = 0;
 		if (!queue->inside_packet)

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The kernel lets go of a queue some time after its socket was closed, and tells nobody when. */
+/* The kernel releases a queue some time after its socket was closed, and does not report when. */
 #define QUEUE_WAIT_NS NS_PER_S
 
 static int ring_map(struct xp_ring *ring, int fd, const struct xdp_ring_offset *offsets,

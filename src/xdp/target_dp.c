@@ -30,7 +30,7 @@ static void flight_end(struct xp_queue *queue, uint32_t idx, int32_t result)
 	region_complete(sender->ring, &cqe);
 }
 
-/* Takes what the kernel is done with; returns how many packets. */
+/* Takes the packets that the kernel has sent; returns how many. */
 static uint32_t completions_reap(struct xp_queue *queue)
 {
 	struct xp_sender *sender = &queue->sender;
@@ -51,7 +51,7 @@ static uint32_t completions_reap(struct xp_queue *queue)
 	return count;
 }
 
-/* The interface is gone, and with it whatever would have told of these. */
+/* The interface is gone, so no completion will report these packets. */
 static __attribute__((noinline, cold)) void flights_fail(struct xp_queue *queue, int error)
 {
 	struct xp_sender *sender = &queue->sender;

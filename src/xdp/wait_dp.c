@@ -42,8 +42,8 @@ void queue_poller_init(struct xp_queue *queue)
 	};
 }
 
-/* ---- The interface itself: an AF_XDP socket does not say that it lost its card, the kernel's
- * news of links do. They are read after sleeps only, never while packets flow. ---- */
+/* ---- The interface itself: an AF_XDP socket does not report that it lost its card; the kernel's
+ * link messages do. They are read after sleeps only, never while packets flow. ---- */
 static bool link_lost(const struct xp_port *port, const uint8_t *news, size_t len)
 {
 	while (len >= sizeof(struct nlmsghdr)) {
@@ -135,8 +135,8 @@ int xp_health(struct xp_port *port)
 	return port->gone ? -ENODEV : 0;
 }
 
-/* Runs the driver until there is a packet or the time is over. Others of the reactor have their
- * turn between two looks. */
+/* Runs the driver until there is a packet or the time is over. Other fibers of the reactor run
+ * between two looks. */
 static bool port_poll_busily(struct xp_port *port, uint64_t deadline_ns)
 {
 	uint64_t end_ns = MIN(clock_now_ns() + port->busy_poll_us * NS_PER_US, deadline_ns);
@@ -161,7 +161,7 @@ int xp_wait(struct xp_port *port, struct reactor *reactor, uint64_t deadline_ns)
 		queue_refill(&port->queues[i]);
 	if (port_readable(port) || (port->busy_poll_us && port_poll_busily(port, deadline_ns)))
 		return 0;
-	/* An interface that went before wakes nobody. */
+	/* An interface that was lost before the sleep wakes no fiber. */
 	if (xp_health(port))
 		return -ENODEV;
 	/* Some drivers (veth) ask for no interrupt once they have been polled busily. */

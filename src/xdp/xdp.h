@@ -74,7 +74,7 @@ struct xp_opts {
  * error the log has a line with the reason and the remedy. May block. */
 int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **ret_port);
 /* Detaches the filter, closes the sockets, and gives back all frames that the rings held. Takes
- * NULL. When the process dies, the kernel does the same, except for the frames. */
+ * NULL. When the process ends, the kernel does the same, except for the frames. */
 void xp_close(struct xp_port *port);
 
 enum xp_mode xp_mode(const struct xp_port *port);
@@ -115,7 +115,7 @@ struct xp_packet {
 	uint32_t bytes;
 	bool more;	      /* the packet goes on in the next one */
 	uint64_t received_ns; /* CLOCK_MONOTONIC: in the driver where it was marked, else now */
-	uint64_t hardware_ns; /* by the card's clock, whatever that is set to; 0: it told none */
+	uint64_t hardware_ns; /* by the card's clock, whatever that is set to; 0: none */
 };
 /* Takes up to max packets; the caller owns their frames. Never sleeps. Also refills the fill ring
  * from the region. */
@@ -144,7 +144,7 @@ struct xp_stats {
 	uint64_t ring_full, fill_empty, dropped;
 	uint64_t invalid_rx, invalid_tx; /* descriptors that the kernel refused */
 	uint64_t unmarked;		 /* packets whose time is the receiver's */
-	uint64_t stamped;		 /* packets whose time the card told */
+	uint64_t stamped;		 /* packets with a time of the card */
 };
 void xp_stats(const struct xp_port *port, struct xp_stats *ret_stats);
 /* Publishes them, and the matches of each rule, on the process's board for `nebulaio top`. */

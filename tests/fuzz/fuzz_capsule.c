@@ -1,5 +1,5 @@
-/* Any message as either end of the native protocol sees it: head, tag, each kind's content. What
- * decodes must encode back to the same bytes. */
+/* Fuzzes the messages of both ends of the native protocol: head, tag, each kind's content. A
+ * message that decodes must encode to the same bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 static uint8_t capsule[LIMIT_CAPSULE_BYTES_MAX] __attribute__((aligned(8)));
 static uint8_t again[LIMIT_CAPSULE_BYTES_MAX] __attribute__((aligned(8)));
 
-/* Reads every byte that a slice says is there. */
+/* Reads every byte of a slice. */
 static void touch(struct slice slice)
 {
 	static volatile uint8_t sum;
@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	CHECK(bytes <= (ptrdiff_t)len);
 	if (bytes > 0)
 		(void)capsule_unseal(&cipher, capsule, (size_t)bytes);
-	/* Behind a tag that holds: all contents, whatever the head said. */
+	/* As after a valid tag: tries all contents, whatever the head's kind. */
 	try_setup(len);
 	if (len < sizeof(struct capsule_head) + CAPSULE_TAG_BYTES)
 		return 0;

@@ -1,5 +1,5 @@
-/* Fuzzes the parsers of discovery's datagrams: what is taken holds texts that end and that a
- * terminal may see. */
+/* Fuzzes the parsers of discovery's datagrams: the texts of an accepted datagram are terminated and
+ * printable. */
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size || size > 4096)
 		return 0;
-	/* Of its own length: reading past it shows. */
+	/* A copy of exactly this length: the sanitizer sees reads past it. */
 	copy = malloc(size);
 	if (!copy)
 		return 0;

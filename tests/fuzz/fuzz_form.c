@@ -1,5 +1,5 @@
-/* Browser forms and their policies: any bytes as the body up to the file, and the fields that were
- * found held against a field's value as the policy. */
+/* Browser forms and their policies: any bytes as the body up to the file. The fields found are
+ * checked against the form's policy; without one, the whole input is the policy. */
 #include <errno.h>
 
 #include "document/json.h"

@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_http.c: the HTTP request path: what a client sends over a connection, from its
- * first byte to its end. The first byte says how bodies are coded and how finely the rest is cut.
- * However it is cut, the same requests come out of it, and every frame goes back. */
+/* tests/fuzz/fuzz_http.c: the HTTP request path: the bytes of a client's connection from the first
+ * to the last. The first byte selects the coding of bodies and the size of the pieces of the rest.
+ * Any division into pieces must give the same requests, and every frame must be given back. */
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static _Atomic bool draining;
 static struct s3_chunk_signing signing;
 static bool serving, idle, asked;
 
-/* What came out: a hash over requests and bodies, and how many. */
+/* The result: the number of requests, and a hash over requests and bodies. */
 static uint64_t requests, hash;
 
 static void mix(struct slice text)

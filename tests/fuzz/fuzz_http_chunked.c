@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_http_chunked.c: the four chunked codings. The first byte chooses the coding, the
- * rest is the stream. However the bytes arrive, the outcome must be the same. Signatures are made
- * with a key of zeros, so that the seeds' are good. */
+ * rest is the stream. Any division of the bytes must give the same outcome. Signatures use a key of
+ * zeros, so that the seeds' signatures are valid. */
 #include <stdlib.h>
 
 #include "front/http/http_priv.h"
@@ -66,7 +66,7 @@ static void decode(enum http_coding coding, struct slice bytes, size_t step, siz
 	} while (!ret_outcome->err && got);
 	ret_outcome->left = feed.rest.len + feed.in.end - feed.in.start;
 	ret_outcome->trailers = chunked.trailer_bytes;
-	/* A stream that ended well stays ended. */
+	/* A stream that has ended without error stays ended. */
 	if (!ret_outcome->err)
 		CHECK(!http_chunked_read(&chunked, &(char){0}, 1, HTTP_PAYLOAD, &got) && !got);
 }

@@ -1,5 +1,5 @@
-/* Fuzzes tokens and key sets: up to the first line's end a token, behind it a JWK set. What can be
- * read must have claims, is held against the keys, and says the same twice. */
+/* Fuzzes tokens and key sets: the first line is a token, the rest a JWK set. A token that parses
+ * must have claims, is verified with the keys, and gives the same result twice. */
 #include "iam/jwt.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,5 +1,5 @@
-/* Fuzzes lifecycle rules: any XML as a configuration; what parses must be able to judge versions,
- * and parses again from what it was. */
+/* Fuzzes lifecycle rules: any XML as a configuration; a configuration that parses must give
+ * decisions on versions. */
 #include "base/base.h"
 #include "s3/core/call.h"
 #include "s3/core/tags.h"

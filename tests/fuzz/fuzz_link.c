@@ -1,5 +1,5 @@
-/* Fuzzes what crosses the wire between two flows. What is taken holds the bounds of the
- * specification. The first byte picks the reader. */
+/* Fuzzes the messages between two flows. An accepted message must keep the bounds of the
+ * specification. The first byte selects the parser. */
 #include <string.h>
 
 #include "flow/link_wire.h"

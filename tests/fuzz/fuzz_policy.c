@@ -1,4 +1,4 @@
-/* Fuzzes the policy language: any text, as each kind of policy; what compiles must answer
+/* Fuzzes the policy language: any text, as each kind of policy; a policy that compiles must answer
  * questions. The question's own texts are taken from the input too. */
 #include "base/base.h"
 #include "base/mem_arena.h"

@@ -1,6 +1,6 @@
-/* What requests claim to have signed, by Version 2 and 4: lines of the input are the path, the
- * query, the Authorization header and then headers "name:value". What is taken must lie in its
- * bounds, and give a string to sign or fail as a whole. */
+/* Fuzzes the parsers of signatures, Version 2 and 4: lines of the input are the path, the query,
+ * the Authorization header and then headers "name:value". An accepted claim must be within its
+ * bounds, and either gives a string to sign or fails. */
 #include "codec/codec.h"
 #include "s3/auth/sigv2.h"
 #include "s3/auth/sigv4.h"

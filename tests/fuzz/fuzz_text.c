@@ -1,5 +1,5 @@
-/* Fuzzes codec's readers of text: what one takes must come back from its writer. The first byte
- * picks the reader. */
+/* Fuzzes codec's text parsers: the writer must give back what a parser accepts. The first byte
+ * selects the parser. */
 #include <stdlib.h>
 
 #include "base/base.h"

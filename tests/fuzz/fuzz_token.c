@@ -1,4 +1,5 @@
-/* Fuzzes the parser of RDMA tokens: what it takes without an override comes back from the writer.
+/* Fuzzes the parser of RDMA tokens: the writer must give back a token that it accepts without an
+ * override.
  */
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size || size > 4096)
 		return 0;
-	/* Of its own length: reading past the text shows. */
+	/* A copy of exactly this length: the sanitizer sees reads past it. */
 	copy = malloc(size - 1 ? size - 1 : 1);
 	if (!copy)
 		return 0;

@@ -1,7 +1,7 @@
-/* Fuzzes what the inverse transforms read: sealed streams under a key that the fuzzer cannot know,
- * compressed ones, and the filter. The first byte picks the transform, the second how long pieces
- * are. Only what was verified comes out of a sealed stream, which is nothing: no input has a tag
- * under this key. */
+/* Fuzzes the input of the inverse transforms: sealed streams under a key that the fuzzer cannot
+ * know, compressed ones, and the filter. The first byte selects the transform, the second the
+ * length of the pieces. A sealed stream gives only verified bytes, which are none: no input has a
+ * valid tag under this key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void key_make(void)
 	snprintf(unseal, sizeof(unseal), "aes256gcm-decrypt:/proc/self/fd/%d", fd);
 }
 
-/* At most so much of what becomes long. */
+/* Limits the output that is read of an input that expands. */
 #define PULLS_MAX 64
 
 static size_t pull(struct flow_transforms *chain, int *ret_pulled)

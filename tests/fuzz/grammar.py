@@ -1,7 +1,8 @@
-"""tests/fuzz/grammar.py: requests of S3 that are bent first and signed afterwards, so that they get past the signature.
+"""tests/fuzz/grammar.py: requests of S3 that are falsified first and signed afterwards, so that their signatures are
+valid.
 
-A case is made of its number and a seed alone, and is plain data (JSON): what a server has answered before stands in it
-by name, {upload} and {version}. Strings hold bytes as Latin-1."""
+A number and a seed determine a case, which is plain data (JSON). It refers to earlier answers of the server by name,
+{upload} and {version}. Strings contain bytes as Latin-1."""
 import base64
 import json
 import pathlib
@@ -117,7 +118,7 @@ PAYLOADS = ("hash", "UNSIGNED-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "S
 
 
 def routes():
-    """(method, level, parameter, header, parameters beside it, body) of each request that the server's own tables have."""
+    """(method, level, parameter, header, other parameters, body) of each request in the server's own tables."""
     table = subprocess.run([ROOT / "scripts/s3-table", "--json"], check=True, capture_output=True, text=True).stdout
     return [(row["method"], row["level"], row["param"], row["header"], row["takes"], row["body"]) for row in json.loads(table)]
 
@@ -148,7 +149,7 @@ def bend(chance, text):
 
 
 def bend_xml(chance, text):
-    """One change of a document's shape: an element left out, doubled, nested in itself, or with another text."""
+    """One change of a document's structure: an element removed, doubled, nested in itself, or with another text."""
     elements = list(re.finditer(r"<(\w+)[^>]*>(?:[^<]*)</\1>", text)) or list(re.finditer(r"<\w+", text))
     if not elements or chance.random() < 0.3:
         return bend(chance, text)
@@ -232,7 +233,7 @@ def target_of(chance, level, parameter, beside):
 
 
 def token(chance, size):
-    """Of one of a few queue pairs with nobody at their other end."""
+    """The token of one of a few queue pairs without a peer."""
     fields = [f"{chance.choice((4096, 0, (1 << 64) - 1)):016x}", f"{size:08x}", f"{chance.randrange(4):08x}", "0000",
               f"{chance.randrange(1, 4):06x}", "1", f"fd4e53494d00{0:04x}{chance.randrange(2):016x}"]
     if chance.random() < 0.2:
@@ -243,7 +244,7 @@ def token(chance, size):
 
 
 def by_token(chance):
-    """A body by RDMA, or a queue pair that is joined or left."""
+    """A body by RDMA, or a queue pair that is connected or disconnected."""
     case = {"payload": chance.choice(("UNSIGNED-PAYLOAD", "UNSIGNED-PAYLOAD", "hash")), "presigned": chance.random() < 0.1, "body": "",
             "chunked": None, "transfer": False, "length": None, "service": "s3"}
     if chance.random() < 0.5:

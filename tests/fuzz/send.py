@@ -1,4 +1,5 @@
-"""tests/fuzz/send.py: signs the cases of grammar.py as they stand, frames their bodies, sends them and reads the answers."""
+"""tests/fuzz/send.py: signs the cases of grammar.py unchanged, frames their bodies, sends them and reads the
+answers."""
 import base64
 import hashlib
 import hmac
@@ -16,7 +17,7 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 class NoAnswer(Exception):
-    """The server closed the connection, or said what is no HTTP."""
+    """The server closed the connection, or sent invalid HTTP."""
 
 
 def mac(key, text):
@@ -63,7 +64,7 @@ def bent_bytes(chance, data):
 
 
 def chunks(signer, case, body, seed_signature):
-    """The body as aws-chunked. The chain of signatures holds; what is bent is bent before it is signed, where it can be."""
+    """The body as aws-chunked. The chain of signatures is valid; changes are made before signing, where possible."""
     kind, shape = case["payload"], case["chunked"] or {"sizes": [4096], "trailer": True, "seed": None}
     signed, trailer = "AWS4-HMAC" in kind, kind.endswith("TRAILER")
     chance = random.Random(shape["seed"])
@@ -112,7 +113,7 @@ def form_body(signer, case):
 
 
 def wire(signer, case, host, known):
-    """The request as bytes, and whether its framing is its own: then nothing may follow it on its connection."""
+    """The request as bytes, and whether its framing is falsified: then nothing may follow it on its connection."""
     def data(text):
         return re.sub(r"\{(upload|version|etag)\}", lambda m: known[m.group(1)], text).encode("latin-1", "replace")
 
@@ -127,7 +128,7 @@ def wire(signer, case, host, known):
         headers += [(b"x-amz-decoded-content-length", b"%d" % len(body)), (b"content-encoding", b"aws-chunked")]
         if case["payload"].endswith("TRAILER"):
             headers.append((b"x-amz-trailer", b"x-amz-checksum-crc32"))
-    # What stands in the request line ends a path or a parameter there, for the server as for us.
+    # These characters end a path or a parameter in the request line, for the server as for this program.
     whole = path + (b"?" + b"&".join(n + b"=" + v for n, v in query) if query else b"")
     path, _, text = whole.partition(b"?")
     query = [(item.partition(b"=")[0], item.partition(b"=")[2]) for item in text.split(b"&") if item]
@@ -157,7 +158,7 @@ def wire(signer, case, host, known):
 
 
 class Door:
-    """A connection that is kept as long as the server keeps it."""
+    """A connection that is kept open as long as the server does."""
 
     def __init__(self, address):
         self.address = (address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1]))
@@ -183,7 +184,7 @@ class Door:
             if own:
                 self.stream.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # refused before it was whole: the answer is there
+            pass  # refused before it was complete: the answer has arrived
         answer = http.client.HTTPResponse(self.stream, method=method)
         answer.begin()
         text = answer.read()

@@ -1,5 +1,5 @@
-/* tests/sim/breaks.c: servers that are broken on purpose, to see that the world finds it: each
- * leaves out one thing now and then. */
+/* tests/sim/breaks.c: servers that are broken on purpose, to check that the world finds the faults:
+ * each omits one step now and then. */
 #include "world.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "store/store_priv.h"
 
 #define FLUSH_ONE_OF	  8u
-#define REVOCATION_ONE_OF 3u
+#define REVOCATION_ONE_OF 1u
 #define REFERENCE_ONE_OF  20u
 #define CHECKPOINT_ONE_OF 2u
 #define VERSION_ONE_OF	  4u
@@ -73,11 +73,15 @@ int __wrap_store_put_drop(
 	return __real_store_put_drop(put, bucket, key, get);
 }
 
-int __real_local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-int __wrap_local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+int __real_local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
+	struct region_span span, bool *ret_cached);
+int __wrap_local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
+	struct region_span span, bool *ret_cached)
 {
-	return breaks("verify", VERIFY_ONE_OF) ? 0
-					       : __real_local_get_verify(get, offset, data, bytes);
+	*ret_cached = false;
+	return breaks("verify", VERIFY_ONE_OF)
+		       ? 0
+		       : __real_local_get_arrived(get, offset, bytes, span, ret_cached);
 }
 
 int __real_s3_write_condition_check(const struct store_meta *current, void *arg);

@@ -1,4 +1,4 @@
-/* tests/sim/client.c: a client: its requests, by the library or over HTTP, and the bytes that it
+/* tests/sim/client.c: a client: its requests, by the library or over HTTP, and the bytes of its
  * puts and gets. */
 #include "load.h"
 
@@ -35,13 +35,13 @@ uint32_t value_make(struct client *client, uint16_t key, uint32_t bytes)
 	struct history *history = &shared->history;
 	uint32_t value = history_value(history, key, 0);
 
-	/* Lengths differ, so that a listing tells values apart. */
+	/* Lengths differ, so that a listing distinguishes values. */
 	history->values[value].bytes = bytes + value % 61;
 	value_fill(value, client->body);
 	return value;
 }
 
-/* The value that begins at body, which has at most so many bytes. */
+/* The value that starts at body, which has at most so many bytes. */
 static uint32_t value_at(struct client *client, const uint8_t *body, uint64_t bytes)
 {
 	const struct history *history = &shared->history;
@@ -118,7 +118,7 @@ static void say(void *arg, enum neb_log_level level, const char *text)
 		log_info("client", "%s", text);
 }
 
-/* Opens the library's client where there is none, which may fail where calls do. */
+/* Opens the library's client if it is not open; this may fail while calls fail. */
 static bool neb_ready(struct client *client)
 {
 	char endpoint[64];

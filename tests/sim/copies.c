@@ -1,6 +1,6 @@
-/* tests/sim/copies.c: objects that become others: copied, copied as parts, appended to, renamed.
- * What is copied is named by its tag, so that it is known what the copy holds also when nobody
- * hears the answer. */
+/* tests/sim/copies.c: operations that make objects from others: copies, copied parts, appends,
+ * renames. A request names its source by its ETag, so the content of the copy is known even if the
+ * answer is lost. */
 #include "load.h"
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 #define APPEND_BYTES_MAX 20000u
 
-/* The source of an operation: what its key is thought to have. */
+/* The source of an operation: the expected content of its key. */
 struct source {
 	uint16_t key;
 	uint32_t content;
 	char text[64], quoted[96];
-	uint32_t op; /* that reads it */
+	uint32_t op; /* the read of the source */
 };
 
 static bool source_draw(
@@ -48,8 +48,8 @@ static void source_begin(struct source *source)
 	source->op = history_begin(&shared->history, &what);
 }
 
-/* It was there when the copy was made; or it was not, when none was. Of other ends nothing follows.
- */
+/* If the copy was made, the source had its ETag then; if it was refused (412, 404), it had not.
+ * Other outcomes say nothing about it. */
 static void source_end(const struct source *source, const struct http_answer *answer)
 {
 	bool refused = answer->status == 412 || answer->status == 404;
@@ -96,7 +96,7 @@ static void copy(struct client *client)
 	write_ended(op, &answer);
 }
 
-/* "&quot;…&quot;", without what is around it. */
+/* "&quot;…&quot;", without the text around it. */
 static void etag_read(struct client *client, char *etag, size_t room)
 {
 	const char *at = (const char *)client->body;
@@ -137,7 +137,7 @@ static void copy_part(struct client *client)
 	source_begin(&source);
 	client_ask(client, &ask, &answer);
 	late_error(client, &answer);
-	/* 404 may be of either. */
+	/* 404 may mean the source or the target. */
 	history_end(&shared->history, source.op,
 		answer.status == 200   ? HISTORY_DONE
 		: answer.status == 412 ? HISTORY_REFUSED
@@ -173,7 +173,7 @@ static void append(struct client *client, uint16_t key)
 	uint32_t op;
 
 	what.expected = shared->known[key].bytes;
-	if (what.expected + APPEND_BYTES_MAX > BODY_BYTES_MAX / 2)
+	if (what.expected + APPEND_BYTES_MAX > CHAIN_BYTES_MAX)
 		return;
 	what.content =
 		value_make(client, key, (uint32_t)MIN(value_bytes_draw(client), APPEND_BYTES_MAX));
@@ -182,7 +182,7 @@ static void append(struct client *client, uint16_t key)
 	snprintf(offset, sizeof(offset), "%llu", (unsigned long long)what.expected);
 	op = history_begin(&shared->history, &what);
 	client_ask(client, &ask, &answer);
-	/* Any other length than it was thought to have. */
+	/* The object has another length than expected. */
 	if (answer.status == 400 && strstr((const char *)client->body, "InvalidWriteOffset"))
 		answer.status = 412;
 	if (answer.status == 200)
@@ -221,7 +221,7 @@ static void rename_key(struct client *client)
 	write_ended(from_op, &answer);
 }
 
-/* ---- One of them. ---- */
+/* ---- Choosing one. ---- */
 
 void copies_op(struct client *client)
 {

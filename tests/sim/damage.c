@@ -1,5 +1,5 @@
-/* tests/sim/damage.c: wrong bytes on the medium: a scrub finds them and mends what it can, and a
- * store that was closed is whole. */
+/* tests/sim/damage.c: wrong bytes on the medium: a scrub finds and repairs them where possible, and
+ * fsck finds a closed store intact. */
 #include "load.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ void scrub_check(struct store *store)
 	if (first.damaged && !opts.damaged)
 		world_fault("a scrub finds %llu damaged places, and nobody damaged any",
 			(unsigned long long)first.damaged);
-	/* The only volume may be away. */
+	/* The only volume may be unreachable. */
 	if (opts.volumes == 1 && opts.peer_fails)
 		return;
 	if (first.runs != 1)

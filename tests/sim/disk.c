@@ -1,9 +1,9 @@
-/* tests/sim/disk.c: volumes that keep in mind what was not flushed, and forget some of it when
- * power fails; and the C library's calls on files, led to them.
+/* tests/sim/disk.c: volumes that track unflushed writes and lose some of them when power fails; and
+ * wrappers of the C library's file calls, which use them.
  *
- * The file itself has what the device's cache has. Beside it lies, for each write since the last
- * flush, what was there before. When power fails the file goes back to the last flush, and then
- * some of the writes, in any order and in sectors, are done again. */
+ * The file itself has the content of the device's cache. In addition, the disk keeps the old bytes
+ * of each write since the last flush. When power fails the file returns to its state at the last
+ * flush, and then some sectors of some writes are written again, in any order. */
 #include "world.h"
 
 #include <errno.h>
@@ -24,21 +24,21 @@
 #define DEATH_NS_MAX	  (2 * NS_PER_S)
 #define FALLOC_ZERO_RANGE 0x10
 
-struct write { /* that a loss of power may undo */
+struct write { /* an unflushed write, which a loss of power may undo */
 	struct list link;
 	uint64_t offset, bytes;
-	uint64_t done_order; /* 0: still under way */
+	uint64_t done_order; /* 0: in progress */
 	uint8_t *before, *after;
 };
 
 struct disk {
 	int fd; /* 0: none */
 	struct list writes;
-	uint64_t flushed_bytes; /* the file's size that is sure */
+	uint64_t flushed_bytes; /* the file's durable size */
 	uint64_t order;
 	uint64_t dead_until_ns;
-	int32_t number; /* of several: "volume2" */
-	bool hosted;	/* by the peer */
+	int32_t number; /* the number in "volume2", if several */
+	bool hosted;	/* exported by the peer */
 	bool power_lost;
 };
 
@@ -47,7 +47,7 @@ struct request {
 	struct disk *disk;
 	struct world_disk_io io;
 	struct iovec *iov; /* its own copy */
-	uint64_t order;	   /* FLUSH: of the last write that had ended when it began */
+	uint64_t order;	   /* FLUSH: of the last write that ended before it began */
 	world_disk_done_fn *done;
 	void *arg;
 };
@@ -83,7 +83,7 @@ static uint64_t file_bytes(int fd)
 	return (uint64_t)st.st_size;
 }
 
-/* ---- What happens on the medium. ---- */
+/* ---- The medium. ---- */
 
 static void write_forget(struct write *write)
 {
@@ -106,7 +106,7 @@ static void medium_write(struct disk *disk, const void *data, uint64_t bytes, ui
 	CHECK(__real_pwrite64(disk->fd, data, bytes, (off_t)offset) == (ssize_t)bytes);
 }
 
-/* Writes, and notes what that may be undone to. */
+/* Writes, and keeps the old bytes for an undo. */
 static void disk_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
 {
 	struct write *write = (struct write *)calloc(1, sizeof(*write));
@@ -148,8 +148,8 @@ static void disk_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
 
 /* ---- Wrong bytes. ---- */
 
-/* Only one of several is harmed while it is written: of the bodies of a log's last group nobody can
- * tell damage from power that failed, where no other disk has them. A single disk rots. */
+/* Writes are damaged only on one of several disks: if no other disk has the bodies of the log's
+ * last group, damage to them looks like a loss of power. A single disk gets rot instead. */
 static bool is_damaged(const struct disk *disk, uint64_t offset)
 {
 	const struct world_disk_chances *chances = &world_disk_chances;
@@ -180,7 +180,7 @@ void world_disk_rot(uint32_t places)
 	}
 }
 
-/* Blocks are written to where others lie. */
+/* A misdirected write: its blocks overwrite others. */
 static uint64_t elsewhere(const struct disk *disk, uint64_t bytes)
 {
 	uint64_t from = world_disk_chances.damage_from, end = file_bytes(disk->fd);
@@ -197,7 +197,7 @@ static void disk_write_wrongly(struct disk *disk, const void *data, uint64_t byt
 	uint8_t *changed;
 
 	world_trace("damage", how, offset);
-	/* The file's length is not what is damaged. */
+	/* Damage does not change the file's length. */
 	if (file_bytes(disk->fd) < offset + bytes)
 		disk_zero(disk, bytes, offset);
 	if (how == 0) {
@@ -214,10 +214,10 @@ static void disk_write_wrongly(struct disk *disk, const void *data, uint64_t byt
 
 /* ---- Power fails. ---- */
 
-/* Some sectors of a write that was not flushed. */
+/* Keeps some sectors of a write that was not flushed. */
 static void write_remains(struct disk *disk, const struct write *write)
 {
-	uint64_t whole = world_below(3); /* 0: nothing of it, 1: all, 2: some */
+	uint64_t whole = world_below(3); /* 0: none of it, 1: all, 2: some */
 
 	for (uint64_t at = 0; at < write->bytes && whole; at += SECTOR_BYTES)
 		if (whole == 1 || world_chance(2))
@@ -240,7 +240,7 @@ static void disk_power_lost(struct disk *disk)
 		all[count++] = CONTAINER_OF(link, struct write, link);
 	for (uint32_t i = count; i-- > 0;)
 		medium_write(disk, all[i]->before, all[i]->bytes, all[i]->offset);
-	/* Any order: a device may write back what it likes first. */
+	/* Any order: a device may write back its cache in any order. */
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t other = i + (uint32_t)world_below(count - i);
 		struct write *write = all[other];
@@ -283,7 +283,7 @@ void world_disk_host_stall(uint64_t until_ns)
 
 /* ---- Operations. ---- */
 
-/* Moves at most `bytes` between the request's memory and the disk; how much it was. */
+/* Moves at most `bytes` between the request's memory and the disk; returns the number moved. */
 static uint64_t request_move(struct request *request, uint64_t bytes)
 {
 	bool damaged =
@@ -436,7 +436,7 @@ static ssize_t call_run(int fd, const struct world_disk_io *io)
 	return call.result;
 }
 
-/* The number of a volume by its path, 0 when it has none; -1: it is no volume. */
+/* The number of a volume by its path, 0: it has none; -1: not a volume. */
 static int32_t volume_number(const char *path)
 {
 	const char *name = strrchr(path, '/');

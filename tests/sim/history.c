@@ -1,5 +1,5 @@
 /* tests/sim/history.c: see history.h. The search keeps all states that the key may be in: its
- * versions and uploads, and which of the operations under way have already happened (Lowe 2017,
+ * versions and uploads, and which of the open operations have already happened (Lowe 2017,
  * just-in-time linearization). */
 #include "history.h"
 
@@ -11,7 +11,7 @@
 
 #define STATES_MAX 16384u
 
-/* ---- What is noted. ---- */
+/* ---- Recording. ---- */
 
 uint32_t history_value(struct history *history, uint16_t key, uint32_t bytes)
 {
@@ -109,10 +109,10 @@ void history_life_end(struct history *history)
 	event_add(history, HISTORY_UNNAMED, true);
 }
 
-/* ---- What a key is. ---- */
+/* ---- The state of a key. ---- */
 
 struct version {
-	uint32_t op; /* that made it; 0: it is "null" */
+	uint32_t op; /* that created it; 0: it is "null" */
 	uint32_t content;
 };
 
@@ -121,7 +121,7 @@ struct upload {
 	uint32_t parts[HISTORY_PARTS_MAX];
 };
 
-/* The bytes behind the counts are zero, so that states compare byte by byte. */
+/* The bytes after the counts are zero, so that states can be compared as bytes. */
 struct state {
 	uint64_t happened; /* a bit for each open operation */
 	uint32_t mode, version_count, upload_count;
@@ -133,8 +133,8 @@ struct state {
 struct open_op {
 	uint32_t op;
 	bool used;
-	bool reads; /* it changes nothing */
-	bool step;  /* of an ABORT: the parts go, before the upload does */
+	bool reads; /* it does not change the state */
+	bool step;  /* of an ABORT: the parts are deleted, before the upload is */
 };
 
 static struct search {
@@ -142,10 +142,10 @@ static struct search {
 	struct open_op open[HISTORY_OPEN_MAX];
 	struct state states[STATES_MAX];
 	uint32_t state_count, state_count_max;
-	uint64_t lost;			     /* a bit for each open operation that is */
-	uint32_t made_by[HISTORY_NAMES_MAX]; /* by name: the operation; 0: not known */
-	uint32_t name_of[HISTORY_OPS_MAX];   /* by operation: the name; 0: not known */
-	uint32_t maker[HISTORY_OPS_MAX];     /* one of those that complete the same */
+	uint64_t lost;			     /* a bit for each open operation that is lost */
+	uint32_t made_by[HISTORY_NAMES_MAX]; /* by name: the operation; 0: unknown */
+	uint32_t name_of[HISTORY_OPS_MAX];   /* by operation: the name; 0: unknown */
+	uint32_t maker[HISTORY_OPS_MAX]; /* one of the operations that complete the same upload */
 } search;
 
 static uint32_t current_content(const struct state *state)
@@ -160,7 +160,7 @@ static void version_remove(struct state *state, uint32_t at)
 	state->versions[state->version_count] = (struct version){0};
 }
 
-/* The place of the version that an operation made (0: of "null"); version_count: none. */
+/* The index of the version that an operation created (0: of "null"); version_count: none. */
 static uint32_t version_find(const struct state *state, uint32_t op)
 {
 	uint32_t at = 0;
@@ -198,7 +198,7 @@ static struct upload *upload_find(struct state *state, uint32_t name)
 	return NULL;
 }
 
-/* In the order of their operations. */
+/* Uploads are in the order of their operations. */
 static void upload_add(struct state *state, uint32_t op)
 {
 	uint32_t at = state->upload_count;
@@ -220,7 +220,7 @@ static void upload_remove(struct state *state, const struct upload *upload)
 	state->uploads[state->upload_count] = (struct upload){0};
 }
 
-/* ---- What operations do. ---- */
+/* ---- The effects of operations. ---- */
 
 static bool condition_holds(const struct state *state, const struct history_op *op)
 {
@@ -239,7 +239,7 @@ static bool condition_holds(const struct state *state, const struct history_op *
 	return false;
 }
 
-/* What a write was told of its version's name says whether there were versions. */
+/* The version id in a write's answer shows whether versioning was enabled. */
 static bool name_fits(const struct state *state, const struct history_op *op)
 {
 	return !op->name || (op->name == HISTORY_NULL) == (state->mode != HISTORY_ENABLED);
@@ -277,14 +277,15 @@ static bool upload_changes(struct state *state, const struct open_op *open)
 	struct upload *upload = upload_find(state, op->upload);
 
 	if (op->kind == HISTORY_ABORT) {
-		/* Somebody may have completed it first. */
+		/* Another client may have completed it first. */
 		if (upload && open->step)
 			memset(upload->parts, 0, sizeof(upload->parts));
 		else if (upload)
 			upload_remove(state, upload);
 		return true;
 	}
-	/* To complete it again is to be told the same, while the key has what became of it. */
+	/* A repeated completion gets the same answer while the key has the object of that
+	 * upload. */
 	if (!upload)
 		return op->kind == HISTORY_COMPLETE && op->outcome == HISTORY_DONE &&
 		       current_content(state) == op->content;
@@ -299,7 +300,7 @@ static bool upload_changes(struct state *state, const struct open_op *open)
 	return true;
 }
 
-/* Whether it can happen in that state; the state becomes what it makes of it. */
+/* Whether the operation can happen in that state; changes the state if so. */
 static bool happens(struct state *state, const struct open_op *open)
 {
 	const struct history_op *op = &search.history->ops[open->op];
@@ -333,9 +334,9 @@ static bool happens(struct state *state, const struct open_op *open)
 	}
 }
 
-/* ---- What is told. ---- */
+/* ---- The answers. ---- */
 
-/* A version whose name was never told to anybody may be any that nobody knows. */
+/* A version whose name no answer had may have any unknown name. */
 static bool is_named(const struct version *version, uint32_t name)
 {
 	if (!version->op || name == HISTORY_NULL)
@@ -409,7 +410,7 @@ static bool version_fits(const struct state *state, const struct history_op *op)
 	       (state->versions[at].content ? state->versions[at].content : HISTORY_MARKER);
 }
 
-/* Whether an operation that changes nothing may be told that in this state. */
+/* Whether a read may get that answer in this state. */
 static bool fits(struct state *state, const struct open_op *open)
 {
 	const struct history_op *op = &search.history->ops[open->op];
@@ -437,8 +438,8 @@ static bool fits(struct state *state, const struct open_op *open)
 
 /* ---- The search. ---- */
 
-/* Whether all that may come of b may come of a, too: they differ only in lost operations that have
- * happened in b and still may in a. */
+/* Whether every future of b is also a future of a: they differ only in lost operations that have
+ * happened in b and may still happen in a. */
 static bool covers(const struct state *a, const struct state *b)
 {
 	return (a->happened & ~b->happened) == 0 &&
@@ -457,8 +458,8 @@ static void state_add(const struct state *state)
 	search.state_count_max = MAX(search.state_count_max, search.state_count);
 }
 
-/* Adds every state that can be reached by letting open operations happen; one that reads may happen
- * where it fits. New states are appended and come up in turn. */
+/* Adds every state that open operations can lead to; a read can happen in any state that fits its
+ * answer. New states are appended and handled in turn. */
 static void settle(void)
 {
 	for (uint32_t i = 0; i < search.state_count; i++)
@@ -476,7 +477,7 @@ static void settle(void)
 		}
 }
 
-/* Forgets an operation; with `must`, and the states in which it has not happened. */
+/* Removes an operation; with `must`, also the states in which it has not happened. */
 static void open_remove(uint32_t bit, bool must)
 {
 	uint32_t count = search.state_count;
@@ -508,7 +509,8 @@ static void open_add(uint32_t op, bool step)
 		search.lost |= 1ull << bit;
 }
 
-/* Parts are told one after the other: not while the upload ends. */
+/* Whether the upload ends during a listing of its parts, which the server reads one after the
+ * other. */
 static bool ends_meanwhile(const struct history_op *op)
 {
 	for (uint32_t i = 1; i <= search.history->op_count; i++) {
@@ -528,7 +530,7 @@ static void begin(uint32_t op)
 
 	if (of->outcome == HISTORY_NOTHING)
 		return;
-	/* A read without an end saw nothing. */
+	/* A read without an answer says nothing. */
 	if (of->outcome == HISTORY_LOST && of->kind >= HISTORY_READ)
 		return;
 	if (of->kind == HISTORY_PARTS && of->outcome == HISTORY_DONE && ends_meanwhile(of))
@@ -561,7 +563,7 @@ static void life_end(void)
 			open_remove(bit, false);
 }
 
-/* ---- Whose names those are. ---- */
+/* ---- Names and the operations that made them. ---- */
 
 static bool makes_version(const struct history_op *op)
 {
@@ -569,7 +571,7 @@ static bool makes_version(const struct history_op *op)
 	       op->kind == HISTORY_DELETE || op->kind == HISTORY_COMPLETE;
 }
 
-/* The one lost write of that content; 0: none, or several. */
+/* The only lost write of that content; 0: none, or several. */
 static uint32_t lost_write(const struct history *history, uint16_t key, uint32_t content)
 {
 	uint32_t found = 0;
@@ -616,7 +618,7 @@ static void makers_find(const struct history *history, uint16_t key)
 	}
 }
 
-/* False: two have one name. */
+/* False: two operations have the same name. */
 static bool names_bind(const struct history *history, uint16_t key, uint32_t *ret_op)
 {
 	for (uint32_t i = 1; i <= history->op_count; i++) {

@@ -1,8 +1,8 @@
-/* tests/sim/history.h: what clients asked for and what they were told, by key, over all lives; and
- * whether some order of events explains it.
+/* tests/sim/history.h: the requests and answers of the clients, by key, over all lives; and a check
+ * whether some order of events explains them.
  *
- * A key has versions and uploads in parts. What an operation does to them is told in history.c,
- * once, and each key is searched for by itself. */
+ * A key has versions and multipart uploads. history.c defines the effect of each operation on them;
+ * each key is searched by itself. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
@@ -17,11 +17,11 @@
 #define HISTORY_NAMES_MAX    16384u
 #define HISTORY_ENTRIES_MAX  131072u
 #define HISTORY_VERSIONS_MAX 48u /* of a key */
-#define HISTORY_UPLOADS_MAX  8u	 /* of a key, under way */
+#define HISTORY_UPLOADS_MAX  8u	 /* of a key, in progress */
 #define HISTORY_PARTS_MAX    3u	 /* of an upload */
 #define HISTORY_NAME_BYTES   48u
 
-/* Contents: a value that somebody wrote, or several, one behind the other. */
+/* Contents: one written value, or several values joined. */
 #define HISTORY_ABSENT 0u
 #define HISTORY_MARKER UINT32_MAX /* read by its version: a delete marker */
 #define HISTORY_CHAIN  0x80000000u
@@ -31,32 +31,32 @@
 #define HISTORY_NULL	1u /* the version "null" */
 
 enum history_kind {
-	HISTORY_PUT,		/* content, where the condition holds */
-	HISTORY_APPEND,		/* content behind what is there */
-	HISTORY_DELETE,		/* of a key; where there are versions, a marker */
+	HISTORY_PUT,		/* content, if the condition holds */
+	HISTORY_APPEND,		/* content added to the object's end */
+	HISTORY_DELETE,		/* of a key; with versioning, a delete marker */
 	HISTORY_DELETE_VERSION, /* name */
-	HISTORY_MODE,		/* mode: the bucket has versions, or none any more */
-	HISTORY_UPLOAD,		/* begins one */
+	HISTORY_MODE,		/* mode: versioning enabled or suspended */
+	HISTORY_UPLOAD,		/* creates one */
 	HISTORY_PART,		/* upload, part, content */
 	HISTORY_COMPLETE,	/* upload, parts; content */
 	HISTORY_ABORT,		/* upload */
-	HISTORY_READ,		/* told: content, name */
-	HISTORY_READ_VERSION,	/* name; told: content */
-	HISTORY_SIZE,		/* what a listing tells: bytes, UINT64_MAX: the key was not there */
-	HISTORY_VERSIONS,	/* told: all versions, the newest first */
-	HISTORY_UPLOADS,	/* told: all uploads */
-	HISTORY_PARTS,		/* upload; told: its parts */
+	HISTORY_READ,		/* answer: content, name */
+	HISTORY_READ_VERSION,	/* name; answer: content */
+	HISTORY_SIZE,		/* of a listing: bytes; UINT64_MAX: no such key */
+	HISTORY_VERSIONS,	/* answer: all versions, newest first */
+	HISTORY_UPLOADS,	/* answer: all uploads */
+	HISTORY_PARTS,		/* upload; answer: its parts */
 };
 
 enum history_condition { HISTORY_ALWAYS, HISTORY_IF_ABSENT, HISTORY_IF_CONTENT, HISTORY_IF_BYTES };
 enum history_mode { HISTORY_NEVER, HISTORY_ENABLED, HISTORY_SUSPENDED };
 
 enum history_outcome {
-	HISTORY_LOST,	 /* nobody knows: it happens before the end of the life, or never */
-	HISTORY_DONE,	 /* it happened between its beginning and its end */
-	HISTORY_REFUSED, /* it did not, because its condition did not hold, or its upload was over
+	HISTORY_LOST,	 /* unknown: it happens before the end of the life, or never */
+	HISTORY_DONE,	 /* it happened between its start and its end */
+	HISTORY_REFUSED, /* it did not happen: its condition did not hold, or its upload had ended
 			  */
-	HISTORY_NOTHING, /* it did not, for another reason */
+	HISTORY_NOTHING, /* it did not happen, for another reason */
 };
 
 struct history_entry { /* of a listing */
@@ -71,11 +71,11 @@ struct history_op {
 	uint8_t kind, condition, mode, part;
 	uint8_t outcome;
 	uint32_t content;
-	uint32_t name;	 /* of the version or upload that was made, deleted or read */
+	uint32_t name;	 /* of the version or upload that was created, deleted or read */
 	uint32_t upload; /* that it belongs to */
 	uint64_t expected;
 	uint64_t bytes;
-	uint32_t parts[HISTORY_PARTS_MAX]; /* values; HISTORY_ABSENT: not named */
+	uint32_t parts[HISTORY_PARTS_MAX]; /* values; HISTORY_ABSENT: part not named */
 	uint32_t entry_first, entry_count;
 	uint32_t begin_at, end_at; /* its events; end_at of one that was lost: its life's end */
 };
@@ -89,7 +89,7 @@ struct history {
 	struct history_op ops[HISTORY_OPS_MAX];
 	struct {
 		uint32_t bytes;
-		uint16_t key; /* for which it was made */
+		uint16_t key; /* the key that it was made for */
 	} values[HISTORY_VALUES_MAX];
 	struct {
 		uint32_t before, value;
@@ -101,29 +101,29 @@ struct history {
 
 /* A new value of so many bytes, for a key. */
 uint32_t history_value(struct history *history, uint16_t key, uint32_t bytes);
-/* A value behind a content (HISTORY_ABSENT: alone), and how long a content is. */
+/* A content and one more value (HISTORY_ABSENT: the value alone), and the length of a content. */
 uint32_t history_chain(struct history *history, uint32_t before, uint32_t value);
 uint64_t history_bytes(const struct history *history, uint32_t content);
 /* "" is HISTORY_UNNAMED. */
 uint32_t history_name(struct history *history, const char *name);
-/* Listed by the last operation that began. */
+/* Adds an entry of a listing's answer. */
 void history_entry_add(struct history *history, uint32_t op, const struct history_entry *entry);
 
-/* An operation begins: its number. The answer is put into history->ops before the operation's
- * end. */
+/* Starts an operation and returns its number. The answer is put into history->ops before the
+ * operation's end. */
 uint32_t history_begin(struct history *history, const struct history_op *op);
 void history_end(struct history *history, uint32_t op, enum history_outcome outcome);
-/* A life is over: what did not happen by now never will. */
+/* A life is over: open operations that have not happened never will. */
 void history_life_end(struct history *history);
 
-/* Whether one order of the operations on a key explains all that was told: each that was done
- * happens at one moment between its beginning and its end (Herlihy and Wing 1990), and one that was
- * lost at one before the end of its life, or never. False: *ret_op is the one that nothing
- * explains. */
+/* Whether one order of the operations on a key explains all answers: each completed operation
+ * happens at one moment between its start and its end (Herlihy and Wing 1990), and a lost one at a
+ * moment before the end of its life, or never. False: *ret_op is the first operation without an
+ * explanation. */
 bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op);
-/* Tells all that happened to a key, on standard output. */
+/* Prints the history of a key on standard output. */
 void history_show(const struct history *history, uint16_t key);
-/* How many states the largest search had. */
+/* The number of states of the largest search. */
 uint32_t history_states_max(void);
 
 #endif

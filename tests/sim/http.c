@@ -64,7 +64,7 @@ static void hmac(const uint8_t *key, size_t key_len, const char *text, uint8_t o
 		      NULL) != NULL);
 }
 
-/* All headers of a request, sorted, those that every request has among them. */
+/* All headers of a request, sorted, including those of every request. */
 struct headers {
 	struct http_header list[HTTP_HEADERS_MAX + 3];
 	uint32_t count;
@@ -196,7 +196,7 @@ static void header_take(struct answer *answer, const char *line)
 		value_copy(line + 17, told->version_id, sizeof(told->version_id));
 }
 
-/* Reads up to the empty line, byte by byte: what follows is the body's. */
+/* Reads up to the empty line, byte by byte: the rest is the body's. */
 static bool head_read(struct http_client *client, char head[HEAD_BYTES_MAX])
 {
 	size_t len = 0;

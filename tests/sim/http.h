@@ -1,5 +1,5 @@
-/* tests/sim/http.h: an S3 client over HTTP, small and simple, which signs its requests and goes
- * away in the middle of one when it is told to. */
+/* tests/sim/http.h: a small S3 client over HTTP, which signs its requests and can disconnect in the
+ * middle of one. */
 #ifndef SIM_HTTP_H
 #define SIM_HTTP_H
 
@@ -24,11 +24,12 @@ struct http_request {
 	struct http_header headers[HTTP_HEADERS_MAX]; /* all are signed; name NULL: none */
 	const void *body;
 	size_t body_bytes;
-	size_t send_bytes_max; /* the connection is closed after so much of the body; 0: never */
+	size_t send_bytes_max; /* the client disconnects after so many bytes of the body; 0: never
+				*/
 };
 
 struct http_answer {
-	int status;    /* 0: the connection ended, and nothing is known */
+	int status;    /* 0: the connection ended: the outcome is unknown */
 	size_t bytes;  /* of the body */
 	char etag[84]; /* without quotes */
 	char version_id[48];

@@ -1,9 +1,9 @@
 /* tests/sim/index.c: the index as an ordered map in memory, in place of store/index/index.c:
- * RocksDB's threads are outside of any seed.
+ * no seed controls RocksDB's threads.
  *
  * Every change makes a new state: a sorted array of rows that states share. Walks keep the state
- * they were opened on. When power fails, some state between the last flush and now is what the
- * "medium" has, as of RocksDB, which may write a memtable out at any time. */
+ * that they were opened on. When power fails, the "medium" has some state between the last flush
+ * and now, like RocksDB, which may write a memtable at any time. */
 #include "world.h"
 
 #include <errno.h>
@@ -163,7 +163,7 @@ static void map_remove_prefix(struct map *map, struct slice prefix)
 		map_remove(map, row_key(map->rows[at]));
 }
 
-/* ---- The file that stands for the medium. ---- */
+/* ---- The file that represents the medium. ---- */
 
 static void map_save(const struct map *map, const char *dir)
 {
@@ -251,7 +251,7 @@ void index_close(struct index *index)
 {
 	if (!index)
 		return;
-	/* Not flushed by who closes it: as if it never was. */
+	/* A close without a flush loses the changes. */
 	map_save(index->states[0], index->dir);
 	for (uint32_t i = 0; i < index->state_count; i++)
 		map_put(index->states[i]);

@@ -1,5 +1,5 @@
-/* tests/sim/load.c: a server, clients that put, get, delete and list, and what they saw; power
- * fails in the middle. */
+/* tests/sim/load.c: a server, clients that put, get, delete and list, and a check of their answers;
+ * power fails in the middle. */
 #include "load.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct server *server;
 
 static struct store *server_store;
 static struct world_event power;
-static uint32_t power_after; /* operations; 0: not by them */
+static uint32_t power_after; /* operations; 0: not counted */
 
 struct world_shared *world_shared_new(uint64_t seed)
 {
@@ -42,14 +42,14 @@ void world_shared_free(struct world_shared *done)
 
 /* ---- Clients. ---- */
 
-/* Power fails soon after so many operations of all clients began. */
+/* Power fails soon after all clients together have started so many operations. */
 static void count_down(void)
 {
 	if (power_after && --power_after == 0)
 		world_event_set(&power, world_now_ns() + prng_below(world_prng(), POWER_NS_MAX));
 }
 
-/* The clocks of this world are set: one for all. */
+/* Sets the world's only clock. */
 static void clock_is_set(struct client *client)
 {
 	world_clock_jump((int64_t)prng_below(&client->prng, 2 * CLOCK_JUMP_NS_MAX) -
@@ -61,7 +61,7 @@ static void one_op(struct client *client)
 	uint64_t what = prng_below(&client->prng, 8);
 
 	count_down();
-	/* The store looks after its volumes each second. */
+	/* The store checks its volumes each second. */
 	if (opts.peer_fails && prng_below(&client->prng, 4) == 0)
 		world_block(client, world_now_ns() + prng_below(&client->prng, REST_NS_MAX));
 	if (prng_below(&client->prng, 100) == 0)
@@ -108,7 +108,7 @@ int __wrap_store_open(
 	return ret;
 }
 
-/* When the server ends, or the peer, every frame is nobody's again. */
+/* When the server or the peer ends, no frame may have an owner. */
 void __real_region_close(struct region *region);
 void __wrap_region_close(struct region *region)
 {
@@ -140,7 +140,7 @@ static void set_number(struct config *config, const char *path, uint64_t value)
 	set(config, path, text);
 }
 
-/* A volume died while the server was down: a blank one lies at its path. */
+/* A volume died while the server was down: its path now has a blank one. */
 static void volume_replace(const char *dir, uint32_t member)
 {
 	char path[300];
@@ -176,7 +176,7 @@ static void set_volumes(struct config *config, const char *dir)
 	}
 }
 
-/* Whether the peer takes more volumes with it than parity makes up for. */
+/* Whether the peer has more volumes than parity can replace. */
 static bool peer_takes_all(void)
 {
 	return opts.peer_fails && (opts.volumes == 1 || __builtin_popcount(opts.exported) > 1);
@@ -199,6 +199,7 @@ static void server_begin(const char *dir)
 	set(&config, "http.address", "127.0.0.1:0");
 	set(&config, "https.address", "");
 	set(&config, "admin.address", "");
+	set(&config, "console.address", "");
 	set(&config, "s3_express.enabled", opts.copies ? "true" : "false");
 	set(&config, "rdma.enabled", "true");
 	set(&config, "rdma.device_name", "simulated");
@@ -243,7 +244,8 @@ static void power_fails(void *arg)
 	world_end(WORLD_END_POWER);
 }
 
-/* Seldom while the server starts or ends, mostly while clients are served. */
+/* Plans the loss of power: seldom while the server starts or ends, mostly while it serves
+ * clients. */
 static void power_plan(void)
 {
 	power.fn = power_fails;
@@ -252,7 +254,7 @@ static void power_plan(void)
 		world_event_set(&power, world_now_ns() + prng_below(world_prng(), START_NS_MAX));
 }
 
-/* Only one of several disks, and only bodies: the log has its own tests. */
+/* Damages only one of several disks, and only bodies: the log has its own tests. */
 static void damage_draw(struct prng *prng)
 {
 	opts.damage = 4u << prng_below(prng, 4);
@@ -283,7 +285,7 @@ static void peer_draw(struct prng *prng)
 		opts.all_is_well = false;
 }
 
-/* Of one array no more than one volume is ever behind. */
+/* In one array, at most one volume at a time is out of date. */
 static void replaced_draw(struct prng *prng)
 {
 	opts.replaced = -1;
@@ -294,7 +296,7 @@ static void replaced_draw(struct prng *prng)
 					: (int32_t)prng_below(prng, opts.volumes);
 }
 
-/* Of the seed alone: all its lives are of one kind. */
+/* Depends only on the seed: all its lives have the same parameters. */
 static void opts_draw(void)
 {
 	struct prng prng;
@@ -364,7 +366,7 @@ static void buckets_make(struct client *client, uint32_t life)
 	asker_close(client);
 }
 
-/* Reads what every key holds, once no other operation runs. */
+/* Reads every key, after all other operations have ended. */
 static void look_at_all(struct client *client)
 {
 	asker_open(client);
@@ -421,7 +423,7 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	look_at_all(&one);
 	if (life == WORLD_LIVES - 1)
 		scrub_check(server_store);
-	/* Power that fails while the server ends takes nothing that was acknowledged either. */
+	/* A loss of power while the server ends must not lose acknowledged data, either. */
 	server_stop(server);
 	server_close(server);
 	world_event_cancel(&power);
@@ -433,7 +435,7 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 
 /* ---- Sweeps. ---- */
 
-/* Everything that clients do, in one order. */
+/* All operations of clients, in a fixed order. */
 static void tour(struct client *client)
 {
 	buckets_make(client, 1);
@@ -485,7 +487,7 @@ void world_load_sweep(
 		opts.all_by_http = i == 1;
 		tour(&one);
 	}
-	/* Whatever failed, failed once. */
+	/* The failure occurs only once. */
 	world_fault_plan(sweep->kind, 0, NULL);
 	opts.all_is_well = true;
 	opts.all_by_http = false;

@@ -1,5 +1,5 @@
-/* tests/sim/load.h: what the files of the load share: the clients of one world, what they ask for,
- * and what they know. */
+/* tests/sim/load.h: interface between the files of the load: the clients of one world, their
+ * requests and their knowledge. */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
 
@@ -14,21 +14,24 @@
 #include "server/server.h"
 #include "store/local.h"
 
-#define KEYS_PLAIN	10u
-#define KEYS_VERSIONED	4u
-#define KEYS_APPENDED	2u
-#define KEY_VERSIONED	KEYS_PLAIN
-#define KEY_APPENDED	(KEY_VERSIONED + KEYS_VERSIONED)
-#define KEYS		(KEY_APPENDED + KEYS_APPENDED)
-#define BODY_BYTES_MAX	(8 * MIB)
-#define PART_BYTES_MIN	(5 * MIB) /* of all parts but the last */
+#define KEYS_PLAIN     10u
+#define KEYS_VERSIONED 4u
+#define KEYS_APPENDED  2u
+#define KEY_VERSIONED  KEYS_PLAIN
+#define KEY_APPENDED   (KEY_VERSIONED + KEYS_VERSIONED)
+#define KEYS	       (KEY_APPENDED + KEYS_APPENDED)
+#define PART_BYTES_MIN (5 * MIB) /* of all parts but the last */
+/* Of an upload of two parts: values have one part's bytes at most, and a copied part has a value's.
+ */
+#define BODY_BYTES_MAX	(2 * PART_BYTES_MIN)
+#define CHAIN_BYTES_MAX (4 * MIB) /* of a body that is appended to */
 #define BUCKET		"sim"
 #define BUCKET_VERSIONS "versions"
 #define BUCKET_APPEND	"sim--zone--x-s3"
 #define KNOWN_MAX	64u
 #define UPLOADS_KNOWN	128u
 
-/* An upload, as far as its clients know. */
+/* An upload, as its clients know it. */
 struct known_upload {
 	uint16_t key;
 	bool over;
@@ -44,12 +47,12 @@ struct world_shared {
 	uint64_t seen; /* calls that may have failed */
 	struct history history;
 	struct {
-		char versions[KNOWN_MAX][HISTORY_NAME_BYTES]; /* the last that were told */
+		char versions[KNOWN_MAX][HISTORY_NAME_BYTES]; /* the last ones in answers */
 		uint32_t version_count;
 		uint32_t writes;  /* in all lives */
 		uint32_t lost;	  /* in this life */
-		uint32_t uploads; /* that may be under way */
-		uint64_t bytes;	  /* what it was last seen to have, and its tag */
+		uint32_t uploads; /* that may be in progress */
+		uint64_t bytes;	  /* last known length, and ETag */
 		uint32_t content;
 		char etag[84];
 	} known[KEYS];
@@ -65,19 +68,19 @@ struct world_opts {
 	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
-	bool faulty;	 /* disks fail: what the server refuses is no fault of its */
+	bool faulty;	 /* disks fail: the server's refusals are not its faults */
 	uint32_t damage; /* one of so many writes */
-	bool damaged;	 /* a disk gives or takes wrong bytes */
+	bool damaged;	 /* a disk reads or writes wrong bytes */
 	bool all_by_http;
 	bool all_is_well; /* a GET has no reason to fail */
-	bool repairs;	  /* what is damaged is made whole */
-	bool strict;	  /* the library asks once */
+	bool repairs;	  /* damage gets repaired */
+	bool strict;	  /* the library does not retry */
 	bool versions, uploads, copies;
-	uint32_t volumes; /* with one of parity; 1: no array */
+	uint32_t volumes; /* one of them parity; 1: no array */
 	uint64_t volume_bytes_max;
-	uint32_t exported; /* volumes of another host, a bit for each */
+	uint32_t exported; /* volumes on another host, a bit for each */
 	bool peer_fails;   /* that host */
-	int32_t replaced;  /* a volume that a blank one takes the place of; -1: none */
+	int32_t replaced;  /* a volume that a blank one replaces; -1: none */
 };
 extern struct world_opts opts;
 extern struct world_shared *shared;
@@ -100,11 +103,11 @@ void asker_close(struct client *client);
 const char *bucket_of(uint16_t key);
 void name_of_key(uint16_t key, char name[16]);
 
-/* A new value of a key, whose bytes lie in client->body, behind `at`. */
+/* A new value of a key, whose bytes are in client->body. */
 uint32_t value_make(struct client *client, uint16_t key, uint32_t bytes);
 /* A length, mostly a small one. */
 uint32_t value_bytes_draw(struct client *client);
-/* The content that client->body has; what is none ends the run. */
+/* The content that client->body has; unknown bytes end the run. */
 uint32_t body_content(struct client *client, uint64_t bytes);
 
 struct ask {
@@ -118,15 +121,16 @@ struct ask {
 	const void *body;
 	size_t body_bytes;
 	size_t send_bytes_max; /* see http.h */
-	bool again;	       /* the library may send it twice, and read one-sidedly */
+	bool again;	       /* the library may send it twice, and use one-sided reads */
 };
-/* Asks, with the answer's body in client->body: the status, or 0 when nothing is known. */
+/* Sends the request and receives the answer's body in client->body. Returns the status, or 0 if the
+ * outcome is unknown. */
 int client_ask(struct client *client, const struct ask *ask, struct http_answer *ret_answer);
-/* What a write's status says of it. */
+/* The outcome of a write by its status. */
 enum history_outcome outcome_of(int status);
-/* Notes how a write that `op` is went. */
+/* Records the outcome of the write `op`. */
 void write_ended(uint32_t op, const struct http_answer *answer);
-/* The text between <name> and </name> that comes first after *at, which moves behind it. */
+/* The text between <name> and </name> that comes first after *at, which moves past it. */
 bool xml_next(const char **at, const char *name, char *into, size_t room);
 
 /* ---- The operations: of plain keys, of versions, of uploads, of copies. ---- */
@@ -136,42 +140,42 @@ void plain_list(struct client *client);
 void plain_op(struct client *client);
 void vanish(struct client *client, uint16_t key);
 void delete_key(struct client *client, uint16_t key);
-/* Once nothing else happens: listings with all kinds of prefixes and delimiters. */
+/* After all other operations: listings with all kinds of prefixes and delimiters. */
 void listings_compare(struct client *client);
 
 void versions_begin(struct client *client);
 void versions_op(struct client *client);
-/* Whether a key may have one version more. */
+/* Whether a key may get one more version. */
 bool versions_may_write(uint16_t key);
 void versions_list(struct client *client);
 void versions_get(struct client *client, uint16_t key);
 
 void uploads_op(struct client *client);
 void uploads_list(struct client *client);
-/* One of those that there are, or were; NULL: none. */
+/* Chooses a current or former upload; NULL: none. */
 struct known_upload *upload_draw(struct client *client);
-/* An answer that began before it was known how it ends. */
+/* Handles an error in an answer that had already begun. */
 void late_error(struct client *client, struct http_answer *answer);
 
 void copies_op(struct client *client);
 void copies_look(struct client *client);
 
 /* ---- peer.c: another host, which exports volumes. ---- */
-/* It lives and dies by itself from here on. */
+/* From here on it runs and fails by itself. */
 void peer_begin(const char *dir, uint32_t life);
-/* Takes one that was not begun. */
+/* Takes a peer that was not begun. */
 void peer_end(void);
-/* Where the server finds a volume of it: snprintf's result. */
+/* The path by which the server reaches a volume of it: snprintf's result. */
 int peer_path(uint32_t member, char *path, size_t room);
-/* Nothing befalls it any more; returns when the store of an array has all its volumes again. */
+/* The peer no longer fails; returns when the store of an array has all its volumes again. */
 void whole_await(struct store *store);
-/* For who opens the store's volumes without the server. */
+/* For code that opens the store's volumes without the server. */
 struct remote *peer_reach(void);
 
 /* ---- damage.c ---- */
-/* The store that the server opened; reads all of it, when nothing else happens. */
+/* The store that the server opened; reads all of it, after all other operations. */
 void scrub_check(struct store *store);
-/* The server has ended: the store is whole. */
+/* Called after the server has ended: checks that the store is intact. */
 void store_check(const char *dir);
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/sim/main.c: runs seeds: each in a folder of its own, each of its lives in a process of its
- * own, and says of those that went wrong how to see it again. */
+/* tests/sim/main.c: runs seeds: each in a folder of its own, and each of its lives in a process of
+ * its own. For a seed that failed, it prints how to repeat it. */
 #include "world.h"
 
 #include <dirent.h>
@@ -33,13 +33,13 @@ static const char USAGE[] =
 	"  --trace       everything that happens\n";
 
 #define LOG_LINES   16u
-#define LIFE_MS_MAX 300000u /* only for what hangs */
+#define LIFE_MS_MAX 300000u /* only for a life that hangs */
 
 static bool verbose;
-static const struct world_sweep *sweep; /* NULL: lives that power ends */
+static const struct world_sweep *sweep; /* NULL: lives that end by a loss of power */
 static char log_path[300];
 
-/* Memory lies at the same place in every run. */
+/* Memory has the same addresses in every run. */
 static void settle_addresses(char **argv)
 {
 	int now = personality(0xffffffff);
@@ -74,7 +74,7 @@ static void life_run(struct world_shared *shared, const char *dir, uint64_t seed
 	/* Logging takes time, so it is done in every run, whether its output is shown or not. */
 	if (!verbose && !freopen(log_path, "a", stderr))
 		_exit(WORLD_END_FAULT);
-	/* Large blocks come from memory that is there already. */
+	/* Large blocks come from the heap, too. */
 	mallopt(M_MMAP_THRESHOLD, INT_MAX);
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	world_begin(seed * 16 + life);
@@ -85,7 +85,7 @@ static void life_run(struct world_shared *shared, const char *dir, uint64_t seed
 	world_end(WORLD_END_CLEAN);
 }
 
-/* How a life ended; one that hangs is killed. */
+/* Returns how a life ended; kills one that hangs. */
 static int life_await(pid_t pid)
 {
 	struct timespec rest = {.tv_nsec = NS_PER_MS};
@@ -104,7 +104,7 @@ static int life_await(pid_t pid)
 	return status;
 }
 
-/* The end of what the lives of a seed logged. */
+/* Prints the end of the log of a seed's lives. */
 static void log_show(void)
 {
 	char line[1024], lines[LOG_LINES][1024];
@@ -119,7 +119,7 @@ static void log_show(void)
 		fclose(log);
 }
 
-/* Whether all went well; how many calls of a sweep's kind there were. */
+/* Returns whether the seed passed, and the number of calls of a sweep's kind. */
 static bool seed_run(uint64_t seed, const char *dir, uint64_t *ret_seen)
 {
 	struct world_shared *shared = world_shared_new(seed);
@@ -163,7 +163,7 @@ static bool seed_run(uint64_t seed, const char *dir, uint64_t *ret_seen)
 	return !wrong;
 }
 
-/* Fails each call of a kind from one number on, or each so-manieth; 0 when nothing went wrong. */
+/* Fails each call of a kind from one number on, or every step-th; returns 0 if all passed. */
 static int sweep_run(const char *name, uint64_t from, uint64_t step, const char *dir)
 {
 	struct world_sweep one = {.kind = 0};

@@ -1,5 +1,5 @@
-/* tests/sim/net.c: TCP as the server and its clients see it, over local sockets, which are exact
- * when one thread runs; and how much they take at a time. */
+/* tests/sim/net.c: TCP for the server and its clients, over local sockets, which are deterministic
+ * when one thread runs; and the number of bytes that they accept at a time. */
 #include "world.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ static bool is_tcp[FDS_MAX];
 static uint16_t port_of[FDS_MAX];
 static struct {
 	uint16_t port;
-	uint32_t listeners; /* several share a port: a connection comes to any of them */
+	uint32_t listeners; /* several share a port: any of them may accept a connection */
 } ports[PORTS_MAX];
 
 int __real_socket(int domain, int type, int protocol);
@@ -74,7 +74,7 @@ static int inet_address(uint16_t port, struct sockaddr *addr, socklen_t *len)
 	return 0;
 }
 
-/* The place of a port in the table, made when there is none. */
+/* The index of a port in the table; adds it if it is missing. */
 static uint32_t port_find(uint16_t port)
 {
 	for (uint32_t i = 0; i < PORTS_MAX; i++) {
@@ -102,13 +102,13 @@ static uint16_t asked_port(const struct sockaddr *addr)
 {
 	struct sockaddr_in inet;
 
-	/* The port lies at the same place in both families. */
+	/* Both address families have the port at the same offset. */
 	memcpy(&inet, addr, sizeof(inet));
 	return ntohs(inet.sin_port);
 }
 
-/* A name of the simulated RDMA device becomes one of this process, so that worlds that run side by
- * side have the same ports. */
+/* A name of the simulated RDMA device becomes one of this process, so that worlds can run in
+ * parallel with the same ports. */
 static socklen_t device_address(
 	struct sockaddr_un *local, const struct sockaddr *addr, socklen_t len)
 {
@@ -135,7 +135,7 @@ int __wrap_bind(int fd, const struct sockaddr *addr, socklen_t len)
 		local_len = device_address(&local, addr, len);
 		return __real_bind(fd, (struct sockaddr *)&local, local_len);
 	}
-	/* Several may be told of one connection, and only one gets it. */
+	/* Several threads may be woken for one connection, and only one gets it. */
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	at = port_find(asked_port(addr));
 	port_of[fd] = ports[at].port;
@@ -159,7 +159,7 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	}
 	port_of[fd] = ports[at].port;
-	/* A full backlog is told by EAGAIN, where a blocking socket would sleep. */
+	/* With a full backlog connect returns EAGAIN; a blocking socket would sleep. */
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	first = (uint32_t)world_below(ports[at].listeners);
 	for (uint32_t i = 0; i < ports[at].listeners; i++) {
@@ -171,7 +171,7 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 			world_block(&local, world_now_ns() + NS_PER_MS);
 			errno = 0;
 		}
-		/* Of several one may have been closed. */
+		/* One of several listeners may have been closed. */
 		if (errno != ECONNREFUSED)
 			return errno ? -1 : 0;
 	}
@@ -234,7 +234,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 		fd, msg->msg_iov[0].iov_base, portion(fd, msg->msg_iov[0].iov_len), flags);
 }
 
-/* ---- For clients, which block. ---- */
+/* ---- Blocking calls of clients. ---- */
 
 ssize_t world_net_recv(int fd, void *data, size_t bytes)
 {

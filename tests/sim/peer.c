@@ -1,5 +1,5 @@
-/* tests/sim/peer.c: another host of the same world, which exports volumes: it dies and loses what
- * it had not flushed, its connections break, its disks stand still; and it comes back. */
+/* tests/sim/peer.c: another host of the same world, which exports volumes: it fails and loses
+ * unflushed writes, its connections break, its disks stall; and it comes back. */
 #include "load.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #define PEER_REGION_BYTES (16 * MIB)
 #define UP_NS_MAX	  (2 * NS_PER_S)
 #define DOWN_NS_MAX	  (4 * NS_PER_S)
-#define STALL_NS_MAX	  (20 * NS_PER_S) /* the server's patience is 10 s */
+#define STALL_NS_MAX	  (20 * NS_PER_S) /* the server waits up to 10 s */
 #define RETRY_NS	  (100 * NS_PER_MS)
 #define WHOLE_LOOK_NS	  (100 * NS_PER_MS)
-/* A store that has not noticed yet what it lost is not whole, nor is one with commands that still
- * stand still. */
+/* A store that has not yet noticed a loss is not intact, nor is one with commands that still
+ * stall. */
 #define WHOLE_NS     (STALL_NS_MAX + 5 * NS_PER_S)
 #define WHOLE_NS_MAX (600 * NS_PER_S)
 
@@ -31,11 +31,11 @@ static struct {
 	struct reactor *reactor;
 	struct disk *disks[DISK_MEMBERS_MAX];
 	struct remote_target *target; /* NULL: the host is down */
-	bool up;		      /* and it does not go down */
+	bool up;		      /* and it does not go down any more */
 	pthread_t thread;
 	struct reactor_msg msg;
 	bool dies; /* and its volumes with it */
-	bool kept; /* what was not flushed */
+	bool kept; /* unflushed writes */
 } peer;
 
 /* ---- The host comes up and goes down. ---- */
@@ -118,7 +118,7 @@ static bool host_up(void)
 	return true;
 }
 
-/* Operations that its volumes have not done yet are dropped, and nobody gets an answer. */
+/* Drops the outstanding operations of its volumes, which get no answer. */
 static void drain_main(void *arg)
 {
 	(void)arg;
@@ -146,7 +146,7 @@ static void host_down(bool dies)
 	parts_close();
 }
 
-/* ---- What befalls it. ---- */
+/* ---- Its failures. ---- */
 
 static void cut_here(struct reactor_msg *msg)
 {
@@ -156,7 +156,7 @@ static void cut_here(struct reactor_msg *msg)
 			target_lane_fail(peer.target->lanes[i], "the world cuts it off");
 }
 
-/* Either nothing happens for so long, or the host is to stay or to end. */
+/* Waits for so long, or until the host must stay up or end. */
 static void rest(uint64_t ns)
 {
 	uint64_t until_ns = world_now_ns() + ns;
@@ -223,7 +223,7 @@ void peer_begin(const char *dir, uint32_t life)
 	secret_write(path);
 	prng_seed(&peer.prng, shared->seed * 32 + life);
 	peer.staying = !opts.peer_fails;
-	/* Now and then it is not there when the server starts. */
+	/* Now and then it is down when the server starts. */
 	if (!opts.peer_fails || life == 0 || prng_below(&peer.prng, 4))
 		(void)host_up();
 	CHECK(pthread_create(&peer.manager, NULL, manager_main, NULL) == 0);
@@ -247,7 +247,7 @@ int peer_path(uint32_t member, char *path, size_t room)
 	return snprintf(path, room, REMOTE_SCHEME "127.0.0.1:%u/volume%u", PEER_PORT, member);
 }
 
-/* The host is up, and nothing befalls it any more. */
+/* Brings the host up; it no longer fails. */
 static void peer_settle(void)
 {
 	peer.staying = true;

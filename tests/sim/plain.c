@@ -1,5 +1,5 @@
-/* tests/sim/plain.c: what clients do to keys of a bucket without versions: put, get, delete, list,
- * and go away in the middle. */
+/* tests/sim/plain.c: clients' operations on keys of a bucket without versions: put, get, delete,
+ * list, and disconnects in the middle. */
 #include "load.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void put_value(struct client *client, const struct history_op *what, uint
 	write_ended(op, &answer);
 }
 
-/* A write's condition, now and then. */
+/* Draws a write's condition, now and then. */
 static void condition_draw(struct client *client, struct history_op *op)
 {
 	uint64_t what = prng_below(&client->prng, 8);
@@ -52,7 +52,7 @@ void plain_put(struct client *client, uint16_t key)
 	put_value(client, &op, history_bytes(&shared->history, op.content));
 }
 
-/* Asks for the key, and has it in the history: its number there. */
+/* Gets the key and records it in the history; returns its number there. */
 static uint32_t key_ask(
 	struct client *client, enum history_kind kind, uint16_t key, struct http_answer *ret_answer)
 {
@@ -79,7 +79,7 @@ void delete_key(struct client *client, uint16_t key)
 	write_ended(op, &answer);
 }
 
-/* What a GET told: the content. */
+/* Records the content that a GET returned. */
 static void got(struct client *client, uint32_t number, const struct http_answer *answer)
 {
 	struct history_op *op = &shared->history.ops[number];
@@ -89,7 +89,7 @@ static void got(struct client *client, uint32_t number, const struct http_answer
 		op->name = history_name(&shared->history, answer->version_id);
 		history_end(&shared->history, number, HISTORY_DONE);
 		shared->known[op->key].bytes = answer->bytes;
-		/* Tags of copies are not known to be the same. */
+		/* The ETags of copies may differ. */
 		if (op->content & HISTORY_CHAIN || !answer->etag[0] ||
 			shared->history.values[op->content].key != op->key)
 			return;
@@ -114,7 +114,7 @@ void plain_get(struct client *client, uint16_t key)
 	got(client, op, &answer);
 }
 
-/* A client that goes away with a request under way, and comes back as another. */
+/* A client disconnects during a request, and comes back as another client. */
 void vanish(struct client *client, uint16_t key)
 {
 	struct history_op what = {.kind = HISTORY_PUT, .key = key};
@@ -158,7 +158,7 @@ static bool list_entry(void *arg, const struct neb_entry *entry)
 	return true;
 }
 
-/* Page by page; each page is text in which keys and sizes stand in order. False: it failed. */
+/* Lists page by page; each page is text with keys and sizes in order. False: it failed. */
 static bool list_pages(struct client *client, uint32_t page_keys, const char *prefix)
 {
 	char query[160], after[16] = "", size[24];
@@ -194,7 +194,7 @@ static bool list_by_neb(struct client *client, uint32_t page_keys, const char *p
 	return client->neb && neb_list(client->neb, &what, NULL) == 0;
 }
 
-/* Of all keys, or of those that begin with a letter. */
+/* Lists all keys, or those that start with a letter. */
 void plain_list(struct client *client)
 {
 	uint32_t page_keys = 1 + (uint32_t)prng_below(&client->prng, KEYS_PLAIN);
@@ -225,7 +225,7 @@ void plain_list(struct client *client)
 	world_trace("list", listed_all, letter);
 }
 
-/* ---- Listings, once nothing else happens. ---- */
+/* ---- Listings after all other operations. ---- */
 
 #define COMPARED 3u
 
@@ -234,7 +234,7 @@ struct query {
 	uint32_t page_keys;
 };
 
-/* What a listing has, in order: keys, and common prefixes. */
+/* The content of a listing, in order: keys and common prefixes. */
 struct listing {
 	char keys[KEYS_PLAIN][16], prefixes[KEYS_PLAIN][16];
 	uint32_t key_count, prefix_count;
@@ -247,7 +247,8 @@ static void listing_add(char names[KEYS_PLAIN][16], uint32_t *count, const char 
 	snprintf(names[(*count)++], 16, "%.*s", (int)len, name);
 }
 
-/* Of the keys that client->listed has, in their order: "a/k00", "a/k03", … "b/k01", … */
+/* The expected listing of the keys in client->listed, in their order: "a/k00", "a/k03", … "b/k01",
+ * … */
 static void listing_expect(
 	const struct client *client, const struct query *query, struct listing *listing)
 {
@@ -341,7 +342,7 @@ void listings_compare(struct client *client)
 			.after = "",
 			.page_keys = 1 + (uint32_t)prng_below(&client->prng, 6)};
 
-		/* What of a common prefix comes after a key within it is nobody's promise. */
+		/* The result for a common prefix after a key inside it is not specified. */
 		if (!query.delimiter[0])
 			query.after = AFTERS[prng_below(&client->prng, ARRAY_LEN(AFTERS))];
 		listing_expect(client, &query, &expected);
@@ -354,11 +355,11 @@ void listings_compare(struct client *client)
 	}
 }
 
-/* ---- One of them. ---- */
+/* ---- Choosing one. ---- */
 
 void plain_op(struct client *client)
 {
-	/* One key is asked for more than the others: it gets leased. */
+	/* One key is read more often than the others, so that it gets leased. */
 	bool hot = prng_below(&client->prng, 3) == 0;
 	uint16_t key = hot ? 0 : (uint16_t)prng_below(&client->prng, KEYS_PLAIN);
 	uint64_t what = prng_below(&client->prng, 20);

@@ -1,9 +1,9 @@
-/* tests/sim/sched.c: threads of which one runs at a time, a clock that only moves when nobody can
- * run, and chance out of one seed; and the calls of pthreads and of time that the server makes.
+/* tests/sim/sched.c: threads of which one runs at a time, a clock that moves only when no thread
+ * can run, and random numbers from one seed; and the server's calls of pthreads and of time.
  *
- * A thread gives its turn away where it would block, and by chance wherever it makes one of the
- * calls below. Locks are the real ones: they are tried, and whoever does not get one waits here
- * until somebody unlocks it. */
+ * A thread gives up its turn where it would block, and by chance at each of the calls below. Locks
+ * are the real ones: a thread tries them, and if it does not get one it waits here until the lock
+ * is released. */
 #include "world.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@
 #define WATCHES_MAX	4096u
 #define ONCES_MAX	64u
 #define TIMERS_MAX	64u
-#define CLOCK_STEP_NS	40u		 /* what asking for the time takes */
+#define CLOCK_STEP_NS	40u		 /* duration of a call for the time */
 #define QUANTUM_NS	(20 * NS_PER_US) /* of a thread that asks for the time again and again */
 #define WATCH_EACH	8u /* turns between looks at descriptors while threads can run */
 #define YIELD_ONE_OF	16u
@@ -77,7 +77,7 @@ static struct {
 	struct world_watch *polled[WATCHES_MAX];
 	struct {
 		pthread_once_t *once;
-		int state; /* 0: nobody, 1: under way, 2: done */
+		int state; /* 0: not started, 1: in progress, 2: done */
 	} onces[ONCES_MAX];
 	struct timer timers[TIMERS_MAX];
 	uint64_t hash, traced;
@@ -231,7 +231,7 @@ static bool events_run(void)
 
 /* ---- Descriptors of the kernel's. ---- */
 
-static struct world_watch removed; /* stands for one that is no more */
+static struct world_watch removed; /* represents a removed watch */
 
 void world_watch_add(struct world_watch *watch)
 {
@@ -323,7 +323,7 @@ static bool deadlines_pass(void)
 	return any;
 }
 
-/* Nobody can run: on to the next thing that is due. */
+/* No thread can run: moves the clock to the next event. */
 static void time_pass(void)
 {
 	uint64_t next_ns = world.heap_count ? world.heap[1]->due_ns : UINT64_MAX;
@@ -373,7 +373,7 @@ static void turn_give(void)
 {
 	struct thread *self = world.current;
 	struct thread *next = next_choose();
-	/* Asked now: what runs next may make a new thread in the place of one that ended. */
+	/* Read now, because the next thread may create a new one in the place of one that ended. */
 	bool ended = self->state == THREAD_ENDED;
 
 	next->quantum_until_ns = world.now_ns + QUANTUM_NS + world_below(QUANTUM_NS);
@@ -480,8 +480,8 @@ static void *thread_main(void *arg)
 	return self->result;
 }
 
-/* Called as the destructor of a thread's own value, in as many rounds as there are: in the last one
- * all other destructors have run, in this thread's turn. */
+/* Called as the destructor of a thread-specific value, in every round: in the last round all other
+ * destructors have run, in this thread's turn. */
 static void thread_end(void *arg)
 {
 	struct thread *self = (struct thread *)arg;
@@ -659,7 +659,7 @@ static int cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t dead
 	return woken ? 0 : ETIMEDOUT;
 }
 
-/* Of the monotonic clock, or of the real one, which is decades ahead of it. */
+/* A time of the monotonic clock, or of the real one, which is decades ahead of it. */
 static uint64_t deadline_of(const struct timespec *until)
 {
 	uint64_t ns = (uint64_t)until->tv_sec * NS_PER_S + (uint64_t)until->tv_nsec;
@@ -777,7 +777,7 @@ ssize_t __wrap_getrandom(void *data, size_t bytes, unsigned flags)
 	return (ssize_t)bytes;
 }
 
-/* ---- Descriptors that tell of time: an eventfd that is rung when it has come. ---- */
+/* ---- Timer descriptors: an eventfd that is written when the time has come. ---- */
 
 static void timer_due(void *arg)
 {
@@ -821,7 +821,7 @@ int __wrap_timerfd_settime(
 		timer->interval_ns = (uint64_t)spec->it_interval.tv_sec * NS_PER_S +
 				     (uint64_t)spec->it_interval.tv_nsec;
 		world_event_cancel(&timer->event);
-		/* What it had told goes with its setting. */
+		/* A new setting discards earlier expirations. */
 		if (__real_syscall(SYS_read, fd, &count, sizeof(count)) < 0)
 			CHECK(errno == EAGAIN);
 		if (ns)

@@ -1,5 +1,5 @@
-/* tests/sim/uploads.c: uploads in parts: begun, filled, listed, completed by several at a time,
- * aborted. */
+/* tests/sim/uploads.c: multipart uploads: created, filled, listed, completed by several clients at
+ * a time, aborted. */
 #include "load.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct known_upload *upload_draw(struct client *client)
 	for (uint32_t i = 0; i < shared->upload_count; i++) {
 		struct known_upload *upload = &shared->uploads[(first + i) % shared->upload_count];
 
-		/* One that is over may be asked for, too. */
+		/* An upload that has ended may be requested, too. */
 		if (!upload->over || prng_below(&client->prng, 16) == 0)
 			return upload;
 	}
@@ -38,7 +38,7 @@ static struct ask ask_of(const struct known_upload *upload, const char *method, 
 		.query = query};
 }
 
-/* How an operation on an upload went: 404 says that there is none. */
+/* The outcome of an operation on an upload; 404: no such upload. */
 static enum history_outcome upload_outcome(const struct http_answer *answer)
 {
 	return answer->status == 404 ? HISTORY_REFUSED : outcome_of(answer->status);
@@ -138,7 +138,7 @@ static void parts_list(struct client *client, struct known_upload *upload)
 	world_trace("list parts", op, (uint64_t)answer.status);
 }
 
-/* Which parts, so that all but the last are large: the first and one more, or only one. */
+/* Chooses parts so that all but the last are large: the first and one more, or only one. */
 static void parts_choose(
 	struct client *client, const struct known_upload *upload, struct history_op *op)
 {
@@ -234,7 +234,7 @@ static void upload_abort(struct client *client, struct known_upload *upload)
 	world_trace("abort", op, (uint64_t)answer.status);
 }
 
-/* ---- All of a bucket's. ---- */
+/* ---- All uploads of a bucket. ---- */
 
 static void bucket_list(struct client *client, uint16_t first, uint16_t count)
 {
@@ -253,7 +253,7 @@ static void bucket_list(struct client *client, uint16_t first, uint16_t count)
 		ops[i] = history_begin(&shared->history, &what);
 	}
 	client_ask(client, &ask, &answer);
-	/* Those of one key lie together. */
+	/* Uploads of one key are adjacent. */
 	at = (const char *)client->body;
 	while (answer.status == 200 && (at = strstr(at, "<Upload>")) &&
 		xml_next(&at, "Key", name, sizeof(name)) &&

@@ -1,9 +1,9 @@
 /* tests/sim/uring.c: io_uring, as far as the server uses it: rings in plain memory, operations that
- * end when chance says so.
+ * complete after a random time.
  *
- * Sockets and eventfds are the kernel's own, which are exact when one thread runs: an operation
- * waits until its descriptor is ready, and then moves as much as chance allows. Operations on
- * volumes go to disk.c. */
+ * Sockets and eventfds are the kernel's own, which are deterministic when one thread runs: an
+ * operation waits until its descriptor is ready, and then moves as much as chance allows.
+ * Operations on volumes go to disk.c. */
 #include "world.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 struct ring {
 	struct io_uring *uring;
-	struct list ops; /* that wait for a descriptor */
+	struct list ops; /* operations that wait for a descriptor */
 	struct list overflow;
 };
 
@@ -39,7 +39,7 @@ struct op {
 	size_t moved;
 };
 
-struct late { /* a completion that found the queue full */
+struct late { /* a completion while the queue was full */
 	struct list link;
 	struct io_uring_cqe cqe;
 };
@@ -106,11 +106,11 @@ static void op_end(struct op *op, int result, uint32_t flags)
 	complete(ring, user_data, result, flags);
 }
 
-/* ---- What happens when a descriptor is ready. ---- */
+/* ---- Operations whose descriptor is ready. ---- */
 
 static void op_watch(struct op *op, short events);
 
-/* What is wanted of a message beyond what was moved. */
+/* The rest of a message that has not been moved. */
 static struct iovec piece(const struct op *op)
 {
 	const struct msghdr *msg = (const struct msghdr *)(uintptr_t)op->sqe.addr;
@@ -225,7 +225,7 @@ static void disk_begin(struct op *op)
 		io.iov_count = 0;
 		break;
 	default:
-		/* fallocate(2): the mode lies in len, the length in addr. */
+		/* fallocate(2): the mode is in len, the length in addr. */
 		io.op = sqe->len & 0x10 ? WORLD_ZERO : WORLD_PUNCH;
 		io.bytes = sqe->addr;
 		io.iov_count = 0;
@@ -242,7 +242,7 @@ static bool cancels(const struct io_uring_sqe *by, const struct op *op)
 	return op->sqe.user_data == by->addr;
 }
 
-/* Only what waits for a descriptor can be cancelled. */
+/* Only operations that wait for a descriptor can be cancelled. */
 static int cancel(struct ring *ring, const struct io_uring_sqe *by)
 {
 	int count = 0;
@@ -271,7 +271,7 @@ static void op_connect(struct op *op)
 	op_end(op, ret ? -errno : 0, 0);
 }
 
-/* An operation that waited for its time. */
+/* Runs an operation after its delay. */
 static void op_happen(void *arg)
 {
 	struct op *op = (struct op *)arg;
@@ -309,7 +309,7 @@ static void op_begin(struct ring *ring, const struct io_uring_sqe *sqe)
 		world_event_set(&op->event, world_now_ns() + world_below(OP_NS_MAX));
 		break;
 	case IORING_OP_POLL_ADD:
-		/* A multishot ends never: world_uring_rung tells it. */
+		/* A multishot never ends: world_uring_rung reports its events. */
 		if (!(sqe->len & IORING_POLL_ADD_MULTI))
 			op_watch(op, (short)sqe->poll32_events);
 		break;
@@ -419,7 +419,7 @@ void __wrap_io_uring_queue_exit(struct io_uring *uring)
 	free(uring->cq.khead);
 	free(uring->cq.cqes);
 	close(uring->ring_fd);
-	/* The place stays taken: rings are few, and the search ends at the first free one. */
+	/* The slot stays in use: rings are few, and the search ends at the first free slot. */
 	ring->uring = (struct io_uring *)ring;
 }
 
@@ -429,7 +429,7 @@ int __wrap_io_uring_submit(struct io_uring *uring)
 	int count = 0;
 
 	while (uring->sq.sqe_head != uring->sq.sqe_tail) {
-		/* A copy: what it ends may submit again. */
+		/* A copy, because a completion may submit again. */
 		struct io_uring_sqe sqe = uring->sq.sqes[uring->sq.sqe_head & uring->sq.ring_mask];
 
 		uring->sq.sqe_head++;
@@ -488,7 +488,7 @@ long __wrap_syscall(long number, ...)
 	return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
 
-/* ---- Memory: nothing is gained here by having it beforehand. ---- */
+/* ---- Memory: allocating it ahead gains nothing here. ---- */
 
 int __wrap_mlock(const void *memory, size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* tests/sim/versions.c: what clients do to keys of a bucket with versions: put, delete, get and
+/* tests/sim/versions.c: clients' operations on keys of a bucket with versions: put, delete, get and
  * delete versions, list them, suspend them. */
 #include "load.h"
 
@@ -33,7 +33,7 @@ static void write_plainly(struct client *client, uint16_t key, bool puts)
 
 /* ---- One version. ---- */
 
-/* One that somebody was told of; or "null". */
+/* Chooses a version that an answer had, or "null". */
 static const char *version_draw(struct client *client, uint16_t key)
 {
 	uint32_t count = MIN(shared->known[key].version_count, KNOWN_MAX);
@@ -89,12 +89,12 @@ static void version_delete(struct client *client, uint16_t key, const char *vers
 	op = history_begin(&shared->history, &what);
 	name_of_key(key, name);
 	client_ask(client, &ask, &answer);
-	/* It names what it deleted: no new name. */
+	/* The answer names the deleted version, which is not a new name. */
 	answer.version_id[0] = 0;
 	write_ended(op, &answer);
 }
 
-/* ---- All of them. ---- */
+/* ---- All versions. ---- */
 
 struct listing {
 	uint32_t ops[KEYS_VERSIONED];
@@ -114,7 +114,7 @@ static void entry_add(struct listing *listing, const char *name, const struct hi
 		history_entry_add(&shared->history, listing->ops[key - KEY_VERSIONED], entry);
 }
 
-/* What stands in a page of text, in order. */
+/* Reads a page's text in order. */
 static void page_read(struct listing *listing, const char *at)
 {
 	struct history_entry entry;
@@ -162,7 +162,7 @@ static bool page_get(struct client *client, struct listing *listing, uint32_t pa
 	return true;
 }
 
-/* A page is told at one moment: keys that a page's end cuts are not asked about. */
+/* A page is the state of one moment: keys that the page's end cuts are not checked. */
 void versions_list(struct client *client)
 {
 	uint32_t page_keys =
@@ -171,7 +171,7 @@ void versions_list(struct client *client)
 	unsigned key;
 	bool all;
 
-	/* Entries of one key lie together: no other key begins between two of its. */
+	/* Entries of one key are adjacent: no other key comes between two of them. */
 	for (uint16_t i = 0; i < KEYS_VERSIONED; i++) {
 		const struct history_op what = {
 			.kind = HISTORY_VERSIONS, .key = (uint16_t)(KEY_VERSIONED + i)};
@@ -217,7 +217,7 @@ static void mode_set(struct client *client, enum history_mode mode)
 		write_ended(ops[i], &answer);
 }
 
-/* The first life enables versions, late enough for something to be there without. */
+/* The first life enables versioning late, so that earlier objects have no versions. */
 void versions_begin(struct client *client)
 {
 	if (prng_below(&client->prng, 3) == 0)
@@ -225,7 +225,7 @@ void versions_begin(struct client *client)
 	mode_set(client, HISTORY_ENABLED);
 }
 
-/* All versions that are known of a key. */
+/* Gets all known versions of a key. */
 void versions_get(struct client *client, uint16_t key)
 {
 	uint32_t count = MIN(shared->known[key].version_count, KNOWN_MAX);

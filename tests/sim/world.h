@@ -1,13 +1,13 @@
 /* tests/sim/world.h: the world in which the simulated server runs.
  *
  * The server's own code runs unchanged: its calls of the C library, of pthreads and of liburing are
- * led here by the linker (--wrap). Its threads are real ones, of which exactly one runs at a time;
- * who runs next, what time it is, when an operation of a disk ends and how, and how much a socket
- * takes at a time all come from one seed. Nothing waits: when no thread can run, the clock moves to
- * the next thing that is due.
+ * redirected here by the linker (--wrap). Its threads are real ones, of which exactly one runs at a
+ * time. One seed decides the next thread, the time, the time and result of each disk operation, and
+ * the number of bytes that a socket accepts. Nothing waits: when no thread can run, the clock moves
+ * to the next event.
  *
  * One process lives one life of the server, from its start to a clean end or to a loss of power.
- * All calls are for whoever has the turn. */
+ * Only the thread with the turn may make these calls. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -34,27 +34,28 @@ void *__real_realloc(void *memory, size_t bytes);
 
 /* The calling thread becomes the first of the world. */
 void world_begin(uint64_t seed);
-/* Virtual: nanoseconds since the world began, from a moment after the machine's start. */
+/* Virtual: nanoseconds since the world began, starting a moment after the machine's start. */
 uint64_t world_now_ns(void);
 /* Real time is that many nanoseconds ahead of the monotonic clock, which never jumps. */
 void world_clock_jump(int64_t ns);
 
 uint64_t world_below(uint64_t bound);
 bool world_chance(uint32_t one_of);
-/* A generator of its own, so that what the load does depends on no scheduling. */
+/* A generator of its own, so that the load does not depend on scheduling. */
 struct prng *world_prng(void);
 
 /* Waits until world_wake(on), or until the deadline: false. */
 bool world_block(const void *on, uint64_t deadline_ns);
 void world_wake(const void *on);
-/* Lets somebody else run, by chance or surely. */
+/* Lets another thread run, by chance or always. */
 void world_maybe_yield(void);
 void world_yield(void);
 
-/* Waits until a descriptor of the kernel's is ready for the events (POLLIN, …): what is, or 0. */
+/* Waits until a descriptor of the kernel's is ready for the events (POLLIN, …): returns the ready
+ * events, or 0. */
 short world_wait_fd(int fd, short events, uint64_t deadline_ns);
 
-/* Calls fn(arg) when its time has come. */
+/* Calls fn(arg) at its time. */
 struct world_event;
 typedef void world_event_fn(void *arg);
 struct world_event {
@@ -80,30 +81,30 @@ struct world_watch {
 void world_watch_add(struct world_watch *watch);
 void world_watch_remove(struct world_watch *watch);
 
-/* Everything that happens is told here; two runs of a seed tell the same. */
+/* Records everything that happens; two runs of a seed give the same trace. */
 void world_trace(const char *what, uint64_t a, uint64_t b);
 extern bool world_trace_wanted; /* on standard error */
 extern bool world_hash_wanted;	/* on standard output, at the end */
 
-/* The end of this life; of a fault, with a line that says what it is. */
+/* Ends this life; for a fault, with a line that describes it. */
 enum world_end { WORLD_END_CLEAN = 0, WORLD_END_POWER = 10, WORLD_END_FAULT = 20 };
 void world_end(enum world_end how) __attribute__((noreturn));
 void world_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void world_thread_name(const char *name);
 
-/* ---- disk.c: files named "volume", which lose what was not flushed. ---- */
+/* ---- disk.c: files named "volume", which lose unflushed writes. ---- */
 
 struct world_disk_chances { /* one of so many operations; 0: none */
 	uint32_t short_transfer;
 	uint32_t read_error;
 	uint32_t write_error;
 	uint32_t slow;
-	uint32_t death; /* it fails everything for a while, then comes back */
-	/* Of writes to bodies: a byte is changed, it lands elsewhere, it never lands; the disk says
-	 * that all went well. */
+	uint32_t death; /* the disk fails all operations for a while, then recovers */
+	/* Of writes to bodies: a byte is changed, or the write goes elsewhere, or it is dropped;
+	 * the disk reports success. */
 	uint32_t damage;
 	uint64_t damage_from; /* no damage before that offset */
-	int32_t damage_disk;  /* only that one of several; -1: any */
+	int32_t damage_disk;  /* only this one of several; -1: any */
 };
 extern struct world_disk_chances world_disk_chances;
 /* Changes single bytes of the disks that may be damaged. */
@@ -121,19 +122,19 @@ struct world_disk_io {
  */
 typedef void world_disk_done_fn(void *arg, int result);
 void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn *done, void *arg);
-/* Power fails: of what was not flushed, some sectors stay and others do not. The other host's disks
- * ("peer/volume") lose nothing unless it fails there, too. */
+/* Power fails: some unflushed sectors remain and others do not. The other host's disks
+ * ("peer/volume") lose nothing unless its power fails, too. */
 void world_disk_power_lost(bool peer_too);
-/* The other host dies: until they are closed its disks do nothing. kept: what was not flushed
- * is. */
+/* The other host dies: its disks do nothing until they are closed. kept: unflushed writes
+ * remain. */
 void world_disk_host_lost(bool kept);
-/* Operations that its disks begin from now on do not end before then. */
+/* Operations that its disks start from now on do not end before then. */
 void world_disk_host_stall(uint64_t until_ns);
 
 /* ---- index.c: an ordered map behind the index's interface. ---- */
 void world_index_power_lost(void);
 
-/* ---- net.c: which descriptors stand for TCP. ---- */
+/* ---- net.c: the descriptors that represent TCP connections. ---- */
 void world_net_opened(int fd);
 void world_net_closed(int fd);
 
@@ -153,29 +154,29 @@ enum world_fault_kind {
 extern const char *const WORLD_FAULTS[WORLD_FAULT_COUNT];
 /* seen counts the calls of the kind from now on; NULL: they are not counted, and none fails. */
 void world_fault_plan(enum world_fault_kind kind, uint64_t nth, uint64_t *seen);
-/* A call of the kind is made: whether it is to fail. */
+/* Called at each call of the kind: whether the call must fail. */
 bool world_fault_comes(enum world_fault_kind kind);
 
-/* ---- breaks.c: what is left out on purpose. ---- */
+/* ---- breaks.c: steps that are omitted on purpose. ---- */
 struct world_break {
 	const char *name, *what;
 };
 extern const struct world_break WORLD_BREAKS[];
 extern const size_t WORLD_BREAK_COUNT;
-int world_break_set(const char *name); /* -1: there is none of that name */
+int world_break_set(const char *name); /* -1: no such name */
 bool world_flush_is_none(void);
 bool world_checkpoint_is_early(void);
 bool world_row_is_lost(struct slice key);
 
-/* ---- load.c: what the world does to the server, and whether the server was right. ---- */
+/* ---- load.c: the world's load on the server, and the check of its answers. ---- */
 
-/* Of one seed; lies in memory that all its lives share. */
-#define WORLD_LIVES 4u /* power ends all but the last */
+/* The state of one seed, in memory that all its lives share. */
+#define WORLD_LIVES 4u /* all but the last end by a loss of power */
 struct world_shared;
 struct world_shared *world_shared_new(uint64_t seed);
 void world_shared_free(struct world_shared *shared);
-/* A life in which the nth call of a kind fails (0: none), and one after it in which all is well:
- * what was acknowledged is there, and once the failure is over everything works. */
+/* A life in which the nth call of a kind fails (0: none), and one after it without failures:
+ * acknowledged data must exist, and everything must work after the failure. */
 struct world_sweep {
 	enum world_fault_kind kind;
 	uint64_t nth;
@@ -185,8 +186,8 @@ void world_load_sweep(struct world_shared *shared, const char *dir, uint32_t lif
 uint64_t world_sweep_seen(const struct world_shared *shared);
 /* One life: returns at its clean end. */
 void world_load_run(struct world_shared *shared, const char *dir, uint32_t life);
-extern bool world_history_wanted; /* what nothing explains is told with all that led to it */
-/* When all lives are over: NULL, or what is wrong. */
+extern bool world_history_wanted; /* prints the history of an answer without explanation */
+/* After all lives: NULL, or the description of a fault. */
 const char *world_load_judge(struct world_shared *shared);
 
 #endif

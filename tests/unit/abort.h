@@ -1,4 +1,4 @@
-/* tests/unit/abort.h: that a bug of a caller's is found: a CHECK ends the process. */
+/* tests/unit/abort.h: checks that a caller's bug is detected: a CHECK ends the process. */
 #ifndef TESTS_UNIT_ABORT_H
 #define TESTS_UNIT_ABORT_H
 
@@ -25,7 +25,8 @@ static inline void abort_expected(void (*bug)(void *arg), void *arg)
 		fclose(stderr);
 		signal(SIGABRT, SIG_DFL);
 #if SANITIZER_ADDRESS
-		/* It sees freed memory before the CHECK does, and would exit with 1. */
+		/* The sanitizer detects freed memory before the CHECK does, and would exit with
+		 * 1. */
 		__sanitizer_set_death_callback(abort);
 #endif
 		bug(arg);

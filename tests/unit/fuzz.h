@@ -1,6 +1,6 @@
-/* tests/unit/fuzz.h: how long a test goes on that bends what it sends: a fixed number of sessions
- * from a seed, or, as scripts/fuzz asks by FUZZ_SEED and FUZZ_SECONDS, sessions of another seed for
- * so long. FUZZ_FIRST begins with a later one: the one that a failure names. */
+/* tests/unit/fuzz.h: the sessions of a test that falsifies its messages: a fixed number of sessions
+ * from a seed, or, for scripts/fuzz, sessions of the seed FUZZ_SEED for FUZZ_SECONDS. FUZZ_FIRST
+ * starts with a later session: the one that a failure names. */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
 
@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 
-static uint64_t fuzz_session; /* the one under way is the one before */
+static uint64_t fuzz_session; /* number of the next session */
 
 static inline uint64_t fuzz_number(const char *name, uint64_t otherwise)
 {
@@ -19,7 +19,7 @@ static inline uint64_t fuzz_number(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* Whether another session is to be: with a generator of its own. A test begins with until_ns 0. */
+/* Whether to run another session; seeds its generator. A test starts with until_ns 0. */
 static inline bool fuzz_next(struct prng *prng, uint64_t count, uint64_t *until_ns)
 {
 	uint64_t seconds = fuzz_number("FUZZ_SECONDS", 0), seed = fuzz_number("FUZZ_SEED", 1);
@@ -34,7 +34,7 @@ static inline bool fuzz_next(struct prng *prng, uint64_t count, uint64_t *until_
 	return true;
 }
 
-/* What main returns. */
+/* The result for main. */
 static inline int fuzz_done(int failed)
 {
 	if (failed)

@@ -1,4 +1,4 @@
-/* tests/unit/unit.h: what every cmocka test program includes first. */
+/* tests/unit/unit.h: the first include of every cmocka test program. */
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 

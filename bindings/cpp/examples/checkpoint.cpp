@@ -1,4 +1,4 @@
-// A vector of numbers stored as an object and read back, without a copy on the way.
+// Stores a vector of numbers as an object and reads it back, without a copy on the way.
 //
 //	g++ -std=c++17 checkpoint.cpp -o checkpoint $(pkg-config --cflags --libs nebulaio)
 //	NEBULAIO_ACCESS_KEY=minioadmin NEBULAIO_SECRET_KEY=minioadmin ./checkpoint 127.0.0.1 9100

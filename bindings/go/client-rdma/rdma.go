@@ -1,4 +1,4 @@
-// Package rdma is the Go client of NebulaIO that returns objects: GetObject gives their bytes in memory of their own.
+// Package rdma is the Go client of NebulaIO that returns objects: GetObject returns an object's bytes in new memory.
 package rdma
 
 import (
@@ -21,7 +21,7 @@ type (
 	Stats       = core.Stats
 )
 
-// The ways to the server.
+// The transports.
 const (
 	Auto   = core.Auto
 	RDMA   = core.RDMA
@@ -29,15 +29,15 @@ const (
 	Strict = core.Strict
 )
 
-// ErrClosed is what calls on a closed client return.
+// ErrClosed is the error of calls on a closed client.
 var ErrClosed = core.ErrClosed
 
-// WithResult returns a context whose calls write to result how their last request went.
+// WithResult returns a context whose calls write the outcome of their last request to result.
 func WithResult(ctx context.Context, result *Result) context.Context {
 	return core.WithResult(ctx, result)
 }
 
-// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+// A Client is a connection to one server, or to several endpoints of one. Any goroutine may call its methods.
 type Client struct{ *core.Client }
 
 // NewClient opens a client. The first request connects; with Transport Strict, NewClient does.

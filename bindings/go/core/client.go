@@ -1,9 +1,9 @@
-// Package core is the one implementation under github.com/piwi3910/nebulaio/client/rdma and
+// Package core is the common implementation of github.com/piwi3910/nebulaio/client/rdma and
 // github.com/nebulaio/client-rdma: import one of those.
 //
 // A Client is one C client and one goroutine that submits requests to it and takes their results. Any number of
-// goroutines may call a Client; their requests are in flight together. A caller whose context ends returns at once;
-// what its request reads or writes stays as it is until the server has answered or can no more.
+// goroutines may call a Client; their requests are in flight together. A caller whose context ends returns at once; the
+// memory of its request stays allocated until the server has answered or can no longer touch it.
 package core
 
 // #include <stdlib.h>
@@ -24,23 +24,23 @@ import (
 
 const (
 	poolBytesPreset = 64 << 20
-	// The part of its pool that the library keeps for sessions and small copies.
+	// The part of the pool that the library keeps for sessions and small copies.
 	ownBytes    = 16 << 20
 	resultBatch = 16
 	forever     = ^C.uint64_t(0)
 )
 
-// A Result is how a request went.
+// A Result is the outcome of a request.
 type Result struct {
 	Status    int       // S3's HTTP status
 	Transport Transport // RDMA or HTTP
-	Fallback  string    // why a request that might have gone by RDMA went by HTTP
+	Fallback  string    // why a request that could have used RDMA used HTTP
 	Bytes     int64     // of the answer's body
 	ETag      string    // without quotes
 	RequestID string
 	Code      string // "NoSuchKey"; empty on success
 	Message   string
-	// Headers of the answer, with lower-case names: of a HEAD, or where they were asked for.
+	// Headers of the answer, with lower-case names: of a HEAD, or if the request asked for them.
 	Headers map[string]string
 
 	objectBytes int64
@@ -61,44 +61,44 @@ type call struct {
 	text   []byte
 	state  int32
 	done   chan struct{}
-	hold   *block         // of the caller's memory
-	bounce *block         // of our own, of the pool
-	heap   unsafe.Pointer // of our own, where the pool had none
+	hold   *block         // the caller's memory, of the pool
+	bounce *block         // a copy, of the pool
+	heap   unsafe.Pointer // a copy, if the pool was full
 	result Result
 	errno  syscall.Errno
 }
 
-// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+// A Client is a connection to one server, or to several endpoints of one. Any goroutine may call its methods.
 type Client struct {
 	pool *pool
 	log  cgo.Handle
-	// Guess of an object's length, for who has not said how long it is.
-	guess int64
+	// The assumed length of an object when the caller does not know it.
+	guess             int64
 	device, deviceWhy string
-	// The most bytes of one PutObject, and the bytes of a part.
+	// The maximum of one PutObject, and the size of a part.
 	putBytes, partBytes int
 
 	mutex   sync.Mutex
 	wanted  *sync.Cond
 	native  *C.struct_neb_client
 	queue   []*call
-	waiting bool // the dispatcher is, or is about to be, in neb_wait
+	waiting bool // the dispatcher is in neb_wait, or about to enter it
 	closing bool
 	ended   chan struct{}
 	stats   Stats
 }
 
-// Stats is what a client did since it was opened.
+// Stats counts a client's work since it was opened.
 type Stats struct {
 	RequestsRDMA, RequestsHTTP uint64 // answered
-	Fallbacks                  uint64 // went by HTTP though RDMA was wanted
+	Fallbacks                  uint64 // used HTTP although RDMA was wanted
 	SessionsOpened             uint64
 	SessionsLost               uint64
 	BytesCopied                uint64 // between memory of the caller and registered memory
 	Registrations              uint64 // made for single requests
-	Leases                     uint64 // of objects that may be read from the server's memory
-	OneSidedReads              uint64 // done so
-	OneSidedMisses             uint64 // found that the object had changed, and asked the server
+	Leases                     uint64 // of objects that the client may read from the server's memory
+	OneSidedReads              uint64 // of such objects
+	OneSidedMisses             uint64 // reads that found a changed object, and asked the server
 
 	libraryCopied uint64
 }
@@ -201,8 +201,8 @@ func (c *Client) logEnd() {
 	}
 }
 
-// Close cuts off what is in flight and ends the client; calls that wait return ErrClosed. Buffers of AllocateBuffer no
-// longer exist: a goroutine that still reads or writes one crashes. It may be called twice.
+// Close ends the requests in flight and the client; calls that wait return ErrClosed. Buffers of AllocateBuffer no
+// longer exist: a goroutine that still reads or writes one crashes. Close may be called twice.
 func (c *Client) Close() error {
 	c.mutex.Lock()
 	c.closing = true
@@ -212,7 +212,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// wake gets the dispatcher out of its wait. With the mutex.
+// wake ends the dispatcher's wait. With the mutex.
 func (c *Client) wake() {
 	c.wanted.Signal()
 	if c.waiting && c.native != nil {
@@ -221,7 +221,7 @@ func (c *Client) wake() {
 	c.waiting = false
 }
 
-// ---- The dispatcher: the one goroutine that touches the C client. ----
+// ---- The dispatcher: the only goroutine that uses the C client. ----
 
 func (c *Client) dispatch() {
 	defer close(c.ended)
@@ -272,7 +272,7 @@ func (c *Client) submit(one *call, serial uintptr, flying map[uintptr]*call) {
 	flying[serial] = one
 }
 
-// finish hands the call back to its caller, or frees what an abandoned one had.
+// finish returns the call to its caller, or frees an abandoned call's memory.
 func (c *Client) finish(one *call) {
 	if atomic.CompareAndSwapInt32(&one.state, pending, answered) {
 		close(one.done)
@@ -309,18 +309,18 @@ func (c *Client) statsTake() {
 		SessionsLost: uint64(native.sessions_lost), Registrations: uint64(native.registrations),
 		Leases: uint64(native.leases), OneSidedReads: uint64(native.one_sided_reads),
 		OneSidedMisses: uint64(native.one_sided_misses),
-		BytesCopied: copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
+		BytesCopied:    copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
 	}
 	c.mutex.Unlock()
 }
 
-// Device returns the RDMA device that the client goes by, or "" without one.
+// Device returns the RDMA device that the client uses, or "" without one.
 func (c *Client) Device() string { return c.device }
 
-// DeviceWhy says why it is that one, or why there is none.
+// DeviceWhy says why the client uses that device, or why it has none.
 func (c *Client) DeviceWhy() string { return c.deviceWhy }
 
-// Stats returns what the client did up to the last result.
+// Stats returns the counts up to the last result.
 func (c *Client) Stats() Stats {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -345,8 +345,8 @@ func (one *call) take(native *C.struct_neb_result) {
 
 // ---- The callers' side. ----
 
-// run has the dispatcher perform the call, and waits for it or for the context. When it returns an error of the context
-// the call is no more the caller's.
+// run has the dispatcher perform the call, and waits for it or for the context. When it returns an error of the
+// context, the dispatcher owns the call.
 func (c *Client) run(ctx context.Context, one *call) error {
 	if err := ctx.Err(); err != nil {
 		c.free(one)
@@ -394,7 +394,7 @@ func (c *Client) free(one *call) {
 // ---- Memory. ----
 
 // AllocateBuffer returns memory that the RDMA device knows, so that objects move between it and the server without a
-// copy. When the pool has no such run, it is ordinary memory: everything works, with a copy; Registered tells.
+// copy. When the pool has no such run, it is ordinary memory: everything works, with a copy. Registered tells which.
 func (c *Client) AllocateBuffer(bytes int) []byte {
 	b := c.pool.lease(bytes)
 	if b == nil {
@@ -403,8 +403,8 @@ func (c *Client) AllocateBuffer(bytes int) []byte {
 	return unsafe.Slice((*byte)(c.pool.at(b.offset)), b.bytes)[:bytes]
 }
 
-// ReleaseBuffer gives memory of AllocateBuffer back; a request that uses it still has it until its result. It panics
-// when the buffer was released before.
+// ReleaseBuffer gives memory of AllocateBuffer back; a request in flight keeps it until its result. It panics when the
+// buffer was released before.
 func (c *Client) ReleaseBuffer(buf []byte) {
 	offset := c.pool.offsetOf(buf)
 	if offset >= 0 && !c.pool.release(offset) {
@@ -412,10 +412,10 @@ func (c *Client) ReleaseBuffer(buf []byte) {
 	}
 }
 
-// Registered tells whether buf is of the pool.
+// Registered tells whether buf belongs to the pool.
 func (c *Client) Registered(buf []byte) bool { return c.pool.offsetOf(buf) >= 0 }
 
-// memory lends the call memory of our own.
+// memory lends the call memory that the caller cannot touch.
 func (c *Client) memory(one *call, bytes int) unsafe.Pointer {
 	if one.bounce = c.pool.lease(bytes); one.bounce != nil {
 		return c.pool.at(one.bounce.offset)

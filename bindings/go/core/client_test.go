@@ -1,6 +1,6 @@
 package core
 
-// Against a server whose addresses the environment names: NEBULAIO_TEST_RDMA, NEBULAIO_TEST_HTTP.
+// These tests use the server that the environment names: NEBULAIO_TEST_RDMA, NEBULAIO_TEST_HTTP.
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Every length on either side of what the client does differently, by both ways, in both kinds of memory.
+// Lengths on either side of each of the client's limits, over both transports, in both kinds of memory.
 func TestRoundTrip(t *testing.T) {
 	for _, scheme := range []string{"rdma", "http"} {
 		client := clientOf(t, Config{Endpoint: server(t, scheme), MemoryPool: 128 << 20})
@@ -97,7 +97,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The device is found and told; reads from the server's memory and encryption are to be had.
+// The client finds and reports the device; reads from the server's memory and encryption work.
 func TestWays(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), OneSidedReads: true})
 	bucket := bucketOf(t, client)
@@ -135,7 +135,7 @@ func TestNoCopy(t *testing.T) {
 		_, err := client.GetObjectInto(ctx, bucket, "k", buf)
 		must(t, err)
 	}
-	// The dispatcher counts after it has handed the last result over; a request more, and it has.
+	// The dispatcher counts a result after it has returned it: after one more request the count is there.
 	must(t, client.DeleteObject(ctx, bucket, "none"))
 	after := client.Stats()
 	if after.BytesCopied != before || after.Registrations != 0 {
@@ -147,7 +147,7 @@ func TestNoCopy(t *testing.T) {
 	}
 }
 
-// Bodies over the limit of one request, with a limit that a test has memory for.
+// Bodies over the limit of one request, with a limit that fits a test's memory.
 func TestParts(t *testing.T) {
 	for _, scheme := range []string{"rdma", "http"} {
 		client := clientOf(t, Config{Endpoint: server(t, scheme), MemoryPool: 64 << 20, PartBytes: 5 << 20})
@@ -184,7 +184,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// What fails leaves no upload behind.
+// A PutObject that fails leaves no upload behind.
 func TestPartsFail(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), PartBytes: 5 << 20})
 	bucket := bucketOf(t, client)
@@ -293,7 +293,7 @@ func TestListings(t *testing.T) {
 	}
 }
 
-// Many goroutines on one client, each with objects of its own, and buffers that come and go.
+// Many goroutines on one client, each with its own objects, and buffers that come and go.
 func TestGoroutines(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), MemoryPool: 8 << 20})
 	bucket := bucketOf(t, client)
@@ -326,7 +326,8 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-// Calls whose contexts end at any moment return at once; their memory comes back, and others never see it change.
+// Calls whose contexts end at any moment return at once; their memory comes back, and its next user never sees it
+// change.
 func TestContexts(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
 	bucket := bucketOf(t, client)
@@ -354,7 +355,7 @@ func TestContexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		client.ReleaseBuffer(buf)
-		mine := client.AllocateBuffer(len(data)) // perhaps the same memory: then nobody writes to it any more
+		mine := client.AllocateBuffer(len(data)) // perhaps the same memory: then no request writes to it any more
 		for j := 0; j < len(mine); j += 4096 {
 			mine[j] = 0x5a
 		}
@@ -375,7 +376,7 @@ func TestContexts(t *testing.T) {
 	}
 }
 
-// A server that takes connections and never answers.
+// A server that accepts connections and never answers.
 func TestSilence(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -13,21 +13,21 @@ import (
 // PoolSize is a number of bytes of registered memory.
 type PoolSize uint64
 
-// A Transport is a way to the server.
+// A Transport selects RDMA, HTTP or both.
 type Transport string
 
 const (
-	// Auto goes by RDMA where an endpoint offers it, by HTTP while it does not, and comes back.
+	// Auto uses RDMA if an endpoint offers it, HTTP while RDMA fails, and RDMA again afterwards.
 	Auto Transport = "auto"
-	// RDMA goes by RDMA only; a lost session is set up anew until the request's time is up.
+	// RDMA uses RDMA only; the client sets a lost session up again until the request's time is over.
 	RDMA Transport = "rdma"
-	// HTTP goes by HTTP only.
+	// HTTP uses HTTP only.
 	HTTP Transport = "http"
-	// Strict goes by RDMA at once, or fails.
+	// Strict uses RDMA at once, or fails.
 	Strict Transport = "strict"
 )
 
-// A LogLevel says how grave a line of the log is.
+// A LogLevel is the severity of a line of the log.
 type LogLevel int
 
 // The levels of the log.
@@ -38,7 +38,7 @@ const (
 	LogError
 )
 
-// Config says where the server is and how to talk to it. Omitted fields have defaults.
+// Config names the server and how to talk to it. Omitted fields have defaults.
 //
 // The environment adds to it:
 //
@@ -46,12 +46,12 @@ const (
 //	NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY (or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)
 //	                            keys, where Config names none
 //	NEBULAIO_RDMA_DEVICE_NAME   wins over DeviceName
-//	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: where Config says the first, the client goes
+//	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the first goes
 //	                            to the second
 type Config struct {
 	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://.
 	Endpoint string
-	// Endpoints are several of them, in order of preference. Either this or Endpoint.
+	// Endpoints are several endpoints, in order of preference. Set either this or Endpoint.
 	Endpoints []string
 	AccessKey string
 	SecretKey string
@@ -61,30 +61,30 @@ type Config struct {
 	FallbackHTTP bool
 	// Transport is Auto when there is an HTTP endpoint, else RDMA.
 	Transport Transport
-	// DeviceName is the RDMA device: "mlx5_0", "mlx5_0:1:3", "simulated" (servers of this host). Left out, it is the one
-	// that leads to the server; Device and DeviceWhy tell which, and why.
+	// DeviceName is the RDMA device: "mlx5_0", "mlx5_0:1:3", "simulated" (servers of this host). By default it is
+	// the device that reaches the server; Device and DeviceWhy tell which, and why.
 	DeviceName string
-	// RequireEncryption sends and takes nothing over RDMA that is not encrypted.
+	// RequireEncryption allows only encrypted sessions over RDMA.
 	RequireEncryption bool
-	// OneSidedReads reads small objects that are asked for again and again from the server's memory. There is no cache of
-	// registrations to set here: Go's memory is never registered, bodies go through the client's own.
+	// OneSidedReads reads small objects that are requested often from the server's memory. There is no registration
+	// cache to configure here: Go's memory is never registered, and bodies pass through the client's own.
 	OneSidedReads bool
 
-	// MemoryPool is what AllocateBuffer hands out: 64 MiB.
+	// MemoryPool is the memory for AllocateBuffer: 64 MiB.
 	MemoryPool PoolSize
-	// RequestsMax is how many requests are in flight at a time, 1 to 256: 64. More wait their turn.
+	// RequestsMax limits the requests in flight, 1 to 256: 64. More requests wait.
 	RequestsMax int
-	// PartBytes sends longer bodies in parts of so much, 5 MiB to 5 GiB. Left out, bodies over PutBytesMax, which one
-	// request does not take, go in parts of 256 MiB.
+	// PartBytes sends longer bodies in parts of this size, 5 MiB to 5 GiB. By default bodies over PutBytesMax, the
+	// limit of one request, go in parts of 256 MiB.
 	PartBytes int
-	// ConnectTimeout is 2 s, or 30 s where RDMA is the only way.
+	// ConnectTimeout is 2 s, or 30 s if RDMA is the only transport.
 	ConnectTimeout time.Duration
 	// RequestTimeout is 30 s, for a request whose context has no deadline.
 	RequestTimeout time.Duration
-	// Spin is how long the client looks for an answer before it sleeps: 50 µs.
+	// Spin is how long the client polls for an answer before it sleeps: 50 µs.
 	Spin time.Duration
 
-	// Log takes the library's log; it is called from one goroutine at a time and must not call the client. Left out,
+	// Log receives the library's log; one goroutine at a time calls it, and it must not call the client. By default
 	// warnings and errors go to standard error.
 	Log func(level LogLevel, text string)
 }
@@ -93,7 +93,7 @@ var ports = map[string]string{"rdma": "9100", "http": "9000", "https": "9443"}
 
 type endpoint struct{ scheme, host, port string }
 
-// parseEndpoint takes HOST, HOST:PORT or a URL; what names no scheme is RDMA.
+// parseEndpoint takes HOST, HOST:PORT or a URL; without a scheme it is RDMA.
 func parseEndpoint(text string) (endpoint, error) {
 	scheme, address, found := strings.Cut(strings.TrimRight(strings.TrimSpace(text), "/"), "://")
 	if !found {
@@ -118,7 +118,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	return endpoint{scheme, host, port}, nil
 }
 
-// endpoints returns them as the library takes them, and the transport that follows.
+// endpoints returns the endpoints in the library's form, and the transport that follows from them.
 func (config *Config) endpoints() (string, Transport, error) {
 	named := config.Endpoints
 	if config.Endpoint != "" {
@@ -161,7 +161,7 @@ func (config *Config) endpoints() (string, Transport, error) {
 	return strings.Join(texts, ","), transport, nil
 }
 
-// putSizes returns what one request takes, and what a part has.
+// putSizes returns the limit of one request, and the size of a part.
 func (config *Config) putSizes() (putBytes, partBytes int, err error) {
 	if config.PartBytes == 0 {
 		return PutBytesMax, partBytesPreset, nil

@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// ErrClosed is what calls on a closed client return.
+// ErrClosed is the error of calls on a closed client.
 var ErrClosed = errors.New("nebulaio: the client is closed")
 
-// An Error is a request that failed: what S3 said, or why nothing could be asked.
+// An Error is a request that failed: S3's error, or why no server could be asked.
 //
 // errors.Is knows the kinds: fs.ErrNotExist (404), fs.ErrPermission (401, 403), fs.ErrExist (409), and every
-// syscall.Errno: EMSGSIZE, the object is longer than the memory given; ESTALE, a condition did not hold; ETIMEDOUT,
-// ECONNREFUSED, ECONNRESET, no way to the server.
+// syscall.Errno: EMSGSIZE, the object is longer than the buffer; ESTALE, a condition did not hold; ETIMEDOUT,
+// ECONNREFUSED, ECONNRESET, the server cannot be reached.
 type Error struct {
 	Op     string // GetObject
 	Bucket string
@@ -45,5 +45,5 @@ func (e *Error) Error() string {
 // Unwrap returns the errno.
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Timeout tells whether another try might be answered in time.
+// Timeout tells whether the request timed out; another try may succeed.
 func (e *Error) Timeout() bool { return e.Errno == syscall.ETIMEDOUT }

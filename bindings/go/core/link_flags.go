@@ -2,7 +2,7 @@
 
 package core
 
-// With -tags nebulaio_flags the library is where CGO_CFLAGS and CGO_LDFLAGS say, and pkg-config is not asked.
+// With -tags nebulaio_flags, CGO_CFLAGS and CGO_LDFLAGS say where the library is, and pkg-config is not used.
 
 // #cgo LDFLAGS: -lnebulaio
 import "C"

@@ -12,7 +12,7 @@ import (
 
 const (
 	partBytesPreset = 256 << 20
-	partBytesMin    = 5 << 20 // S3's, of all parts but the last
+	partBytesMin    = 5 << 20 // S3's minimum for all parts but the last
 	partsMax        = 10000
 	abortTime       = 10 * time.Second
 )
@@ -22,7 +22,7 @@ type uploadedPart struct {
 	ETag       string
 }
 
-// putParts stores data as a multipart upload, which is aborted when anything fails, the context's end included.
+// putParts stores data by a multipart upload, and aborts it on any failure, including the context's end.
 func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) (Result, error) {
 	for (len(request.Body)+partBytes-1)/partBytes > partsMax {
 		partBytes *= 2
@@ -110,7 +110,7 @@ func (c *Client) finishUpload(ctx context.Context, request *Request, id string, 
 	if err != nil {
 		return result, err
 	}
-	// Completing may fail after its status was sent: then the answer is an error's.
+	// The completion may fail after the server has sent its status: then the answer is an error document.
 	var finished struct {
 		XMLName       xml.Name
 		ETag          string

@@ -6,7 +6,7 @@
 
 #include "_cgo_export.h"
 
-/* The next of text's strings; NULL for an empty one. */
+/* Returns the next string of text, and moves past it; NULL for an empty one. */
 static const char *next(const char **text)
 {
 	const char *string = *text;

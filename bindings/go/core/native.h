@@ -1,10 +1,10 @@
-/* A request in a form that Go can build: its strings are one run of Go's memory. */
+/* A request in a form that Go can build: all its strings lie in one run of Go's memory. */
 #ifndef CORE_NATIVE_H
 #define CORE_NATIVE_H
 
 #include <nebulaio/nebulaio.h>
 
-/* No pointer in it is into Go's memory: cgo forbids that. */
+/* No pointer in it points into Go's memory: cgo forbids that. */
 struct native_request {
 	enum neb_op op;
 	uint32_t header_count;
@@ -17,7 +17,7 @@ struct native_request {
 };
 
 /* text: bucket, key, version, query, method and path, then names and values of the headers, each
- * with its 0. An empty one is none. All is copied. As neb_submit. */
+ * with its 0. An empty string means none. Copies everything. As neb_submit. */
 int native_submit(
 	struct neb_client *client, const struct native_request *request, const char *text);
 /* log: a runtime/cgo.Handle, or 0 for the library's own log. As neb_client_open. */

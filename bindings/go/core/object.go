@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// Objects move into ordinary memory in pieces of so much, so many at a time.
+	// An object moves into ordinary memory in pieces of this size, several at a time.
 	pieceBytes  = 16 << 20
 	pieceWindow = 4
-	// An object that is replaced again and again while it is being read.
+	// How often a read starts again because the object was replaced meanwhile.
 	readTries = 8
 	listBytes = 4 << 20
 	// PutBytesMax is S3's limit of one PutObject.
 	PutBytesMax = 5 << 30
 )
 
-// Info is what is known of an object besides its bytes.
+// Info is an object's metadata.
 type Info struct {
 	Key          string
-	IsPrefix     bool // of a listing with a delimiter: a common prefix
+	IsPrefix     bool // a common prefix, in a listing with a delimiter
 	Bytes        int64
 	ETag         string // without quotes
 	LastModified time.Time
-	Result       Result // of HeadObject: headers, transport
+	Result       Result // set by HeadObject: headers, transport
 }
 
 type resultKey struct{}
 
-// WithResult returns a context whose calls write to result how their last request went: by which transport, why not by
-// RDMA, the ETag, the request id. One goroutine at a time may use it.
+// WithResult returns a context whose calls write the outcome of their last request to result: the transport, why it was
+// not RDMA, the ETag, the request id. One goroutine at a time may use it.
 func WithResult(ctx context.Context, result *Result) context.Context {
 	return context.WithValue(ctx, resultKey{}, result)
 }
@@ -50,9 +50,9 @@ func (c *Client) do(ctx context.Context, request *Request) (Result, error) {
 	return result, err
 }
 
-// GetObjectInto reads an object into buf and returns its length; buf from AllocateBuffer is written by the server
-// itself, without a copy. errors.Is(err, syscall.EMSGSIZE): buf is too small. When the context ends first, buf must be
-// left alone until Close, or released.
+// GetObjectInto reads an object into buf and returns its length; the server writes directly to a buf from
+// AllocateBuffer, without a copy. errors.Is(err, syscall.EMSGSIZE): buf is too small. When the context ends first, the
+// caller must not touch buf until Close, but may release it.
 func (c *Client) GetObjectInto(ctx context.Context, bucket, key string, buf []byte) (int, error) {
 	if len(buf) <= pieceBytes || c.Registered(buf) {
 		result, err := c.do(ctx, &Request{Op: GetObject, Bucket: bucket, Key: key, Into: buf})
@@ -77,7 +77,7 @@ func (c *Client) GetRange(ctx context.Context, bucket, key string, offset int64,
 	return int(result.Bytes), err
 }
 
-// GetObjectData returns an object's bytes in memory of their own.
+// GetObjectData returns an object's bytes in new memory.
 func (c *Client) GetObjectData(ctx context.Context, bucket, key string) ([]byte, error) {
 	guess := make([]byte, atomic.LoadInt64(&c.guess))
 	result, err := c.do(ctx, &Request{Op: GetObject, Bucket: bucket, Key: key, Into: guess})
@@ -98,7 +98,7 @@ func (c *Client) GetObjectData(ctx context.Context, bucket, key string) ([]byte,
 	return data[:n], nil
 }
 
-// getPieces reads an object in ranges, all of the same version of it.
+// getPieces reads an object in ranges, all of one version.
 func (c *Client) getPieces(ctx context.Context, bucket, key string, memory func(int64) ([]byte, error)) (int, error) {
 	for try := 1; ; try++ {
 		info, err := c.HeadObject(ctx, bucket, key)
@@ -153,8 +153,8 @@ func (c *Client) getPiecesOf(ctx context.Context, bucket string, info *Info, buf
 	return first
 }
 
-// PutObject stores data; from AllocateBuffer the server reads it itself, without a copy. Over PutBytesMax, or
-// Config.PartBytes, it goes in parts. When the context ends first, the object may or may not have been stored.
+// PutObject stores data; the server reads directly from data of AllocateBuffer, without a copy. Data over PutBytesMax,
+// or Config.PartBytes, goes in parts. When the context ends first, the object may or may not have been stored.
 func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte) error {
 	return c.PutObjectWith(ctx, bucket, key, data, nil)
 }
@@ -173,13 +173,13 @@ func (c *Client) PutObjectWith(ctx context.Context, bucket, key string, data []b
 	return err
 }
 
-// DeleteObject deletes an object; one that is not there is no error.
+// DeleteObject deletes an object; a missing object is no error.
 func (c *Client) DeleteObject(ctx context.Context, bucket, key string) error {
 	_, err := c.do(ctx, &Request{Op: DeleteObject, Bucket: bucket, Key: key})
 	return err
 }
 
-// HeadObject returns what is known of an object.
+// HeadObject returns an object's metadata.
 func (c *Client) HeadObject(ctx context.Context, bucket, key string) (Info, error) {
 	result, err := c.do(ctx, &Request{Op: HeadObject, Bucket: bucket, Key: key})
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *Client) DeleteBucket(ctx context.Context, bucket string) error {
 // ListOptions narrow a listing.
 type ListOptions struct {
 	Prefix     string
-	Delimiter  string // groups keys that agree up to it behind Prefix
+	Delimiter  string // groups keys that are equal up to it after Prefix
 	StartAfter string // exclusive
 }
 
@@ -257,7 +257,7 @@ func (c *Client) ListObjectsFunc(ctx context.Context, bucket string, options Lis
 func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) (*listPage, error) {
 	buf := c.AllocateBuffer(listBytes)
 	defer c.ReleaseBuffer(buf)
-	// "+" for a space is a form's, not a path's.
+	// "+" means a space in forms, not in paths.
 	text := strings.ReplaceAll(query.Encode(), "+", "%20")
 	request := Request{Op: ListObjects, Bucket: bucket, Query: text, Into: buf}
 	result, err := c.do(ctx, &request)
@@ -271,7 +271,7 @@ func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) 
 	return page, page.decode()
 }
 
-// decode takes the percent-encoding off, which keeps keys whole that XML cannot say.
+// decode removes the percent-encoding, which carries keys that XML cannot express.
 func (page *listPage) decode() (err error) {
 	for i := range page.Contents {
 		if page.Contents[i].Key, err = url.QueryUnescape(page.Contents[i].Key); err != nil {
@@ -286,7 +286,7 @@ func (page *listPage) decode() (err error) {
 	return nil
 }
 
-// visit merges keys and prefixes, which S3 lists apart, into one order.
+// visit merges keys and prefixes, which S3 lists separately, into one order.
 func (page *listPage) visit(visit func(Info) bool) bool {
 	prefixes := page.CommonPrefixes
 	for _, object := range page.Contents {

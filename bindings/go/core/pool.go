@@ -8,11 +8,11 @@ import (
 
 const pageBytes = 4096
 
-// A block is a run of pages of the pool, or memory of its own when base is outside of it.
+// A block is a run of pages of the pool, or other memory when base is outside the pool.
 type block struct {
 	offset, bytes int
 	free          bool
-	// Requests that use it: it returns to the pool when it is released and the last of them has its result.
+	// Requests that use it: it returns to the pool after its release and the result of the last of them.
 	users    int
 	released bool
 }
@@ -60,12 +60,12 @@ func (p *pool) lease(bytes int) *block {
 	return nil
 }
 
-// index returns where in blocks the one is that holds offset.
+// index returns the index of the block that holds offset.
 func (p *pool) index(offset int) int {
 	return sort.Search(len(p.blocks), func(i int) bool { return p.blocks[i].offset > offset }) - 1
 }
 
-// offsetOf returns -1 for memory that is not the pool's.
+// offsetOf returns -1 for memory outside the pool.
 func (p *pool) offsetOf(data []byte) int {
 	if cap(data) == 0 {
 		return -1
@@ -77,8 +77,7 @@ func (p *pool) offsetOf(data []byte) int {
 	return int(address - base)
 }
 
-// hold keeps the block that data lies in until drop. nil, true for memory that is not the pool's; false for memory
-// that was given back.
+// hold keeps data's block until drop. nil, true for memory outside the pool; false for memory that was given back.
 func (p *pool) hold(data []byte) (*block, bool) {
 	offset := p.offsetOf(data)
 	if offset < 0 {
@@ -101,7 +100,7 @@ func (p *pool) drop(b *block) {
 	p.reclaim(b)
 }
 
-// release is for who leased it. False: nobody has.
+// release gives a leased block back. False: it is not leased.
 func (p *pool) release(offset int) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -13,7 +13,7 @@ import (
 // An Operation of the native protocol.
 type Operation int
 
-// The operations; each is S3's of the same name. S3 is any request: Method, Path, Query, Headers, Body.
+// The operations have S3's names. S3 is any request: Method, Path, Query, Headers, Body.
 const (
 	GetObject       Operation = C.NEB_GET_OBJECT
 	PutObject       Operation = C.NEB_PUT_OBJECT
@@ -41,16 +41,16 @@ var operationNames = map[Operation]string{
 	Ping: "Ping", S3: "S3",
 }
 
-// A Request is anything that can be asked.
+// A Request describes one request of any operation.
 type Request struct {
 	Op           Operation
 	Bucket, Key  string
 	VersionID    string
 	Query        string // percent-encoded, without '?'
-	Method, Path string // of S3
+	Method, Path string // of the operation S3
 	Headers      map[string]string
 	Body         []byte // memory of AllocateBuffer is not copied
-	Into         []byte // where the answer's body goes; likewise
+	Into         []byte // receives the answer's body; likewise
 	RangeOffset  int64  // of GetObject, with RangeBytes above 0
 	RangeBytes   int64
 	WantHeaders  bool
@@ -83,7 +83,7 @@ func (request *Request) failed(errno syscall.Errno, result Result) error {
 	return &Error{Op: operationNames[request.Op], Bucket: request.Bucket, Key: request.Key, Errno: errno, Result: result}
 }
 
-// build packs what is no memory to be transferred.
+// build packs all fields but the memory that is transferred.
 func (one *call) build(request *Request) error {
 	strs := []string{request.Bucket, request.Key, request.VersionID, request.Query, request.Method, request.Path}
 	for name, value := range request.Headers {
@@ -106,8 +106,8 @@ func (one *call) build(request *Request) error {
 	return nil
 }
 
-// lend gives the call memory that outlives its caller: the pool's that the caller has, or a copy. A request has a body
-// or an answer of length, hardly both; then both are copied.
+// lend gives the call memory that outlives its caller: the caller's own if it is of the pool, or a copy. Few requests
+// have both a long body and a long answer; then both are copied.
 func (c *Client) lend(one *call, request *Request) error {
 	var data []byte
 	switch {

@@ -1,5 +1,5 @@
-// Package rdma is the Go client of NebulaIO for memory that the caller has: GetObject reads into a buffer, which from
-// AllocateBuffer the server writes itself.
+// Package rdma is the Go client of NebulaIO for the caller's memory: GetObject reads into a buffer; the server writes
+// directly to a buffer of AllocateBuffer.
 package rdma
 
 import (
@@ -22,7 +22,7 @@ type (
 	Stats       = core.Stats
 )
 
-// The ways to the server.
+// The transports.
 const (
 	Auto   = core.Auto
 	RDMA   = core.RDMA
@@ -30,15 +30,15 @@ const (
 	Strict = core.Strict
 )
 
-// ErrClosed is what calls on a closed client return.
+// ErrClosed is the error of calls on a closed client.
 var ErrClosed = core.ErrClosed
 
-// WithResult returns a context whose calls write to result how their last request went.
+// WithResult returns a context whose calls write the outcome of their last request to result.
 func WithResult(ctx context.Context, result *Result) context.Context {
 	return core.WithResult(ctx, result)
 }
 
-// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+// A Client is a connection to one server, or to several endpoints of one. Any goroutine may call its methods.
 type Client struct{ *core.Client }
 
 // NewClient opens a client. The first request connects; with Transport Strict, NewClient does.

@@ -1,5 +1,5 @@
-/* buffers.c: memory that the device knows. A Buffer is leased from its client's pool, a
- * Registration makes memory of another object known. Both keep their client's session open. */
+/* buffers.c: memory that is registered with the device. A Buffer is leased from its client's pool;
+ * a Registration registers another object's memory. Both keep their client's session open. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <nebulaio/nebulaio.h>
@@ -16,7 +16,7 @@ struct buffer {
 	PyObject_HEAD PyObject *client;
 	struct leftover *leftover; /* NULL: released */
 	Py_ssize_t bytes;
-	Py_ssize_t exports; /* views there are of it */
+	Py_ssize_t exports; /* number of views of it */
 };
 
 PyObject *buffer_make(PyObject *client, size_t bytes)
@@ -254,7 +254,7 @@ int buffer_types_make(void)
 	registration_type = (PyTypeObject *)PyType_FromSpec(&registration_spec);
 	if (!buffer_type || !registration_type)
 		return -1;
-	/* Only clients make them. */
+	/* Only a client makes objects of this type. */
 	buffer_type->tp_new = NULL;
 	registration_type->tp_new = NULL;
 	return 0;

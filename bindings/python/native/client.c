@@ -1,8 +1,8 @@
-/* client.c: Client: what it is opened with, its lock, requests and waits. Listings are in list.c.
+/* client.c: Client: its options, its lock, requests and waits. Listings are in list.c.
  *
- * A request's memory belongs to the server until its result has come, whatever becomes of the
- * Python call that made it: a call interrupted by a signal leaves its request, an orphan, which
- * holds on to the memory until then. */
+ * A request's memory belongs to the server until its result has come, even if the Python call that
+ * made it has ended: a call interrupted by a signal leaves its request as an orphan, which holds
+ * the memory until then. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <nebulaio/nebulaio.h>
@@ -11,7 +11,7 @@
 
 #include "native.h"
 
-/* How long a wait goes on before it looks whether Python has a signal to handle. */
+/* How long a wait lasts before it checks whether Python has a signal to handle. */
 #define WAIT_SLICE_NS  100000000u
 #define RESULTS_MAX    8
 #define LOG_LINES_MAX  16
@@ -21,15 +21,16 @@
 #define TIMEOUT_S_MAX  1e9
 
 PyTypeObject *client_type, *result_type, *stats_type;
-static unsigned fork_generation;
+unsigned fork_generation;
 
 /* The life of a call:
  *
  *   in flight  -> done by its result
- *   done       -> freed by whoever performs it; or queued for wait(), and freed there; an orphan's
- *                 is freed at once */
+ *   done       -> freed by perform(); or queued for wait(), and freed there; an orphan is
+ *                 freed at once */
 struct call {
-	struct call *next, *prev; /* of those in flight; next: of those queued for wait() */
+	struct call *next,
+		*prev; /* in the list of calls in flight; next: in the queue for wait() */
 	bool done, orphan, queued;
 	enum neb_op op;
 	PyObject *bucket, *key; /* for errors; may be NULL */
@@ -40,12 +41,12 @@ struct call {
 };
 
 struct client {
-	PyObject_HEAD struct neb_client *neb; /* NULL: not open, or ended */
+	PyObject_HEAD struct neb_client *neb; /* NULL: not open, or closed */
 	bool closed;
 	unsigned generation;
 	PyThread_type_lock lock;
 	unsigned long owner; /* the thread inside; 0: none */
-	uint32_t guests;     /* buffers and registrations that there are */
+	uint32_t guests;     /* number of buffers and registrations */
 	uint32_t flying;     /* calls in flight */
 	struct call *in_flight, *done_first, *done_last;
 	struct leftover *leftovers;
@@ -158,7 +159,7 @@ static PyObject *log_take(struct client *self)
 	return lines;
 }
 
-/* To Python's logging, without disturbing an exception on its way. Runs Python code: outside the
+/* Passes lines to Python's logging, and keeps a pending exception. Runs Python code: outside the
  * client's lock. */
 static void log_deliver(PyObject *lines)
 {
@@ -218,7 +219,7 @@ static void result_take(struct client *self, const struct neb_result *result)
 	}
 }
 
-/* A wait of at most ns for results, with the interpreter's lock released. */
+/* Waits at most ns for results, with the interpreter's lock released. */
 static void results_wait(struct client *self, uint64_t ns)
 {
 	struct neb_result results[RESULTS_MAX];
@@ -230,8 +231,8 @@ static void results_wait(struct client *self, uint64_t ns)
 
 /* ---- The lock. ---- */
 
-/* Gives the library back what Python objects left behind. Registrations wait until nothing is in
- * flight that might use them. */
+/* Gives the leftovers of dead Python objects back to the library. Registrations wait until no
+ * request is in flight that might use them. */
 static void leftovers_end(struct client *self)
 {
 	struct leftover **at = &self->leftovers;
@@ -270,8 +271,8 @@ static void calls_drop(struct client *self)
 	self->done_last = NULL;
 }
 
-/* Work to do whenever the lock is about to be released; also the end of the session, once it is
- * closed and no Python object needs its memory. */
+/* Runs before each release of the lock. Ends the session when it is closed and no Python object
+ * needs its memory. */
 static void client_end(struct client *self)
 {
 	struct neb_client *neb = self->neb;
@@ -340,7 +341,7 @@ void client_discard(PyObject *object, struct leftover *leftover)
 	self->guests--;
 	leftover->next = self->leftovers;
 	self->leftovers = leftover;
-	/* A thread that is inside ends it when it leaves. */
+	/* If a thread is inside the library, it ends the client when it leaves. */
 	if (self->generation == fork_generation && PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
 		client_end(self);
 		PyThread_release_lock(self->lock);
@@ -349,7 +350,7 @@ void client_discard(PyObject *object, struct leftover *leftover)
 
 /* ---- Opening and closing. ---- */
 
-static bool seconds_take(double seconds, uint64_t *ret_ns)
+bool client_seconds(double seconds, uint64_t *ret_ns)
 {
 	if (!(seconds >= 0 && seconds <= TIMEOUT_S_MAX)) {
 		PyErr_SetString(PyExc_ValueError, "a time is negative or beyond bounds");
@@ -391,9 +392,9 @@ static int client_init(struct client *self, PyObject *args, PyObject *kwargs)
 			transport);
 		return -1;
 	}
-	if (!seconds_take(connect_timeout, &options.connect_timeout_ns) ||
-		!seconds_take(request_timeout, &options.request_timeout_ns) ||
-		!seconds_take(spin, &options.spin_ns))
+	if (!client_seconds(connect_timeout, &options.connect_timeout_ns) ||
+		!client_seconds(request_timeout, &options.request_timeout_ns) ||
+		!client_seconds(spin, &options.spin_ns))
 		return -1;
 	if (!self->lock)
 		self->lock = PyThread_allocate_lock();
@@ -425,8 +426,8 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-/* No buffer and no registration is left: each holds a reference. After a fork the session, and all
- * that it needs, is the parent's. */
+/* No buffer and no registration is left: each holds a reference. After a fork the session and its
+ * memory belong to the parent. */
 static void client_dealloc(struct client *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
@@ -584,7 +585,7 @@ static bool checksum_check(int kind, Py_ssize_t bytes)
 	return false;
 }
 
-/* A request as it was asked for in Python; strings are borrowed from the arguments. */
+/* The arguments of a request, as given in Python; strings are borrowed from them. */
 struct asked {
 	struct neb_request request;
 	struct neb_header headers[NEB_HEADERS_MAX];
@@ -616,7 +617,7 @@ static int request_parse(struct asked *asked, struct call *call, PyObject *args,
 	request->checksum_kind = (enum neb_checksum)checksum_kind;
 	call->op = request->op;
 	call->want_headers = want_headers || op == NEB_HEAD_OBJECT;
-	if (!seconds_take(timeout, &request->timeout_ns) ||
+	if (!client_seconds(timeout, &request->timeout_ns) ||
 		!checksum_check(checksum_kind, checksum_bytes))
 		return -1;
 	if (bucket != Py_None && !(request->bucket = client_text(bucket)))
@@ -658,7 +659,7 @@ static int fresh_take(struct call *call, PyObject *fresh)
 	return 0;
 }
 
-/* Parses and submits, inside the lock that it takes; NULL with an exception, outside of it. */
+/* Parses and submits. Takes the lock, and returns with it; NULL with an exception, without it. */
 static struct call *call_start(
 	struct client *self, PyObject *args, PyObject *kwargs, PyObject *fresh, uint64_t *ret_id)
 {
@@ -725,7 +726,7 @@ static PyObject *client_submit(struct client *self, PyObject *args, PyObject *kw
 	return PyLong_FromUnsignedLongLong(id);
 }
 
-/* The id and the result, or the exception that stands for it. Takes the call. */
+/* The id and the result, or the exception in its place. Takes the call. */
 static PyObject *call_pair(struct call *call)
 {
 	uint64_t id = call->result.id;
@@ -758,7 +759,7 @@ static PyObject *pairs_make(struct call *first)
 	return pairs;
 }
 
-/* Waits in slices for a result of submit(), or the time. */
+/* Waits in slices for a result of submit(), or for the timeout. */
 static PyObject *client_wait(struct client *self, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {"timeout", NULL};
@@ -767,7 +768,7 @@ static PyObject *client_wait(struct client *self, PyObject *args, PyObject *kwar
 	struct call *first;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|d", names, &timeout) ||
-		!seconds_take(timeout, &left_ns) || !client_enter((PyObject *)self))
+		!client_seconds(timeout, &left_ns) || !client_enter((PyObject *)self))
 		return NULL;
 	while (!self->done_first && self->flying) {
 		uint64_t slice_ns = left_ns < WAIT_SLICE_NS ? left_ns : WAIT_SLICE_NS;
@@ -784,7 +785,7 @@ static PyObject *client_wait(struct client *self, PyObject *args, PyObject *kwar
 	return PyErr_Occurred() ? NULL : pairs_make(first);
 }
 
-/* A bytes object, or one of a subclass, that the object is received into. */
+/* Makes a bytes object, or one of a subclass, to receive the object. */
 static PyObject *fresh_bytes(PyTypeObject *type, Py_ssize_t bytes)
 {
 	PyObject *object;
@@ -798,14 +799,15 @@ static PyObject *fresh_bytes(PyTypeObject *type, Py_ssize_t bytes)
 	object = type->tp_alloc(type, bytes);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-	/* As bytes' own constructor does for a subclass. */
+	/* Does the same as bytes' own constructor for a subclass. */
 	if (object)
 		((PyBytesObject *)object)->ob_shash = -1;
 #pragma GCC diagnostic pop
 	return object;
 }
 
-/* perform_bytes(type, length, op, ...): perform() whose answer becomes an object of the type. */
+/* perform_bytes(type, length, op, ...): as perform(), but the answer becomes an object of the
+ * type. */
 static PyObject *client_perform_bytes(struct client *self, PyObject *args, PyObject *kwargs)
 {
 	PyObject *rest = NULL, *object = NULL, *result = NULL, *first;
@@ -848,7 +850,7 @@ static PyObject *client_register(PyObject *self, PyObject *object)
 	return registration_make(self, object);
 }
 
-/* The cache of registrations must not outlive the memory it knows. */
+/* The registration cache must not outlive the memory in it. */
 static PyObject *client_forget(PyObject *object, PyObject *memory)
 {
 	struct neb_client *neb;
@@ -887,7 +889,7 @@ static PyObject *client_stats(PyObject *object, PyObject *unused)
 	const uint64_t values[] = {stats.requests_rdma, stats.requests_http, stats.fallbacks,
 		stats.sessions_opened, stats.sessions_lost, stats.bytes_copied, stats.registrations,
 		stats.sleeps, stats.registration_hits, stats.registration_misses, stats.leases,
-		stats.one_sided_reads, stats.one_sided_misses};
+		stats.one_sided_reads, stats.one_sided_misses, stats.bytes_staged};
 	for (Py_ssize_t i = 0; i < (Py_ssize_t)(sizeof(values) / sizeof(*values)); i++)
 		PyStructSequence_SetItem(made, i, PyLong_FromUnsignedLongLong(values[i]));
 	if (PyErr_Occurred())
@@ -976,6 +978,7 @@ static PyStructSequence_Field STATS_FIELDS[] = {
 	{"leases", "of objects that may be read from the server's memory"},
 	{"one_sided_reads", "done so"},
 	{"one_sided_misses", "found that the object had changed, and asked the server"},
+	{"bytes_staged", "of bytes_copied: to and from a GPU's memory"},
 	{NULL, NULL},
 };
 

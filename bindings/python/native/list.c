@@ -1,5 +1,5 @@
-/* list.c: listings. Entries are kept as they come, with the interpreter's lock released, and made
- * Python's when the listing is whole. */
+/* list.c: listings. Collects the entries with the interpreter's lock released, and makes Python
+ * objects of them when the listing is complete. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <nebulaio/nebulaio.h>
@@ -9,7 +9,7 @@
 #include "native.h"
 
 struct entry {
-	size_t key, etag, modified; /* where in text */
+	size_t key, etag, modified; /* offsets in text */
 	uint64_t bytes;
 	bool is_prefix;
 };
@@ -19,10 +19,10 @@ struct entries {
 	size_t count, room, count_max;
 	char *text;
 	size_t text_bytes, text_room;
-	bool failed; /* for want of memory */
+	bool failed; /* no memory */
 };
 
-/* Room for more elements; raw allocations, for the interpreter's lock is not held. */
+/* Makes room for more elements, by raw allocations, because the interpreter's lock is not held. */
 static void *grow(void *data, size_t wanted, size_t *room, size_t element_bytes)
 {
 	size_t more = *room ? *room : 64;
@@ -89,7 +89,7 @@ static PyObject *entry_make(const struct entries *all, const struct entry *entry
 		(unsigned long long)entry->bytes, text + entry->etag, text + entry->modified);
 }
 
-/* Takes what was kept. */
+/* Takes the collected entries. */
 static PyObject *entries_make(struct entries *all, bool buckets)
 {
 	PyObject *list = all->failed ? PyErr_NoMemory() : PyList_New((Py_ssize_t)all->count);

@@ -1,10 +1,10 @@
-/* memory.c: where a Python object keeps its bytes, by the buffer protocol or by DLPack. */
+/* memory.c: finds a Python object's bytes, by the buffer protocol or by DLPack. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "native.h"
 
-/* DLPack's interchange structures, as its specification lays them out. */
+/* DLPack's interchange structures, in the layout of its specification. */
 struct dl_tensor {
 	void *data;
 	int32_t device_type;
@@ -24,7 +24,7 @@ struct dl_managed_tensor {
 };
 #define DL_CPU		1
 #define DL_CUDA		2
-#define DL_CUDA_HOST	3 /* host memory that a GPU knows */
+#define DL_CUDA_HOST	3 /* host memory that is registered with a GPU */
 #define DL_ROCM_HOST	11
 #define DL_CUDA_MANAGED 13
 #define DL_NDIM_MAX	64
@@ -67,7 +67,7 @@ static struct memory *take_view(PyObject *object, bool writable)
 	return &held->memory;
 }
 
-/* Whether the strides are those of an order without gaps: C's, or with reversed axes Fortran's. */
+/* Whether the elements have no gaps, in C's order, or with reversed axes in Fortran's. */
 static bool is_compact(const struct dl_tensor *tensor, bool reversed)
 {
 	int64_t expected = 1;
@@ -89,7 +89,7 @@ static int tensor_check(const struct dl_tensor *tensor, size_t *ret_bytes)
 
 	switch (tensor->device_type) {
 	case DL_CPU:
-	case DL_CUDA: /* the library reaches it, or stages it */
+	case DL_CUDA: /* the library accesses it directly, or stages it */
 	case DL_CUDA_HOST:
 	case DL_CUDA_MANAGED:
 	case DL_ROCM_HOST:
@@ -119,8 +119,8 @@ static int tensor_check(const struct dl_tensor *tensor, size_t *ret_bytes)
 	return 0;
 }
 
-/* DLPack without a version, which every producer knows; it cannot say that memory is read-only, and
- * producers refuse to hand out what is. */
+/* Takes an unversioned DLPack tensor, which every producer supports. That form cannot mark memory
+ * as read-only, and producers refuse to export such memory. */
 static struct memory *take_tensor(PyObject *object)
 {
 	struct held_memory *held = memory_new(HOLD_TENSOR);

@@ -55,7 +55,9 @@ static int fill(PyObject *module)
 	return add(module, "Client", client_type) || add(module, "Buffer", buffer_type) ||
 			       add(module, "Registration", registration_type) ||
 			       add(module, "Result", result_type) ||
-			       add(module, "Stats", stats_type)
+			       add(module, "Stats", stats_type) ||
+			       add(module, "Minter", minter_type) ||
+			       add(module, "Memory", memory_type)
 		       ? -1
 		       : 0;
 }
@@ -70,7 +72,7 @@ PyMODINIT_FUNC PyInit__native(void)
 	};
 	PyObject *module;
 
-	if (client_types_make() || buffer_types_make())
+	if (client_types_make() || buffer_types_make() || minter_types_make())
 		return NULL;
 	if (pthread_atfork(NULL, NULL, client_forked)) {
 		PyErr_SetString(PyExc_OSError, "pthread_atfork");

@@ -1,13 +1,14 @@
-/* native.h: what the files of the extension module nebulaio._native share.
+/* native.h: shared by the files of the extension module nebulaio._native.
  *
  *   module.c   the module: types, constants
  *   client.c   Client: requests and waits
  *   list.c     its listings
- *   buffers.c  Buffer and Registration: memory that the device knows
- *   memory.c   where a Python object keeps its bytes
+ *   buffers.c  Buffer and Registration: memory that is registered with the device
+ *   memory.c   finds a Python object's bytes
+ *   minter.c   Minter: RDMA tokens; Memory: the memory that they name
  *
- * Everything here is called with the interpreter's lock held. A Client has a lock of its own, which
- * is taken with the interpreter's lock released: one thread at a time is inside the library. */
+ * Call everything here with the interpreter's lock held. A Client has its own lock, and takes it
+ * with the interpreter's lock released: one thread at a time is inside the library. */
 #ifndef NEBULAIO_NATIVE_H
 #define NEBULAIO_NATIVE_H
 
@@ -22,15 +23,15 @@ struct neb_result;
 
 /* ---- memory.c ---- */
 
-/* Bytes of a Python object, which stay where they are until memory_give(). */
+/* Bytes of a Python object, at a fixed address until memory_give(). */
 struct memory {
 	void *data;
 	size_t bytes;
 };
-/* Of anything with the buffer protocol, or else with DLPack, whose bytes are contiguous and in host
- * memory. NULL with an exception. */
+/* Takes the bytes of an object with the buffer protocol or DLPack, if they are contiguous. NULL
+ * with an exception. */
 struct memory *memory_take(struct _object *object, bool writable);
-/* Of a bytes object that nobody else has seen: it is being filled. */
+/* The same for a new bytes object, which is being filled and which no other code has seen. */
 struct memory *memory_take_fresh(struct _object *bytes);
 void memory_give(struct memory *memory); /* takes NULL */
 
@@ -38,17 +39,20 @@ void memory_give(struct memory *memory); /* takes NULL */
 
 extern struct _typeobject *client_type, *result_type, *stats_type;
 int client_types_make(void);
-/* Forked processes share what the library's sessions cannot share. */
+/* Runs in a forked child, which must not use the sessions of its parent. */
 void client_forked(void);
+extern unsigned fork_generation; /* how many forks led to this process */
+/* Seconds as nanoseconds; false with an exception. */
+bool client_seconds(double seconds, uint64_t *ret_ns);
 
-/* Enters the library: waits for the thread that is in it. NULL with an exception when the client is
+/* Enters the library; waits for the thread inside. NULL with an exception when the client is
  * closed, or was opened before a fork. */
 struct neb_client *client_enter(struct _object *client);
 void client_leave(struct _object *client);
 
-/* An object of the library that must be given back some time after its Python object is gone.
- * Zeroed by its maker; from client_adopt() on the client knows of it, and stays open behind its
- * close() until client_discard(), which takes it over. */
+/* An object of the library that must be given back after its Python object has gone. Its maker
+ * zeroes it. From client_adopt() until client_discard(), which takes it, the client's session stays
+ * open, even after close(). */
 struct leftover {
 	struct leftover *next;
 	void *pooled;		   /* of neb_buffer_alloc, or NULL */
@@ -57,11 +61,11 @@ struct leftover {
 void client_adopt(struct _object *client);
 void client_discard(struct _object *client, struct leftover *leftover);
 
-/* A str's text, which lives as long as the str. NULL with an exception: it is no str, or has a NUL.
+/* A str's text, valid as long as the str. NULL with an exception: it is no str, or has a NUL.
  */
 const char *client_text(struct _object *string);
 
-/* Raise what nebulaio.errors makes of a request's failure, or of an errno alone. Return NULL. */
+/* Raise the exception of nebulaio.errors for a failed request, or for an errno. Return NULL. */
 void *client_raise_from(
 	const struct neb_result *result, int op, struct _object *bucket, struct _object *key);
 void *client_raise(int error, const char *what);
@@ -77,5 +81,10 @@ extern struct _typeobject *buffer_type, *registration_type;
 int buffer_types_make(void);
 struct _object *buffer_make(struct _object *client, size_t bytes);
 struct _object *registration_make(struct _object *client, struct _object *object);
+
+/* ---- minter.c ---- */
+
+extern struct _typeobject *minter_type, *memory_type;
+int minter_types_make(void);
 
 #endif

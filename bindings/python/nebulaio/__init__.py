@@ -6,8 +6,7 @@
         client.put_object("photos", "hello", b"hi there")
         data = client.get_object("photos", "hello")
 
-A client is used by one thread at a time: others wait their turn. Open one per thread (client.clone()), and one per
-process after a fork.
+One thread at a time uses a client; others wait. Open one per thread (client.clone()), and one per process after a fork.
 """
 
 from ._native import Buffer, Registration, Result, Stats
@@ -15,11 +14,13 @@ from .aio import AsyncRDMAClient
 from .errors import (AccessDeniedError, BufferTooSmallError, ConflictError, ForkError, NebulaConnectionError,
                      NebulaError, NebulaTimeoutError, NotFoundError, PreconditionError)
 from .rdma import ObjectData, ObjectInfo, RDMAClient
+from .tokens import TokenMinter
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError", "AsyncRDMAClient", "Buffer", "BufferTooSmallError", "ConflictError", "ForkError",
     "NebulaConnectionError", "NebulaError", "NebulaTimeoutError", "NotFoundError", "ObjectData", "ObjectInfo",
-    "PreconditionError", "RDMAClient", "Registration", "Result", "Stats", "__version__",
+    "PreconditionError", "RDMAClient", "Registration", "Result", "Stats",
+    "TokenMinter", "__version__",
 ]

@@ -1,8 +1,8 @@
-"""AsyncRDMAClient: the same calls, awaited. Each runs in a thread of its own pool, and each thread has a client, for the
-library serves one thread at a time and waits by itself; the interpreter's lock is released meanwhile. As many requests
-are in flight as there are workers; a window of many requests goes by get_many() and put_many().
+"""AsyncRDMAClient: the same calls, awaited. Each runs in a thread of a pool, and each thread has a client, because the
+library serves one thread at a time and blocks while it waits; the interpreter's lock is released meanwhile. As many
+requests are in flight as there are workers; get_many() and put_many() send a window of many requests.
 
-A call that is cancelled goes on in its thread, and its memory is in use, until its request has ended."""
+A cancelled call continues in its thread, and its memory stays in use, until its request has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class AsyncRDMAClient:
-    """Takes what RDMAClient takes, and the number of workers. The endpoint is asked by the first call."""
+    """Takes RDMAClient's arguments and the number of workers. The first call connects."""
 
     def __init__(self, *args: Any, workers: int = WORKERS, **options: Any) -> None:
         self._first = RDMAClient(*args, **options)

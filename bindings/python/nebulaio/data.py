@@ -1,13 +1,13 @@
 """Training data in, checkpoints out.
 
-prefetch()         objects one after the other, while the next ones are on their way
+prefetch()         objects one after the other, while the next ones are being received
 ObjectDataset      objects by number; a torch.utils.data.Dataset where torch is installed
 StreamDataset      objects in order, split among a DataLoader's workers, by prefetch()
 save_tensors(),    named arrays or tensors as one object, in the layout of the safetensors format: see tensors.py
 load_tensors(),
 list_tensors()
 
-Needs numpy; torch only where its own classes are wanted."""
+Needs numpy; needs torch only for torch's own classes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Decode = Callable[[str, Any], Any]
 
 
 def _objects(client: RDMAClient, bucket: str, keys: Iterable[Any] | None, prefix: str) -> list[tuple[str, int]]:
-    """Key and length; a length that is not known is 0 and asked for when its turn comes."""
+    """Key and length; 0 stands for an unknown length, which is asked for later."""
     if keys is None:
         return [(entry.key, entry.size) for entry in client.list_objects(bucket, prefix) if not entry.is_prefix]
     return [(key.key, key.size) if isinstance(key, ObjectInfo) else (key, 0) for key in keys]
 
 
 def _room(client: RDMAClient, size: int, pooled: bool) -> Any:
-    """Memory for an object; of the pool while that has room."""
+    """Memory for an object; from the pool while it has room."""
     if pooled and size:
         try:
             return numpy.frombuffer(memoryview(client.allocate_buffer(size)), numpy.uint8)
@@ -60,12 +60,12 @@ def _room(client: RDMAClient, size: int, pooled: bool) -> Any:
 
 def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
              depth: int = DEPTH, pooled: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields (key, array of uint8) in the order of keys, or of everything below prefix. Up to depth objects are on their
-    way while the caller works: the server writes them into the arrays' memory by itself. keys: strings, or the entries of
-    list_objects(), which spare a HEAD each. pooled: the arrays lie in the client's registered memory while that has room
-    (pool_bytes), which comes back as the arrays go: on a real card this spares a registration each.
+    """Yields (key, array of uint8) in the order of keys, or of everything below prefix. Up to depth objects are being
+    received while the caller works: the server writes them into the arrays' memory. keys: strings, or the entries of
+    list_objects(), which save a HEAD each. pooled: the arrays lie in the client's registered memory while that has room
+    (pool_bytes); an array that is freed gives it back. On a real card this saves a registration for each array.
 
-    Between first and last the client belongs to the iterator: give it one of its own (client.clone())."""
+    From the first object to the last the iterator uses the client: give it its own (client.clone())."""
     native = client.native
     todo = deque(_objects(client, bucket, keys, prefix))
     ahead: deque[int] = deque()
@@ -104,7 +104,7 @@ def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None,
                 launch()
             yield land(ahead.popleft())
     finally:
-        # Requests in flight still use their memory; nobody needs their results.
+        # Requests in flight still use their memory; their results are dropped.
         while ahead and not native.closed:
             wait_for(ahead.popleft())
 
@@ -114,7 +114,7 @@ def _as_it_is(key: str, array: Any) -> Any:
 
 
 class _PerProcess:
-    """A client for each process: what a DataLoader forks opens its own."""
+    """A client for each process: a worker that a DataLoader forks opens its own."""
 
     def __init__(self, client: RDMAClient) -> None:
         self._origin, self._client, self._pid = client, client, os.getpid()
@@ -132,8 +132,8 @@ class _PerProcess:
 
 
 class ObjectDataset(Dataset):  # type: ignore[misc]
-    """Objects by number, each decoded by decode(key, array of uint8). A batch asked for as one (__getitems__, as torch's
-    loaders do) goes as one window of requests."""
+    """Objects by number, each decoded by decode(key, array of uint8). A batch (__getitems__, which torch's loaders
+    call) is one window of requests."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
                  decode: Decode | None = None) -> None:
@@ -161,8 +161,8 @@ class ObjectDataset(Dataset):  # type: ignore[misc]
 
 
 class StreamDataset(IterableDataset):  # type: ignore[misc]
-    """Objects in order, the next ones already on their way. In a DataLoader with workers each takes its share; elsewhere
-    part=(number, count) says which."""
+    """Objects in order, while the next ones are being received. In a DataLoader each worker takes its share; elsewhere
+    part=(number, count) selects one."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
                  depth: int = DEPTH, decode: Decode | None = None, part: tuple[int, int] = (0, 1),

@@ -1,4 +1,4 @@
-"""The exceptions of failed requests. Each is an OSError with its errno, so that what expects FileNotFoundError,
+"""The exceptions of failed requests. Each is an OSError with its errno, so that code that expects FileNotFoundError,
 PermissionError, ConnectionError or TimeoutError catches it too."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ _logger = logging.getLogger("nebulaio")
 
 
 class NebulaError(OSError):
-    """code: S3's, as "NoSuchKey"; empty without one. message: the server's, or the library's. status: S3's, 0 when no
-    answer came. transport: "rdma", "http" or "none". fallback: why it went by HTTP though RDMA was wanted, or None."""
+    """code: S3's, such as "NoSuchKey", or empty. message: the server's, or the library's. status: S3's, 0 when no
+    answer came. transport: "rdma", "http" or "none". fallback: why it used HTTP although RDMA was wanted, or None."""
 
     code: str
     message: str
@@ -55,11 +55,11 @@ class PreconditionError(NebulaError):
 
 
 class BufferTooSmallError(NebulaError):
-    """The object is longer than the memory given."""
+    """The object is longer than the buffer."""
 
 
 class NebulaConnectionError(NebulaError, ConnectionError):
-    """No way to the server."""
+    """The server cannot be reached."""
 
 
 class NebulaTimeoutError(NebulaError, TimeoutError):
@@ -100,7 +100,7 @@ def from_result(errno: int, status: int, code: str, message: str, request_id: st
 
 
 def log(lines: list[tuple[int, str]]) -> None:
-    """Called by the extension: what the library logged goes to the logger "nebulaio"."""
+    """Called by the extension: passes the library's log to the logger "nebulaio"."""
     for level, text in lines:
         _logger.log(level, "%s", text)
 

@@ -1,9 +1,9 @@
-"""nebulaio://bucket/key for fsspec: what pandas, pyarrow, zarr and dask read and write through. Registered by the package's
-entry point; needs fsspec.
+"""nebulaio://bucket/key for fsspec, through which pandas, pyarrow, zarr and dask read and write. The package's entry
+point registers it; needs fsspec.
 
     pandas.read_csv("nebulaio://bucket/table.csv", storage_options={"endpoint": "127.0.0.1:9100"})
 
-Options are RDMAClient's. Each thread has a client of its own, opened by its first call; so has each process."""
+Options are RDMAClient's. Each thread and each process has its own client, which the first call opens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @property
     def client(self) -> RDMAClient:
-        """This thread's, in this process."""
+        """The client of this thread, in this process."""
         if getattr(self._mine, "pid", None) != os.getpid():
             self._mine.client = RDMAClient(**self._named)
             self._mine.pid = os.getpid()
@@ -111,7 +111,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def checksum(self, path: str) -> int:
         return int.from_bytes(self.info(path)["ETag"].encode(), "big")
 
-    # ---- Changing the namespace. ----
+    # ---- Changes of the namespace. ----
 
     def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))
@@ -141,7 +141,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.client.delete_bucket(bucket)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Common prefixes are no objects: they end with the last of theirs."""
+        """Common prefixes are no objects: a prefix disappears with its last object."""
         for one in reversed(self.expand_path(path, recursive=recursive, maxdepth=maxdepth)):
             self._rm(one)
 
@@ -179,7 +179,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
-    """Reads by ranges; what is written is one request when it is short, else an upload in parts."""
+    """Reads by ranges; writes a short file by one request, else an upload in parts."""
 
     DEFAULT_BLOCK_SIZE = 8 << 20
     fs: NebulaFileSystem

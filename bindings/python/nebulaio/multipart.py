@@ -1,4 +1,4 @@
-"""An object sent in parts: larger than one request may be, or not yet whole when its sending begins."""
+"""An object sent in parts: larger than the limit of one request, or not complete when the first part is sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_BYTES = 64 << 10
 
 
 class MultipartUpload:
-    """Parts are numbered from 1 in the order of part(). It is there for readers after complete(), or not at all."""
+    """part() numbers the parts from 1. Readers see the object after complete(), or not at all."""
 
     def __init__(self, client: RDMAClient, bucket: str, key: str, headers: dict[str, str] | None = None) -> None:
         self._client, self._bucket, self._key = client, bucket, key

@@ -1,4 +1,4 @@
-"""NumPy's .npy format: a header in front of the array's own memory. Only this module and those who call it need numpy."""
+"""NumPy's .npy format: a header in front of the array's own memory. Only this module and its callers need numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADER_BYTES_MAX = 1 << 20  # a structured type may have many fields
 
 
 def header_bytes(start: bytes) -> int:
-    """How long the header is, by the first 12 bytes of the object."""
+    """The header's length, from the first 12 bytes of the object."""
     if start[:6] != MAGIC or len(start) < 10:
         raise ValueError("the object is not a .npy file")
     if start[6] == 1:
@@ -60,7 +60,7 @@ def make(array: Any) -> bytes:
 
 
 def memory(array: Any) -> Any:
-    """The array's bytes in the order they lie, as an array of uint8 over the same memory."""
+    """The array's bytes in memory order, as an array of uint8 over the same memory."""
     import numpy
 
     order = "C" if array.flags.c_contiguous else "F"

@@ -1,4 +1,4 @@
-"""RDMAClient: objects read and written over RDMA, and over HTTP where it must be."""
+"""RDMAClient: reads and writes objects over RDMA, and over HTTP where RDMA fails."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._native import Buffer, Registration, Result, Stats
 from .errors import BufferTooSmallError, PreconditionError, invalid
 from .multipart import MultipartUpload
 
-PUT_BYTES_MAX = 5 << 30  # of one request: S3's limit
+PUT_BYTES_MAX = 5 << 30  # S3's limit of one request
 PART_BYTES = 256 << 20
-# How long an object is taken to be before the server is asked.
+# The assumed length of an object before the server is asked.
 GUESS_BYTES = 4 << 10
 GUESS_BYTES_MAX = 1 << 20
 SCRATCH_BYTES = 8 << 10
-# An object that is replaced again and again while it is being read.
+# How often a read starts again because the object was replaced meanwhile.
 TRIES_MAX = 8
 WINDOW = 32
 
@@ -40,7 +40,7 @@ class BucketInfo(NamedTuple):
 
 
 class ObjectData(bytes):
-    """An object's bytes, and how they came."""
+    """An object's bytes, and how they were received."""
 
     result: Result
 
@@ -65,20 +65,20 @@ class RDMAClient:
     """A client of one server, or of several endpoints of one.
 
     endpoint: "HOST:PORT" of the server's RDMA listener, or a URL (rdma://, http://, https://); endpoints: several, in
-    order of preference. With neither, NEBULAIO_ENDPOINT, or connect() names it.
+    order of preference. With neither, NEBULAIO_ENDPOINT or connect() names the endpoint.
     fallback_http: when RDMA fails, requests use HTTP on port 9000 of the same hosts; results show it.
-    transport: "rdma", "auto" (RDMA where it can be had, HTTP while it cannot), "http" or "strict" (RDMA at once or
-    not at all). Left out it is "auto" when there is an HTTP endpoint, else "rdma".
-    device_name: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated" (servers of this host); left out, the one that leads to
-    the server: the properties device and device_why tell which, and why.
-    require_encryption: over RDMA everything is encrypted, or nothing goes.
-    one_sided_reads: small objects that are asked for again and again are read from the server's memory.
-    registration_cache_bytes: registrations of memory that requests use are kept, up to so many bytes. Then forget()
-    must be told before such memory is freed; for arrays that live as long as the client.
-    pool_bytes: registered memory for allocate_buffer() and what small objects go through.
+    transport: "rdma", "auto" (RDMA if possible, else HTTP), "http" or "strict" (RDMA at once or not at all). The
+    default is "auto" when there is an HTTP endpoint, else "rdma".
+    device_name: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated" (servers of this host); by default the device that
+    reaches the server: the properties device and device_why tell which, and why.
+    require_encryption: allow only encrypted sessions over RDMA.
+    one_sided_reads: read small objects that are requested often from the server's memory.
+    registration_cache_bytes: keep registrations of memory that requests use, up to this many bytes. Then the program
+    must call forget() before it frees such memory. Good for arrays that live as long as the client.
+    pool_bytes: registered memory for allocate_buffer() and for small objects.
 
-    The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not
-    held meanwhile. A process that was forked opens clients of its own: see clone().
+    The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not held
+    meanwhile. A forked process opens its own clients: see clone().
     """
 
     def __init__(self, endpoint: str | None = None, access_key: str | None = None, secret_key: str | None = None, *,
@@ -99,7 +99,7 @@ class RDMAClient:
             "request_timeout": request_timeout, "spin": spin, "require_encryption": require_encryption,
             "one_sided_reads": one_sided_reads, "registration_cache_bytes": registration_cache_bytes}
         self._native: _native.Client | None = None
-        self._lock = threading.RLock()  # of what a call of several requests uses
+        self._lock = threading.RLock()  # guards the state of calls with several requests
         self._scratch: Buffer | None = None
         self._guess_bytes = GUESS_BYTES
         self._npy_last: tuple[bytes, int] | None = None
@@ -116,8 +116,7 @@ class RDMAClient:
         self._native = _native.Client(text, transport=transport, **options)
 
     def connect(self, host: str | None = None, port: int = 9100) -> RDMAClient:
-        """Connects now, and says so when it cannot be. host and port, where given, take the place of the
-        endpoints."""
+        """Connects now, or raises an exception. host and port, if given, replace the endpoints."""
         if host is not None:
             bare_v6 = ":" in host and not host.startswith("[")
             self.close()
@@ -127,8 +126,8 @@ class RDMAClient:
         return self
 
     def close(self) -> None:
-        """Ends the session. Buffers, and arrays over them, stay usable as memory: with such alive the session ends
-        with the last of them."""
+        """Ends the session. Buffers, and arrays over them, stay usable as memory: the session ends with the last of
+        them."""
         with self._lock:
             native, self._native = self._native, None
             self._scratch = None
@@ -146,7 +145,7 @@ class RDMAClient:
         return f"<RDMAClient {', '.join(self._endpoints) or 'without an endpoint'}>"
 
     def clone(self) -> RDMAClient:
-        """Another client with the same options: for another thread, or for a process that was forked."""
+        """Another client with the same options: for another thread, or for a forked process."""
         options = dict(self._options)
         return RDMAClient(None, options.pop("access_key"), options.pop("secret_key"), endpoints=self._endpoints,
                           fallback_http=self._fallback_http, transport=self._transport, **options)
@@ -167,12 +166,12 @@ class RDMAClient:
 
     @property
     def last_result(self) -> Result | None:
-        """Of the last request that succeeded: for calls that return something else, such as an array."""
+        """The result of the last request that succeeded: for calls that return something else, such as an array."""
         return self._last_result
 
     @property
     def device(self) -> str:
-        """The RDMA device that the client goes by; empty without one."""
+        """The RDMA device that the client uses; empty without one."""
         return self.native.device
 
     @property
@@ -180,7 +179,7 @@ class RDMAClient:
         return self.native.device_why
 
     def forget(self, memory: Any) -> None:
-        """Says that memory which requests have used goes away: see registration_cache_bytes."""
+        """Drops the registrations of memory that is about to be freed: see registration_cache_bytes."""
         self.native.forget(memory)
 
     def stats(self) -> Stats:
@@ -193,16 +192,16 @@ class RDMAClient:
         self._last_result = result
         return result
 
-    # ---- Memory that the device knows. ----
+    # ---- Registered memory. ----
 
     def allocate_buffer(self, size: int) -> Buffer:
-        """Page-aligned registered memory: memoryview(buffer), numpy.frombuffer(buffer). Goes back to the pool when
+        """Page-aligned registered memory: memoryview(buffer), numpy.frombuffer(buffer). Returns to the pool when
         nothing refers to it any more, or by release()."""
         return self.native.alloc(size)
 
     def register(self, memory: Any) -> Registration:
-        """Has the device know memory of yours, which must be writable: requests then neither copy nor register it.
-        It pins pages: for memory that is used again and again."""
+        """Registers the caller's memory, which must be writable, with the device: requests then neither copy nor
+        register it. It pins pages: for memory that is used often."""
         return self.native.register(memory)
 
     def empty(self, shape: Any, dtype: Any = float) -> Any:
@@ -222,8 +221,7 @@ class RDMAClient:
 
     def get_object(self, bucket: str, key: str, *, offset: int = 0, length: int | None = None,
                    version_id: str | None = None, timeout: float = 0.0) -> ObjectData:
-        """The object, or length bytes of it from offset on: received into the memory of the bytes object that is
-        returned."""
+        """The object, or length bytes of it from offset on, received directly into the returned bytes object."""
         if length is not None and length <= 0 or offset < 0:
             raise ValueError("offset or length is out of bounds")
         options: dict[str, Any] = {"version_id": version_id, "timeout": timeout}
@@ -232,7 +230,7 @@ class RDMAClient:
         if offset:
             left = self.head_object(bucket, key, **options).object_bytes - offset
             return self._get_exact(bucket, key, left, dict(options, offset=offset, length=max(left, 1)))
-        # Objects of one kind often have one length: then the first request fits. Else HEAD tells it.
+        # Objects of one kind often have one length: then the first request fits. Else a HEAD finds the length.
         size: int | None = self._guess_bytes
         for _ in range(TRIES_MAX):
             if size is None:
@@ -255,9 +253,9 @@ class RDMAClient:
 
     def get_into(self, bucket: str, key: str, buffer: Any, *, offset: int = 0, length: int | None = None,
                  version_id: str | None = None, timeout: float = 0.0) -> Result:
-        """The object, or a part of it, into your memory: anything writable with the buffer protocol, a numpy array, a
-        torch tensor or whatever else speaks DLPack, contiguous, in host memory or CUDA's; or a list of up to 16 of those.
-        result.bytes says how much came; BufferTooSmallError when the object is longer."""
+        """Reads the object, or a part of it, into the caller's memory: anything writable with the buffer protocol, a
+        numpy array, a torch tensor or any other object with DLPack, contiguous, in host memory or CUDA's; or a list of
+        up to 16 of those. result.bytes is the number of bytes; BufferTooSmallError when the object is longer."""
         return self._keep(self.native.perform(_native.GET_OBJECT, bucket, key, into=buffer, offset=offset,
                                               length=length or 0, version_id=version_id, timeout=timeout))
 
@@ -265,7 +263,7 @@ class RDMAClient:
                    metadata: dict[str, str] | None = None, headers: dict[str, str] | None = None,
                    checksum: bool = False, timeout: float = 0.0) -> Result:
         """body: memory, as get_into() takes it, or a list of up to 16 pieces of it. checksum: the server verifies the
-        body's CRC-32. Over 5 GiB it is sent in parts."""
+        body's CRC-32. Over 5 GiB it goes in parts."""
         if isinstance(body, str):
             raise TypeError("body is a str: encode it")
         headers = dict(headers or {})
@@ -285,7 +283,7 @@ class RDMAClient:
         return self._keep(self.native.perform(_native.PUT_OBJECT, bucket, key, body=pieces, **options))
 
     def put_from(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
-        """put_object() by the name that goes with get_into()."""
+        """put_object() under the name that matches get_into()."""
         return self.put_object(bucket, key, buffer, **options)
 
     def _put_parts(self, bucket: str, key: str, view: memoryview, headers: dict[str, str]) -> Result:
@@ -302,7 +300,7 @@ class RDMAClient:
         return self._keep(self.native.perform(_native.DELETE_OBJECT, bucket, key, version_id=version_id))
 
     def head_object(self, bucket: str, key: str, *, version_id: str | None = None, timeout: float = 0.0) -> Result:
-        """result.object_bytes is the object's length; result.headers all that S3 says of it."""
+        """result.object_bytes is the object's length; result.headers has all of its headers."""
         return self._keep(self.native.perform(_native.HEAD_OBJECT, bucket, key, version_id=version_id,
                                               timeout=timeout))
 
@@ -314,8 +312,9 @@ class RDMAClient:
                                               headers={"x-amz-copy-source": source}, into=bytearray(64 << 10)))
 
     def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
-        """Many objects at once: (bucket, key, buffer) or (bucket, key, buffer, offset, length) each, with up to window
-        requests in flight. Results in the order of the requests; the first failure is raised when all have ended."""
+        """Reads many objects at once: (bucket, key, buffer) or (bucket, key, buffer, offset, length) each, with up to
+        window requests in flight. Returns results in the order of the requests; raises the first failure when all have
+        ended."""
         return self._many(_native.GET_OBJECT, "into", requests, window)
 
     def put_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
@@ -357,11 +356,11 @@ class RDMAClient:
     # ---- Arrays. ----
 
     def get_object_numpy(self, bucket: str, key: str, *, out: Any = None, pooled: bool = False) -> Any:
-        """The array of a .npy object, received into the array's own memory: dtype, shape and order are those it was
-        stored with. out: an array of the same to receive into. pooled: a new array lies in registered memory, so that
-        arrays below 64 KiB, which otherwise pass through the pool by a copy, are not copied either.
+        """The array of a .npy object, received into the array's own memory, with the stored dtype, shape and order.
+        out: an array of the same kind to receive into. pooled: a new array lies in registered memory, so that arrays
+        below 64 KiB, which otherwise pass through the pool by a copy, are not copied either.
 
-        Arrays of one kind, one after the other, take one request each; the first one takes two."""
+        A series of arrays of one kind takes one request each; the first one takes two."""
         with self._lock:
             for _ in range(TRIES_MAX):
                 try:
@@ -393,7 +392,7 @@ class RDMAClient:
         return numpy.empty(shape, dtype, order="F" if fortran else "C")
 
     def _npy_again(self, bucket: str, key: str, out: Any, pooled: bool) -> Any:
-        """In one request, when the header is that of the last array; None when it is not."""
+        """Reads in one request if the header equals that of the last array; else None."""
         if self._npy_last is None:
             return None
         header, size = self._npy_last
@@ -434,8 +433,8 @@ class RDMAClient:
         return array
 
     def put_object_numpy(self, bucket: str, key: str, array: Any, **options: Any) -> Result:
-        """The array as a .npy object, sent from the array's own memory; an array that is not contiguous is made so by
-        a copy first."""
+        """The array as a .npy object, sent from the array's own memory; an array that is not contiguous is copied
+        first."""
         import numpy
 
         array = numpy.asanyarray(array)
@@ -453,8 +452,8 @@ class RDMAClient:
 
     def list_objects(self, bucket: str, prefix: str = "", *, delimiter: str | None = None, after: str | None = None,
                      limit: int | None = None) -> list[ObjectInfo]:
-        """Every key that starts with prefix, in order, at most limit; with a delimiter common prefixes stand for what
-        is below them. after: only what comes after this key."""
+        """Every key that starts with prefix, in order, at most limit; with a delimiter common prefixes replace the keys
+        below them. after: only keys after this one."""
         options = {} if limit is None else {"limit": limit}
         return [ObjectInfo(*entry)
                 for entry in self.native.list(bucket, prefix or None, delimiter or None, after, **options)]
@@ -480,7 +479,7 @@ def _restore(endpoints: list[str], fallback_http: bool, transport: str | None,
 
 
 def _bytes_of(memory: Any) -> memoryview:
-    """Bytes of memory, in the order they lie."""
+    """The bytes of memory, in memory order."""
     if hasattr(memory, "__dlpack__") and not hasattr(memory, "__array_interface__"):
         import numpy
 
@@ -496,5 +495,5 @@ def _length(memory: Any) -> int:
         return length
     try:
         return memoryview(memory).nbytes
-    except TypeError:  # of DLPack alone, or of nothing that request could be made of
+    except TypeError:  # only DLPack, or no memory at all
         return 0

@@ -1,11 +1,11 @@
-"""Endpoints and keys: what the program says, and what the environment adds.
+"""Endpoints and keys: the program's, and the environment's.
 
-    NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY   keys, where the program names none; or else
+    NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY   keys, if the program names none; else
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
-    NEBULAIO_ENDPOINT                          endpoints, where the program names none
+    NEBULAIO_ENDPOINT                          endpoints, if the program names none
     NEBULAIO_RDMA_DEVICE_NAME                  wins over the device that the program names
-    NEBULAIO_CONNECT_TO                        "HOST:PORT=HOST:PORT", several with commas: where the program says the
-                                               first, it is led to the second
+    NEBULAIO_CONNECT_TO                        "HOST:PORT=HOST:PORT", several with commas: a connection to the
+                                               first goes to the second
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PORTS = {"rdma": 9100, "http": 9000, "https": 9443}
 
 
 def _split(endpoint: str) -> tuple[str, str, int]:
-    """Scheme, host and port; what names no scheme is RDMA."""
+    """Scheme, host and port; without a scheme it is RDMA."""
     scheme, mark, address = endpoint.strip().rstrip("/").partition("://")
     if not mark:
         scheme, address = "rdma", scheme
@@ -34,8 +34,8 @@ def _split(endpoint: str) -> tuple[str, str, int]:
 
 
 def endpoints_text(endpoints: Iterable[str], fallback_http: bool) -> str:
-    """As the library takes them. With fallback_http each RDMA endpoint's host is asked by HTTP too, on the standard
-    port, unless an HTTP endpoint is named."""
+    """The endpoints in the library's form. fallback_http adds HTTP on the standard port of each RDMA endpoint's host,
+    unless an HTTP endpoint is named."""
     parts = [_split(endpoint) for endpoint in endpoints]
     if fallback_http and all(scheme == "rdma" for scheme, _, _ in parts):
         parts += [("http", host, PORTS["http"]) for _, host, _ in parts]

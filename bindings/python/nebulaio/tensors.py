@@ -4,8 +4,8 @@
     header     JSON: name -> dtype, shape, data_offsets; "__metadata__" -> text by text
     data       the tensors' memory, one behind the other
 
-The data is sent from, and received into, the tensors' own memory. bfloat16 and the float8 types, which numpy lacks, go as
-torch tensors or as arrays of ml_dtypes' types. Needs numpy; torch and ml_dtypes only where theirs are wanted."""
+The data is sent from, and received into, the tensors' own memory. bfloat16 and the float8 types, which numpy lacks, go
+as torch tensors or as arrays of ml_dtypes' types. Needs numpy; needs torch and ml_dtypes only for their own types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALIGNMENT = 8
 HEADER_GUESS_BYTES = 64 << 10
 HEADER_BYTES_MAX = 100 << 20
 
-# By the format's name: bytes of one, and what numpy (or ml_dtypes) and torch call it.
+# By the format's name: bytes of one element, and the name in numpy (or ml_dtypes) and torch.
 _TYPES = {"BOOL": (1, "bool"), "U8": (1, "uint8"), "I8": (1, "int8"), "U16": (2, "uint16"), "I16": (2, "int16"),
           "U32": (4, "uint32"), "I32": (4, "int32"), "U64": (8, "uint64"), "I64": (8, "int64"), "F16": (2, "float16"),
           "F32": (4, "float32"), "F64": (8, "float64"), "C64": (8, "complex64"), "BF16": (2, "bfloat16"),
@@ -37,7 +37,7 @@ _SHORT = {name: short for short, (_, name) in _TYPES.items()}
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor of a stored object. dtype: what numpy and torch call it. begin, end: its bytes in the object."""
+    """A tensor of a stored object. dtype: numpy's and torch's name. begin, end: its bytes in the object."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -70,8 +70,7 @@ def _as_array(tensor: Any) -> Any:
 
 
 def _view(name: str, tensor: Any) -> tuple[str, tuple[int, ...], Any]:
-    """The dtype's name, the shape, and the memory as an array of uint8, or None for the latter where it is not contiguous
-    in C order."""
+    """The dtype's name, the shape, and the memory as an array of uint8, or None if it is not contiguous in C order."""
     if _is_torch(tensor):
         import torch
 
@@ -117,8 +116,8 @@ def _empty(name: str, info: TensorInfo, framework: str) -> Any:
 
 
 def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
-    """Pieces of memory in groups that a part may have: PART_BYTES, at most as many pieces as a request takes. Where small
-    pieces would make a part too short, those are gathered by a copy."""
+    """Groups pieces of memory into parts of PART_BYTES, each with at most as many pieces as a request takes. Where
+    small pieces would make a part too short, a copy gathers them."""
     group: list[Any] = []
     size = 0
     for piece in pieces:
@@ -142,8 +141,9 @@ def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
 
 def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str, Any],
                  metadata: Mapping[str, str] | None = None) -> _native.Result:
-    """Arrays, or torch tensors in host memory, by name, as one object that safetensors reads. Sent from their own memory;
-    what is not contiguous in C order is made so by a copy first. ValueError for a type that the format has no name for."""
+    """Stores arrays, or torch tensors in host memory, by name, as one object that safetensors can read. Sends them from
+    their own memory; one that is not contiguous in C order is copied first. ValueError for a type without a name in the
+    format."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     pieces: list[Any] = []
     at = 0
@@ -213,7 +213,7 @@ def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
 
 
 def list_tensors(client: RDMAClient, bucket: str, key: str) -> tuple[dict[str, TensorInfo], dict[str, str]]:
-    """The tensors of a stored object, in its order, and its metadata: only the header is read."""
+    """The tensors of a stored object, in its order, and its metadata; reads only the header."""
     header = _read_header(client, bucket, key)
     return header.tensors, header.metadata
 
@@ -229,8 +229,8 @@ def _target(name: str, info: TensorInfo, tensor: Any) -> Any:
 def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, Any] | None = None, *,
                  names: Iterable[str] | None = None, framework: str = "numpy") -> dict[str, Any]:
     """The tensors that save_tensors() or safetensors stored, by name. into: arrays or tensors to receive into, of the
-    stored type and shape; the others are made, as numpy arrays or, by framework="torch", as tensors. names: only these
-    (a rank's share of a model, say). Everything comes straight into its memory. KeyError: a name that is not there."""
+    stored type and shape; the others are created, as numpy arrays or, by framework="torch", as tensors. names: only
+    these (for example a rank's share of a model). The bytes go directly to their memory. KeyError: no such name."""
     if framework not in ("numpy", "torch"):
         raise ValueError(f"framework={framework!r}: numpy and torch are known")
     header = _read_header(client, bucket, key)
@@ -248,7 +248,7 @@ def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, A
     window: list[tuple[Any, ...]] = []
     todo.reverse()
     while todo:
-        # Neighbours come by one request, up to the pieces that one takes.
+        # One request reads neighbours, up to the number of pieces that a request takes.
         group = [todo.pop()]
         begin, end = group[0][0].begin, group[0][0].end
         while todo and len(group) < _native.PIECES_MAX and todo[-1][0].begin == end and \

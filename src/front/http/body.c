@@ -41,7 +41,7 @@ static int decoded_read(struct http_body *body, void *dst, size_t len, size_t *r
 	return raw_read(body, dst, len, HTTP_PAYLOAD, ret_bytes);
 }
 
-/* Reads the end itself: last chunk, trailers, and that nothing follows. */
+/* Reads the end: last chunk and trailers. Checks that nothing follows. */
 static int read_end(struct http_body *body)
 {
 	size_t got = 0;
@@ -66,7 +66,7 @@ static int read_end(struct http_body *body)
 
 /* ---- The source. ---- */
 
-/* Fills the span across chunks as far as the body goes. */
+/* Fills the span, across chunks, until it is full or the body ends. */
 static int fill(struct http_body *body, uint8_t *dst, uint32_t want, uint32_t *ret_have)
 {
 	uint32_t have = 0;
@@ -83,14 +83,14 @@ static int fill(struct http_body *body, uint8_t *dst, uint32_t want, uint32_t *r
 		body->decoded += got;
 	}
 	*ret_have = have;
-	/* The last piece is handed out only when the end is verified too. */
+	/* The last piece is passed on only after the end is verified, too. */
 	if (have < want || body->decoded == body->announced)
 		return read_end(body);
 	return 0;
 }
 
-/* Frames are taken when there is something to put into them: a client that only announces a body
- * holds none. */
+/* Frames are leased only after bytes have arrived: a client that only announces a body holds
+ * none. */
 static int await_bytes(struct http_body *body)
 {
 	struct http_conn *conn = body->conn;
@@ -100,8 +100,8 @@ static int await_bytes(struct http_body *body)
 	return net_wait_readable(conn->stream, conn->recv_deadline_ns);
 }
 
-/* Bytes that the client has already sent keep no frames waiting, so a small piece of them is not
- * counted in its share. */
+/* Bytes that have already arrived fill their frames at once, so a small piece of them does not
+ * count against the client's share. */
 static struct flow_want piece_terms(const struct http_body *body, uint32_t want)
 {
 	uint32_t frame_count = region_frames_for(want);
@@ -162,7 +162,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 static void source_close(struct flow_source *source)
 {
-	(void)source; /* nothing is read ahead but the connection's own window */
+	(void)source; /* only the connection's window is read ahead */
 }
 
 static const struct flow_source_ops source_ops = {
@@ -199,7 +199,7 @@ static int send_continue(struct http_body *body)
 	struct iovec iov = {(void *)(uintptr_t)text, sizeof(text) - 1};
 
 	body->expect = false;
-	/* A client that did not wait needs no leave. */
+	/* A client that has already sent bytes needs no 100 Continue. */
 	if (conn->in.start != conn->in.end)
 		return 0;
 	return net_sendv(conn->stream, &iov, 1, http_deadline_ns(conn, 0));
@@ -274,7 +274,8 @@ uint32_t http_body_init(struct http_body *body, struct http_conn *conn)
 		http_chunked_init(&body->transfer, HTTP_CODING_TRANSFER, &conn->in, NULL,
 			2 * LIMIT_PUT_BYTES_MAX);
 	if (slice_starts(head->content_sha256, SLICE("STREAMING-"))) {
-		/* The message's length is that of the coding; the body's is told apart, or not. */
+		/* The message's length is that of the coded bytes; the body's length has its own
+		 * header, if any. */
 		body->announced = UINT64_MAX;
 		if (head->decoded_length.data &&
 			slice_to_u64(head->decoded_length, &body->announced))

@@ -4,9 +4,9 @@
  * Sources: RFC 9112 section 7.1; AWS, "Signature calculations for the Authorization header:
  * transferring payload in multiple chunks", and the same with trailing headers.
  *
- * Strict where a proxy in front might read differently (line ends, sizes, white space), for that is
- * how requests are smuggled. Trailers of aws-chunked may end in a lone LF before the CRLF: one
- * family of clients writes "name:value\n\r\n", which is also what is signed. */
+ * Strict where a proxy in front might parse differently (line ends, sizes, white space): request
+ * smuggling uses such differences. Trailers of aws-chunked may end in a lone LF before the CRLF:
+ * one family of clients writes "name:value\n\r\n", which is also what is signed. */
 #include "front/http/http_priv.h"
 
 #include <ctype.h>
@@ -51,7 +51,7 @@ static void mac_line(struct hmac *mac, struct slice text)
 	hmac_update(mac, "\n", 1);
 }
 
-/* The next link of the chain over a digest, compared with what the peer claims. */
+/* The next link of the chain over a digest, compared with the peer's. */
 static int verify_link(struct http_chunked *chunked, bool trailer, struct slice claimed)
 {
 	static const char empty_sha256[] =
@@ -214,7 +214,7 @@ static int trailer_keep(struct http_chunked *chunked, struct slice name, struct 
 	return 0;
 }
 
-/* One trailer. The signature is the last one of all. */
+/* One trailer. The signature is the last trailer. */
 static int trailer_line(struct http_chunked *chunked, struct slice line)
 {
 	struct slice name = slice_split(&line, ':');
@@ -235,7 +235,7 @@ static int trailer_line(struct http_chunked *chunked, struct slice line)
 	return err;
 }
 
-/* All up to the empty line. */
+/* Reads all trailers up to the empty line. */
 static int read_trailers(struct http_chunked *chunked)
 {
 	bool aws = chunked->coding != HTTP_CODING_TRANSFER;

@@ -56,6 +56,8 @@ const char *http_reason(uint32_t status)
 		return "URI Too Long";
 	case 416:
 		return "Range Not Satisfiable";
+	case 429:
+		return "Too Many Requests";
 	case 431:
 		return "Request Header Fields Too Large";
 	case 500:
@@ -103,7 +105,7 @@ static const struct refusal *refusal_of(uint32_t status)
 
 int http_refuse(struct http_conn *conn, uint32_t status)
 {
-	/* Overload passes: when to come back, which other refusals have no use for. */
+	/* Overload is temporary, so the answer has Retry-After; other refusals need none. */
 	const struct s3_header headers[] = {{SLICE("Content-Type"), SLICE("application/xml")},
 		{SLICE("Retry-After"), SLICE("1")}};
 	const struct refusal *refusal = refusal_of(status);

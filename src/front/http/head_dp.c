@@ -25,7 +25,8 @@ int http_head_scan(struct http_scan *scan, const char *data, uint32_t len)
 			return -EPROTO;
 		if (at - 1 == scan->line)
 			return (int)at + 1;
-		/* A name never starts with white space: that is a folded line, or a smuggler. */
+		/* A name never starts with white space: such a line is folded, or an attempt to
+		 * smuggle a request. */
 		if (data[scan->line] == ' ' || data[scan->line] == '\t')
 			return -EPROTO;
 		scan->line = scan->scanned = at + 1;
@@ -35,7 +36,7 @@ int http_head_scan(struct http_scan *scan, const char *data, uint32_t len)
 
 /* ---- llhttp's callbacks. ---- */
 
-/* RFC 9110's tchar: what a header's name is made of. */
+/* RFC 9110's tchar: the characters of a header's name. */
 static const bool is_token[256] = {
 	['0' ... '9'] = true,
 	['A' ... 'Z'] = true,
@@ -100,7 +101,7 @@ static int on_value(llhttp_t *parser, const char *at, size_t len)
 
 	if (!header->value.len)
 		header->value = slice_of(at, len);
-	else /* runs are cut only inside a value, never apart */
+	else /* llhttp splits a run only inside a value; the parts are adjacent */
 		header->value.len = (size_t)(at + len - header->value.data);
 	return 0;
 }
@@ -120,7 +121,7 @@ static const llhttp_settings_t settings = {
 
 /* ---- The head's fields about the connection and the body. ---- */
 
-/* One token after the other of a comma-separated list. */
+/* Returns the next token of a comma-separated list. */
 static struct slice list_next(struct slice *rest)
 {
 	return slice_trim(slice_split(rest, ','));
@@ -138,7 +139,7 @@ static void note_connection(struct http_head *head, struct slice value)
 	}
 }
 
-/* The only coding known is chunked, once. */
+/* Only chunked is supported, once. */
 static uint32_t note_transfer_coding(struct http_head *head, struct slice value)
 {
 	bool again = head->has_transfer_coding;
@@ -160,7 +161,7 @@ static uint32_t note_length(struct http_head *head, struct slice value)
 	return 0;
 }
 
-/* Of a header that comes twice the first counts, as it does for s3. */
+/* If a header occurs twice, the first is used, as in s3. */
 static void note_first(struct slice *slot, struct slice value)
 {
 	if (!slot->data)
@@ -179,7 +180,7 @@ static uint32_t note_header(struct http_head *head, const struct s3_header *head
 		}
 		break;
 	case 6:
-		/* Other expectations are ignored, as S3 does. */
+		/* Other expectations are ignored, as in S3. */
 		if (slice_eq_nocase(name, SLICE("expect")) &&
 			slice_eq_nocase(value, SLICE("100-continue")))
 			head->expect = value;
@@ -292,7 +293,7 @@ static __attribute__((noinline, cold)) uint32_t parse_refusal(
 	if (head->refusal)
 		return head->refusal;
 	if (slice_eq(head->method_text, SLICE("PRI")))
-		return 505; /* how HTTP/2 begins */
+		return 505; /* the start of HTTP/2 */
 	switch (err) {
 	case HPE_INVALID_METHOD:
 		return token_valid(head->method_text) ? 501 : 400;

@@ -50,7 +50,7 @@ struct http_thread *http_thread(void)
 	return &thread_self;
 }
 
-/* The turn's own time is good enough for deadlines, and costs nothing. */
+/* The time of the reactor's turn is exact enough for deadlines, and free. */
 static uint64_t now_ns(const struct http_conn *conn)
 {
 	return reactor_now_ns(conn->opts->core->reactor);
@@ -80,7 +80,8 @@ static bool draining(const struct http_conn *conn)
 	return atomic_load_explicit(conn->opts->draining, memory_order_relaxed);
 }
 
-/* Waits for the first byte of a request. 0, or the connection is over: there is nobody to tell. */
+/* Waits for the first byte of a request. 0, or the connection is over: no peer is left to be
+ * told. */
 static int wait_first(struct http_conn *conn)
 {
 	struct http_in *in = &conn->in;
@@ -108,7 +109,7 @@ static int wait_first(struct http_conn *conn)
 	return 0;
 }
 
-/* More of a head that has begun. 0, a status to refuse it with, or -errno. */
+/* Receives more of a head that has begun. 0, a status to refuse it with, or -errno. */
 static int head_more(struct http_conn *conn, uint64_t deadline_ns)
 {
 	struct http_in *in = &conn->in;
@@ -132,7 +133,7 @@ static int head_more(struct http_conn *conn, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Empty lines before a request are read over, a few (RFC 9112 section 2.2). */
+/* Skips a few empty lines before a request (RFC 9112 section 2.2). */
 static bool skip_empty_line(struct http_in *in, uint32_t *count)
 {
 	if (in->end - in->start < 2 || memcmp(in->data + in->start, "\r\n", 2) != 0 ||
@@ -153,7 +154,7 @@ static int head_receive(struct http_conn *conn)
 	int len, err;
 
 	in->floor = 0;
-	/* A head that cannot be read has no method: its refusal has a body. */
+	/* A head that cannot be parsed has no method, so its refusal has a body. */
 	conn->head.method = S3_METHOD_OTHER;
 	conn->head.http_1_0 = false;
 	do {
@@ -222,6 +223,8 @@ static void handle(struct http_conn *conn)
 		return;
 	if (conn->opts->handle)
 		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
+	else if (front_hipobj_wanted(request))
+		front_hipobj_handle(conn->opts->hipobj, request, &conn->reply.reply);
 	else if (conn->opts->token && front_token_wanted(request))
 		front_token_handle(conn->opts->token, request, &conn->reply.reply);
 	else
@@ -237,7 +240,7 @@ static bool answer_end(struct http_conn *conn)
 	uint32_t status = overload ? 503 : 500;
 
 	if (gave_up || !reply->reply.status) {
-		/* Nothing is on the wire yet: the client can still be told. */
+		/* Nothing has been sent yet, so the client can still get an error. */
 		if (status == 500)
 			log_error("http", "the request from %s ended without an answer",
 				conn->request.peer);
@@ -251,7 +254,7 @@ static bool answer_end(struct http_conn *conn)
 	return true;
 }
 
-/* One request. True: the next may come. */
+/* Serves one request. True: the connection can take another. */
 static bool serve_one(struct http_conn *conn)
 {
 	int status;
@@ -288,7 +291,7 @@ static bool serve_one(struct http_conn *conn)
 	return !http_body_drain(&conn->body);
 }
 
-/* Lets the peer read the last answer: a close with bytes unread would take it away. */
+/* Lets the peer read the last answer: closing with unread bytes would discard it. */
 static void linger(struct http_conn *conn)
 {
 	uint64_t deadline_ns = now_ns(conn) + HTTP_LINGER_NS;
@@ -313,7 +316,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 		net_close(stream);
 		return;
 	}
-	/* The buffers stay as they are: only pages that are used are ever touched. */
+	/* The buffers are not cleared, so unused pages are never touched. */
 	memset(conn, 0, offsetof(struct http_conn, head));
 	conn->magic = HTTP_CONN_MAGIC;
 	conn->opts = opts;

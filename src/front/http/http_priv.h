@@ -1,6 +1,6 @@
-/* front/http/http_priv.h: what the HTTP files of src/front share.
+/* front/http/http_priv.h: interface between the HTTP files of src/front.
  *
- *   http/http.c            a connection's life: heads in, s3_handle(), what is left of bodies
+ *   http/http.c            a connection's life: heads in, s3_handle(), the rest of bodies
  *   http/head_dp.c    a head's bytes into a request
  *   http/reply_dp.c   the answer's head and body out
  *   http/in_dp.c      the window of received bytes that framing is read from
@@ -17,11 +17,11 @@
 
 /* The request line's target. Keys of 1,024 bytes, percent-encoded, and a query fit. */
 #define HTTP_TARGET_BYTES_MAX (8 * KIB)
-/* Room behind the longest head for chunk heads and what comes with them. */
+/* Room after the longest head for chunk heads and the bytes received with them. */
 #define HTTP_IN_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
-/* Headers that s3 answers with are bounded by those it was given. */
+/* The headers that s3 answers are bounded by the request's headers. */
 #define HTTP_OUT_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
-/* Bytes asked for when a chunk head is due: what is payload among them must be copied. */
+/* Bytes requested when a chunk head is due: payload among them must be copied. */
 #define HTTP_READ_AHEAD_BYTES 128u
 /* The rest of a body that a handler did not read is read and dropped up to this size; past it the
  * connection ends. */
@@ -29,7 +29,7 @@
 /* A peer that moves a body more slowly than this over a whole piece is cut off: a piece holds
  * frames. */
 #define HTTP_BODY_RATE_MIN (4 * KIB) /* bytes a second */
-/* After the last answer the peer may need this to stop sending, so that it sees the answer. */
+/* After the last answer, the peer may send so many bytes until it stops and reads the answer. */
 #define HTTP_LINGER_BYTES_MAX (32 * MIB)
 #define HTTP_LINGER_NS	      (2 * NS_PER_S)
 #define HTTP_EMPTY_LINES_MAX  4u
@@ -40,15 +40,15 @@ _Static_assert(HTTP_TARGET_BYTES_MAX < LIMIT_HTTP_HEAD_BYTES_MAX, "a target fits
 
 /* ---- The window (http/in_dp.c). ---- */
 
-/* FRAMING: any number of bytes, into a window. PAYLOAD: all of them if at all possible, at their
- * last place; a copy counts. */
+/* FRAMING: any number of bytes, into a window. PAYLOAD: all of them if possible, at their final
+ * place; copies are counted. */
 enum http_want { HTTP_FRAMING, HTTP_PAYLOAD };
 
 /* Gives 1 to len bytes, 0 at the end, or -errno. */
 typedef int http_recv_fn(void *arg, void *dst, size_t len, enum http_want want, size_t *ret_bytes);
 
-/* Received bytes that nobody has taken yet lie in data[start, end). Bytes below floor are in use
- * and stay where they are. */
+/* Received bytes that are not taken yet are in data[start, end). Bytes below floor are in use and
+ * stay where they are. */
 struct http_in {
 	char *data;
 	uint32_t bytes_max;
@@ -69,7 +69,7 @@ int http_in_line(struct http_in *in, uint32_t len_max, bool lone_lf, struct slic
 /* ---- Chunked codings (http/chunked.c). ---- */
 
 enum http_coding {
-	HTTP_CODING_TRANSFER,		  /* RFC 9112 section 7.1; trailers are read over */
+	HTTP_CODING_TRANSFER,		  /* RFC 9112 section 7.1; trailers are skipped */
 	HTTP_CODING_AWS_SIGNED,		  /* STREAMING-AWS4-HMAC-SHA256-PAYLOAD */
 	HTTP_CODING_AWS_SIGNED_TRAILER,	  /* …-TRAILER */
 	HTTP_CODING_AWS_UNSIGNED_TRAILER, /* STREAMING-UNSIGNED-PAYLOAD-TRAILER */
@@ -89,15 +89,15 @@ struct http_chunked {
 	enum http_coding coding;
 	enum http_chunked_state state;
 	uint64_t chunk_left;
-	uint64_t bytes;	    /* decoded so far, with all of the present chunk */
-	uint64_t bytes_max; /* past it: -EFBIG */
+	uint64_t bytes;	    /* decoded so far, including the whole current chunk */
+	uint64_t bytes_max; /* more: -EFBIG */
 	/* The chain of signatures. */
 	struct hmac_key key;
-	struct sha256 sum; /* of the present chunk, or of the trailers */
+	struct sha256 sum; /* of the current chunk, or of the trailers */
 	char timestamp[17];
 	char scope[128];
-	char previous[64]; /* signature in hex, of the seed at first */
-	char claimed[64];  /* what the present chunk's head says */
+	char previous[64]; /* signature in hex; at first the seed's */
+	char claimed[64];  /* from the current chunk's head */
 	bool closed;	   /* the trailers' signature has been read: it is the last trailer */
 	/* "name:value\n" for each trailer, names in lower case. */
 	uint32_t trailer_count;
@@ -109,7 +109,7 @@ struct http_chunked {
 void http_chunked_init(struct http_chunked *chunked, enum http_coding coding, struct http_in *in,
 	const struct s3_chunk_signing *signing, uint64_t bytes_max);
 /* 1 to len decoded bytes, 0 at the verified end. -EPROTO: malformed, -EBADMSG: a signature is
- * wrong, -EFBIG: longer than bytes_max, -EPIPE: broke off; or the receiver's own. */
+ * wrong, -EFBIG: longer than bytes_max, -EPIPE: cut off; or the receiver's own. */
 int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, enum http_want want,
 	size_t *ret_bytes);
 /* After the end: the trailer's value, or empty. */
@@ -117,10 +117,10 @@ struct slice http_chunked_trailer(const struct http_chunked *chunked, struct sli
 
 /* ---- Heads (http/head_dp.c). ---- */
 
-/* How far a head has been looked at, so that no byte is looked at twice. Zero it for each. */
+/* How far a head has been scanned, so that no byte is scanned twice. Zero it for each head. */
 struct http_scan {
-	uint32_t line;	  /* where the present line starts */
-	uint32_t scanned; /* nothing but the line's own bytes before this */
+	uint32_t line;	  /* start of the current line */
+	uint32_t scanned; /* bytes before this are scanned, and end no line after line */
 };
 /* Finds the end of a head. Its length with the empty line, or -EAGAIN: not there yet; -EPROTO: a
  * lone LF, or a folded line. */
@@ -150,7 +150,7 @@ struct http_head {
 	uint32_t header_count;
 	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
 };
-/* Parses one whole head (as found by scan) and judges it. 0, or the status to refuse it with. The
+/* Parses and checks one whole head (as found by scan). 0, or the status to refuse it with. The
  * slices point into data. */
 uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len);
 
@@ -166,8 +166,8 @@ struct http_body {
 	bool expect; /* 100 Continue is awaited */
 	bool chunked;
 	bool aws;
-	bool ended;	    /* nothing of it is left on the wire */
-	bool failed;	    /* what is left on the wire cannot be told */
+	bool ended;	    /* it has been received completely */
+	bool failed;	    /* its end on the wire is no longer known */
 	uint64_t raw_left;  /* when not chunked: bytes still on the wire */
 	uint64_t decoded;   /* decoded bytes given out */
 	uint64_t announced; /* decoded length, UINT64_MAX when not known */
@@ -178,7 +178,7 @@ struct http_body {
 };
 /* Sets up for the request in conn->head. 0, or the status to refuse it with. */
 uint32_t http_body_init(struct http_body *body, struct http_conn *conn);
-/* Whether what is left of it is little enough to be read over, so that the connection can go on. */
+/* Whether the rest of it is small enough to be skipped, so that the connection can go on. */
 bool http_body_can_drain(const struct http_body *body);
 int http_body_drain(struct http_body *body);
 
@@ -192,7 +192,7 @@ struct http_reply {
 	uint32_t out_len;
 };
 void http_reply_init(struct http_reply *reply, struct http_conn *conn);
-/* Sends the head if nobody did yet. */
+/* Sends the head if it has not been sent. */
 int http_reply_flush(struct http_reply *reply);
 
 #define HTTP_CONN_MAGIC 0x477bc044u
@@ -200,8 +200,8 @@ struct http_conn {
 	uint32_t magic; /* until it is freed */
 	const struct front_http_opts *opts;
 	struct net_stream *stream;
-	bool close_after;	   /* the present answer is the last */
-	uint64_t recv_deadline_ns; /* for all that is received until it is set again */
+	bool close_after;	   /* the current answer is the last */
+	uint64_t recv_deadline_ns; /* of every receive until it is set again */
 	struct http_in in;
 	struct http_head head;
 	struct http_body body;
@@ -211,15 +211,16 @@ struct http_conn {
 	char out[HTTP_OUT_BYTES];
 };
 
-/* Where s3 comes back to a connection: its body, its answer. */
+/* Checks a connection where s3 calls back: its body, its answer. */
 static inline void http_conn_check(const struct http_conn *conn)
 {
 	CHECK(conn->magic == HTTP_CONN_MAGIC);
 }
 
-/* When so many bytes of a body must have moved: however slowly it may start, it must go on. */
+/* The time by which so many bytes of a body must have moved: a body may be slow to start, but must
+ * keep a minimum rate. */
 uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);
-/* Puts an S3 error of this status into the answer. */
+/* Answers with an S3 error of this status. */
 int http_refuse(struct http_conn *conn, uint32_t status);
 const char *http_reason(uint32_t status);
 

@@ -15,7 +15,7 @@ static void in_compact(struct http_in *in)
 	in->end = in->floor + have;
 }
 
-/* Receives at least one more byte behind end, at most bytes_max. -EPIPE at the end, -ENOBUFS when
+/* Receives at least one more byte after end, at most bytes_max. -EPIPE at the end, -ENOBUFS when
  * the window is full. */
 static int http_in_more(struct http_in *in, uint32_t bytes_max)
 {

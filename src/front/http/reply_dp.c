@@ -36,7 +36,7 @@ static void put_u64(struct writer *out, uint64_t value)
 	put(out, digits + at, sizeof(digits) - at);
 }
 
-/* A value never leaves its line, whatever its bytes are. */
+/* Replaces bytes that would let a value leave its line. */
 static void put_value(struct writer *out, struct slice value)
 {
 	char *from = out->at;
@@ -176,8 +176,8 @@ static int reply_text(struct s3_reply *s3_reply, struct slice body)
 	return reply_send(reply, body.data, body.len);
 }
 
-/* A piece is sent from where it lies. The socket holds what it needs of it when the send returns,
- * so nothing stays in flight here; the source reads ahead meanwhile. */
+/* A piece is sent from its place in memory. When the send returns the socket has its bytes, so
+ * nothing stays in flight here; the source reads ahead meanwhile. */
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct http_reply *reply = CONTAINER_OF(sink, struct http_reply, sink);
@@ -189,7 +189,8 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_NET);
 	err = reply_send(reply, piece->data, piece->bytes);
 	flow_piece_end(sink->core, piece, leased ? OWNER_NET : OWNER_CACHE);
-	/* A source that has all at hand and a peer that takes all at once would never let go. */
+	/* A source with all bytes in memory and a peer that accepts all at once would never
+	 * yield. */
 	if (!err && reply->bytes_left)
 		fiber_yield();
 	return err;
@@ -200,7 +201,7 @@ static int sink_finish(struct flow_sink *sink, bool failed)
 	struct http_reply *reply = CONTAINER_OF(sink, struct http_reply, sink);
 
 	if (failed && !reply->head_sent) {
-		/* Nobody has seen the head: there may still be another answer. */
+		/* The head has not been sent: another answer is still possible. */
 		reply->reply.status = 0;
 		return 0;
 	}

@@ -85,7 +85,7 @@ static void on_sealed(struct native_session *session, struct native_recv *recv)
 {
 	struct capsule_head *head = (void *)recv->span.data;
 
-	/* One that was refused drains, and has no keys: zeros are none. */
+	/* A refused session drains and has no keys; a key of zeros must not be used. */
 	if (!session->proven ||
 		(session->phase != NATIVE_OPEN && session->phase != NATIVE_DRAINING)) {
 		native_session_fail(session, "a capsule came before the session was open");
@@ -178,7 +178,7 @@ static void on_wc(void *arg, const struct rp_wc *wc)
 	}
 }
 
-/* A fiber that waits for room in a send queue; on its stack. */
+/* A fiber that waits for room in a send queue; lies on the fiber's stack. */
 struct send_waiter {
 	struct list link;
 	const struct native_session *session;
@@ -291,7 +291,8 @@ static void batch_build(struct batch *batch, struct native_session *session,
 	}
 }
 
-/* Posts what is left of the batch: 0, -ENOMEM (parts may have gone), or why the session is over. */
+/* Posts what is left of the batch: 0, -ENOMEM (part may be posted), or the error that ended the
+ * session. */
 static int batch_post(struct batch *batch, uint32_t *begun, struct native_session *session,
 	const struct native_out *out)
 {
@@ -313,7 +314,7 @@ static void wait_for_room(struct native_session *session)
 {
 	struct send_waiter waiter = {.session = session, .fiber = fiber_self()};
 
-	/* Nothing else keeps the session while this fiber is parked. */
+	/* Only these keep the session alive while this fiber is parked. */
 	CHECK(session->in_flight || session->proof_running);
 	list_push_back(&session->front->send_waiters, &waiter.link);
 	fiber_park();
@@ -321,8 +322,8 @@ static void wait_for_room(struct native_session *session)
 	native_session_check(session);
 }
 
-/* A signaled send is needed to hold frames until it completes, now and then to free the send queue,
- * and always once the session waits for its last answers. */
+/* A send is signaled if it holds frames until it completes, now and then to free the send queue,
+ * and always while the session waits for its last answers. */
 static int send_record(
 	struct native_session *session, const struct native_out *out, struct native_send **ret_send)
 {
@@ -340,8 +341,8 @@ static int send_record(
 	return 0;
 }
 
-/* The device may still read the posted part of a batch that did not go whole: its frames go
- * back with the queue pair only. */
+/* The device may still read the posted part of a partly posted batch: its frames are given back
+ * only when the queue pair closes. */
 static void send_failed(struct native_session *session, struct native_send *send, bool begun)
 {
 	native_session_fail(session, "a send could not be posted");
@@ -384,7 +385,7 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 	batch_build(&batch, session, out, send);
 	while ((ret = batch_post(&batch, &begun, session, out)) == -ENOMEM && wait) {
 		wait_for_room(session);
-		/* The last answer of a session that drains is waited for. */
+		/* A session that drains waits for its last answer. */
 		if (!send && send_record(session, out, &send) == 0 && send)
 			batch_build(&batch, session, out, send);
 	}
@@ -406,7 +407,7 @@ void native_keepalive_send(struct native_session *session)
 	if (!send)
 		return;
 	wr.wr_id = tag_send(send);
-	/* A full queue has enough in it that tells. */
+	/* If the queue is full, the work in it detects a dead client. */
 	if (rp_post_send(session->qp, &wr, 1, &posted)) {
 		native_send_give(session->front, send);
 		return;
@@ -449,7 +450,7 @@ int native_respond_more(struct native_request *request, const struct capsule_res
 	return native_send_capsule(request->session, &out);
 }
 
-/* Nobody is there to be answered. */
+/* The client is gone: nothing is sent. */
 static void respond_nobody(struct native_request *request)
 {
 	struct front_native *front = request->session->front;
@@ -469,7 +470,7 @@ void native_respond(struct native_request *request, const struct capsule_respons
 		struct native_out out = respond_out(request, response);
 
 		repost(request->recv);
-		/* The send may park: until it is posted the request keeps the session. */
+		/* The send may park, so the request keeps the session until it is posted. */
 		native_send_capsule(session, &out);
 	} else {
 		respond_nobody(request);
@@ -481,7 +482,7 @@ void native_respond(struct native_request *request, const struct capsule_respons
 
 /* ---- Small bodies. ---- */
 
-/* Posts what has gathered, so that a new record can take the next pieces. */
+/* Posts the collected pieces, so that a new record can take the next ones. */
 static int direct_flush(struct native_request *request)
 {
 	struct native_out out = {.send = request->send, .remote = request->runs[0], .wait = true};
@@ -495,7 +496,7 @@ static int direct_flush(struct native_request *request)
 	return native_send_capsule(request->session, &out);
 }
 
-/* Bytes outside the region: into frames that the device knows. */
+/* Copies bytes outside the region into frames that the device knows. */
 static int direct_copy(struct native_request *request, struct flow_piece *piece)
 {
 	const struct flow_want want = {.frame_count = region_frames_for(piece->bytes),
@@ -543,7 +544,7 @@ static int direct_push(struct flow_sink *sink, struct flow_piece *piece)
 	}
 	request->send->pieces[request->send->piece_count++] = *piece;
 	request->bytes_moved += piece->bytes;
-	/* The next piece may have to wait for frames, and then none is held. */
+	/* The next piece may wait for frames; the fiber must hold none meanwhile. */
 	return request->bytes_moved < request->bytes_announced ? direct_flush(request) : 0;
 }
 

@@ -79,7 +79,8 @@ static int open_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	ret = aead_stream_update(crypt->stream, ret_piece->data, ret_piece->data, ret_piece->bytes);
 	crypt->bytes_left -= ret_piece->bytes;
 	counter_add(&opened_bytes, ret_piece->bytes);
-	/* Nothing is committed before the last piece, and that is not given out unverified. */
+	/* Nothing is committed before the last piece, and the last piece is passed on only after
+	 * verification. */
 	if (ret == 0 && crypt->bytes_left == 0) {
 		memcpy(tag, request->in.payload_tag.data, sizeof(tag));
 		ret = aead_stream_end(crypt->stream, tag);

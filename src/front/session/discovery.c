@@ -17,7 +17,7 @@
 #include "rdma/datagram.h"
 
 #define SLOTS	     16u
-#define ANSWERS_MAX  64u /* in a burst, and a second */
+#define ANSWERS_MAX  64u /* in a burst, and per second */
 #define ANSWER_EVERY (NS_PER_S / ANSWERS_MAX)
 
 DEFINE_COUNTER(answers, "nebulaio_discovery_total", "result=\"answered\"",
@@ -32,7 +32,7 @@ DEFINE_COUNTER(nonsense, "nebulaio_discovery_total", "result=\"malformed\"",
 struct front_discovery {
 	struct rp_member member;
 	struct discovery_wire about;
-	uint64_t credit_ns; /* of answers not given */
+	uint64_t credit_ns; /* of answers not sent */
 	uint64_t credited_ns;
 	int stop_fd;
 	bool started;
@@ -54,7 +54,7 @@ static bool may_answer(struct front_discovery *front)
 	return true;
 }
 
-/* True: an answer is on its way, and the slot busy until it went. */
+/* True: an answer was posted, and the slot is busy until it completes. */
 static bool answer(struct front_discovery *front, const struct rp_wc *wc)
 {
 	const uint8_t *in = rp_member_in(&front->member, wc->wr_id) + RP_GRH_BYTES;
@@ -119,7 +119,7 @@ static void *discovery_main(void *arg)
 
 /* ---- Opening and closing. ---- */
 
-/* An address of "any" says nothing to those who look: the device's own does. */
+/* An address of "any" is useless to a client, so the device's own address is sent. */
 static void address_say(struct front_discovery *front, const char *address)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

@@ -3,10 +3,10 @@
  * memory window that is bound to this session's queue pair once the session is authenticated, so
  * its key is useless to anybody else. The pool is used in a circle: the oldest leases make room.
  *
- * A slot is written while it has no generation; it gets its generation last. The thread that ends
- * the lease, whichever it is, clears the generation first. The session's thread wipes the body at
- * the next sweep. The client may read a slot at any time: the generation and the checksum tell it
- * that the slot changed meanwhile (docs/design/lease.md). */
+ * A slot is written while it has no generation; it gets its generation last. Any thread may end the
+ * lease; it clears the generation first. The session's thread wipes the body at the next sweep. The
+ * client may read a slot at any time: the generation and the checksum tell it that the slot changed
+ * meanwhile (docs/design/lease.md). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 DEFINE_COUNTER_FULL(pool_full, "lease_pool");
 
 #define SLOT_ALIGN 64u
-/* A body takes at most this part of a pool, so that one does not end all others. */
+/* A body uses at most this part of a pool, so that one lease does not end all others. */
 #define POOL_PARTS 8u
 
 DEFINE_COUNTER(grants, "nebulaio_lease_grants_total", NULL,
@@ -47,11 +47,11 @@ struct native_lease {
 struct native_lease_pool {
 	int fd;
 	uint8_t *base;
-	uint64_t bytes, at; /* where the next slot goes */
+	uint64_t bytes, at; /* place of the next slot */
 	struct rp_mr *mr;
 	struct rp_mw *mw;
 	struct list leases;
-	_Atomic bool ended; /* some of them, and they are not wiped yet */
+	_Atomic bool ended; /* some leases have ended and are not wiped yet */
 };
 
 static void slot_close(struct capsule_slot *slot)
@@ -87,7 +87,7 @@ static void lease_free(struct native_session *session, struct native_lease *leas
 static void lease_end(
 	struct native_session *session, struct native_lease *lease, struct counter *why)
 {
-	/* Leases that ended earlier were counted then. */
+	/* Leases that ended earlier have been counted. */
 	if (__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
 		counter_add(why, 1);
 	lease_free(session, lease);
@@ -149,7 +149,7 @@ static struct native_lease_pool *pool_open(struct native_session *session)
 	if (!ret)
 		ret = rp_mw_open(session->qp, pool->mr, native_tag_session(session), &pool->mw);
 	if (!ret) {
-		/* Binding took a place in the send queue. */
+		/* The bind used a place in the send queue. */
 		session->sends_unsignaled++;
 		return pool;
 	}
@@ -160,7 +160,7 @@ static struct native_lease_pool *pool_open(struct native_session *session)
 	return NULL;
 }
 
-/* Where the next slot of so many bytes goes; what lies there ends. */
+/* Takes the next slot of so many bytes, and ends the leases in its place. */
 static struct capsule_slot *slot_take(struct native_session *session, uint64_t bytes)
 {
 	struct native_lease_pool *pool = session->lease_pool;
@@ -190,8 +190,8 @@ static struct native_request *request_of(struct s3_lease *ask)
 	return CONTAINER_OF(ask, struct native_request, ask);
 }
 
-/* Never 0, which no lease has. A client that could guess it could make bytes of its own object look
- * like the slot that was there before. */
+/* Never 0, which means no lease. Random: a client that could guess it could make bytes of its own
+ * object look like the slot that was there before. */
 static uint64_t generation_draw(void)
 {
 	uint64_t generation;

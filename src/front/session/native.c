@@ -8,8 +8,8 @@
 
 /* ---- The sweep. ---- */
 
-/* How far the request's transfer is: only what the device has yet to do counts, not what the store
- * or the disk takes in between. */
+/* Notes the progress of the request's transfer. Only time that the device has work to do counts,
+ * not the time of the store or the disk. */
 static void request_look(struct native_request *request, uint64_t now_ns)
 {
 	uint64_t done;
@@ -23,8 +23,8 @@ static void request_look(struct native_request *request, uint64_t now_ns)
 	request->progress_pending = pending;
 }
 
-/* Whether the peer keeps the transfer waiting. A queue pair moves one after the other: while
- * anything of the session moves, what waits behind it does not stall. */
+/* Whether the transfer waits for the peer. A queue pair does transfers one after the other: while
+ * any transfer of the session moves, those queued after it do not stall. */
 static bool request_stalls(const struct native_request *request, uint64_t now_ns)
 {
 	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
@@ -49,10 +49,10 @@ static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint
 	}
 }
 
-/* A client whose host vanished says nothing. A device may retry for minutes, and soft-RoCE, told 7
- * times, for ever: what is not acknowledged in as long again is not waited for. Simulated, a send
- * waits for the peer's process, whose end is told at once. While another signaled send is on its
- * way, that one tells. */
+/* A client whose host vanished sends nothing. A device may retry for minutes, and soft-RoCE with 7
+ * retries for ever, so the session fails if the keepalive is not acknowledged within another
+ * keepalive_ns. With the simulated provider, a send waits for the peer's process, whose end is
+ * reported at once. While another signaled send is outstanding, that send detects the loss. */
 static void session_keep(struct native_session *session, uint64_t now_ns)
 {
 	const struct front_native *front = session->front;
@@ -143,7 +143,7 @@ static void front_disarm(void *arg)
 static int cq_open(struct front_native *front)
 {
 	uint32_t each = front->opts.credits + CAPSULE_SPARE_RECEIVES + front->send_wrs;
-	/* Yielding sessions have posted only the work of the set-up: receives, CHALLENGE,
+	/* Yielding sessions have only the work requests of the set-up: receives, CHALLENGE,
 	 * REFUSE. */
 	uint32_t yielding = NATIVE_YIELDING_MAX * (CAPSULE_SPARE_RECEIVES + 2);
 	uint64_t want =
@@ -175,7 +175,7 @@ static int opts_check(const struct front_native_opts *opts)
 	return 0;
 }
 
-/* At least one session must fit what its receives may take of the region. */
+/* The receives of at least one session must fit the part of the region that receives may use. */
 static int recvs_check(const struct front_native *front)
 {
 	uint64_t each = (uint64_t)(front->opts.credits + CAPSULE_SPARE_RECEIVES) *
@@ -249,7 +249,7 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 
 /* ---- Ending. ---- */
 
-/* How often a drain that waits for requests says so. */
+/* Interval of the log lines of a drain that waits for requests. */
 #define DRAIN_TELL_NS (5 * NS_PER_S)
 
 static uint32_t requests_running(const struct front_native *front)
@@ -262,7 +262,7 @@ static uint32_t requests_running(const struct front_native *front)
 }
 
 /* All sessions have failed. Their queue pairs flush, or the sweep destroys them, so only a request
- * that waits for something else than its client's device can hold one up: that is told. */
+ * that waits for something other than its client's device can delay one: that is logged. */
 static void drain_rest(struct front_native *front)
 {
 	uint64_t tell_ns = clock_now_ns() + NATIVE_FLUSH_NS + DRAIN_TELL_NS;
@@ -281,7 +281,7 @@ void front_native_drain(struct front_native *front, uint64_t deadline_ns)
 	front->drained = true;
 	native_port_close(front);
 	front->drain_waiter = fiber_self();
-	/* Neither call waits, and sessions are freed by the poller only: the list stays as it is.
+	/* Neither call waits, and sessions are freed by the poller only: the list does not change.
 	 */
 	LIST_FOR_EACH (link, &front->sessions)
 		native_session_drain(
@@ -307,7 +307,7 @@ void front_native_close(struct front_native *front)
 	if (!front)
 		return;
 	CHECK(list_empty(&front->sessions));
-	if (front->poller_added) { /* never drained: the reactor has not run */
+	if (front->poller_added) { /* not drained, because the reactor never ran */
 		reactor_timer_cancel(front->reactor, &front->sweep);
 		reactor_poller_remove(front->reactor, &front->poller);
 	}

@@ -17,7 +17,7 @@ DEFINE_COUNTER_FULL(receives_full, "native_receives");
 struct note {
 	struct reactor_msg msg;
 	struct front_native *front;
-	bool crowded; /* another session has to yield its place */
+	bool crowded; /* another session must yield its place */
 	uint64_t session_id;
 	struct rp_cm_event event;
 };
@@ -57,7 +57,8 @@ static void take_request(struct front_native *front, const struct rp_cm_event *e
 		return;
 	}
 	ret = native_session_accept(front, event);
-	/* Its frames come back when the device has let go of them: the next one finds them. */
+	/* The old session's frames are free after the device releases them; the next connection
+	 * gets them. */
 	if (ret == -ENOBUFS) {
 		counter_add(&receives_full, 1);
 		native_session_yield(front);
@@ -125,8 +126,8 @@ static bool note_hand(const struct native_port *port, const struct note *note)
 	return true;
 }
 
-/* All places are taken: the front with the most sessions that have proven nothing, of which one may
- * yield; NULL: there is none, or as many as may are about to. */
+/* All places are taken: finds the front with the most unproven sessions, of which one must yield.
+ * NULL: none, or the maximum number is already yielding. */
 static struct front_native *place_crowded(const struct native_port *port)
 {
 	struct front_native *best = NULL;
@@ -141,9 +142,9 @@ static struct front_native *place_crowded(const struct native_port *port)
 	return best;
 }
 
-/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. A
- * silent connection keeps nobody out: when no place is free, the oldest session that has proven
- * nothing must go. */
+/* Chooses the front with the fewest sessions and counts a place there; NULL: the maximum is
+ * reached. A silent connection does not keep others out: when no place is free, the oldest unproven
+ * session must yield. */
 static struct front_native *place_take(struct native_port *port, bool *ret_crowded)
 {
 	struct front_native *best = NULL;
@@ -202,8 +203,8 @@ static void on_fatal(struct native_port *port, const struct rp_cm_event *event)
 	}
 }
 
-/* The next event, with the session that it names, if any: that may end at any time on its own
- * reactor, and another may come to lie where it was. */
+/* Reads the next event, and the front and id of the session that it names, if any. The session may
+ * end at any time on its own reactor, and another may get its memory. */
 static int event_next(struct native_port *port, struct note *ret_note)
 {
 	const struct native_session *session;
@@ -234,7 +235,7 @@ static void events_ready(void *arg)
 			on_fatal(port, &note.event);
 		else if (note.front && note.event.type != RP_CM_ESTABLISHED &&
 			 !note_hand(port, &note))
-			/* Its flushed receives tell the same. */
+			/* Its flushed receives also report the end. */
 			log_warn("rdma", "%s: out of memory for an event", note.event.peer);
 	}
 	if (ret < 0)
@@ -305,7 +306,7 @@ int native_port_join(struct front_native *front, struct front_native *first)
 		.ready = events_ready,
 		.arg = port};
 	ret = rp_pd_open(front->opts.device, &port->pd);
-	/* For the device to read and write on our behalf; nothing a peer could name. */
+	/* The device may read and write it for us; peers cannot address it. */
 	if (!ret)
 		ret = rp_arenas_open(&port->arenas, front->region, port->pd, front->attr.name,
 			RP_ACCESS_LOCAL_WRITE);

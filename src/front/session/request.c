@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The methods of requests that are written out as HTTP has them: CAPSULE_OP_S3. */
+/* The methods of requests in the form of HTTP: CAPSULE_OP_S3. */
 #define METHOD(method_)                                         \
 	{                                                       \
 		.method = S3_##method_, .method_text = #method_ \
@@ -22,7 +22,7 @@ static const struct s3_native METHODS[] = {
 #define REQUEST_TARGET_BYTES_MAX                                                 \
 	(3 * (LIMIT_KEY_LEN_MAX + LIMIT_BUCKET_LEN_MAX) + CAPSULE_PATH_LEN_MAX + \
 		2 * CAPSULE_QUERY_LEN_MAX)
-/* Beside the capsule's own: range, checksum. */
+/* The capsule's own, and range and checksum. */
 #define REQUEST_HEADERS_MAX (CAPSULE_HEADERS_MAX + 2u)
 
 /* The text that a request's slices point into, beside its capsule. */
@@ -30,7 +30,7 @@ struct request_text {
 	struct s3_header headers[REQUEST_HEADERS_MAX];
 	char range[64];
 	char checksum[CHECKSUM_TEXT_LEN_MAX + 1];
-	struct buf target; /* path, then query; from the heap, only when routed */
+	struct buf target; /* path, then query; on the heap, only for routed requests */
 };
 
 static int refuse(
@@ -53,7 +53,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 
 	native_request_check(request);
 	if (request->session->phase == NATIVE_FAILED)
-		return -ENOTCONN; /* its queue pair may be gone, and its target another's */
+		return -ENOTCONN; /* the queue pair may be gone, and its target reused */
 	(void)signing;		  /* the session is authenticated, and so is the capsule */
 	if (request->in.body.len || !request->in.body_bytes)
 		return flow_memory_source_open(core, request->in.body, ret_source);
@@ -116,7 +116,7 @@ struct slice native_xml_text(struct slice xml, struct slice open, struct slice c
 	return end < 0 ? SLICE_NONE : slice_to(xml, (size_t)end);
 }
 
-/* Character data with the five entities of XML put back; cut to what fits. */
+/* Decodes the five entities of XML; cuts the text to the buffer. */
 static size_t xml_unescape(struct slice text, char *ret_text, size_t text_bytes)
 {
 	static const struct {
@@ -198,8 +198,8 @@ static size_t response_bytes(const struct capsule_response *response)
 	       response->lease.len + response->body.len + CAPSULE_TAG_BYTES;
 }
 
-/* Sees to it that the response has where to be encoded: small, or frames. Frames of the body may
- * be held meanwhile, so nobody waits for them. */
+/* Provides memory to encode the response: small, or frames. It does not wait for frames, because
+ * the request may hold frames of its body. */
 static int response_room(struct native_request *request, size_t bytes)
 {
 	const struct native_session *session = request->session;
@@ -381,7 +381,7 @@ static void query_add(struct buf *target, size_t query_at, struct slice part)
 	buf_put_slice(target, part);
 }
 
-/* Writes path and query out as HTTP has them. */
+/* Writes path and query in the form of HTTP. */
 static int target_prepare(
 	struct native_request *request, struct request_text *text, const struct s3_native *op)
 {
@@ -598,7 +598,7 @@ static void answer(struct native_request *request)
 	struct capsule_response response;
 
 	native_request_check(request);
-	/* No sweep sees it any more. */
+	/* The sweep no longer sees it. */
 	if (request->progress.posted)
 		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
 	list_remove(&request->link);

@@ -1,5 +1,5 @@
-/* front/session/session.c: a session of the native front: accepted, proven, open, drained, failed,
- * reaped. docs/spec/wire.md section 3. Slow path. */
+/* front/session/session.c: a session of the native front: its phases from accepted to reaped.
+ * docs/spec/wire.md section 3. Slow path. */
 #include "front/session/native_priv.h"
 
 #include <errno.h>
@@ -176,7 +176,7 @@ int native_session_accept(struct front_native *front, const struct rp_cm_event *
 
 /* ---- Set-up. ---- */
 
-/* In a frame when a work request cannot take it inline. */
+/* Uses a frame when the capsule does not fit inline in a work request. */
 static void setup_send(struct native_session *session, void *capsule)
 {
 	struct front_native *front = session->front;
@@ -203,7 +203,7 @@ static void refuse(
 	counter_add(&sessions_refused, 1);
 	capsule_refuse_encode(
 		status, slice_str(code), slice_str(message), capsule, sizeof(capsule));
-	/* Draining makes the send signaled: once the client has it, the session ends. */
+	/* Draining makes the send signaled: when the client has received it, the session ends. */
 	session->phase = NATIVE_DRAINING;
 	setup_send(session, capsule);
 	native_session_settle(session);
@@ -234,7 +234,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	/* Leased copies are not encrypted. */
 	session->leases = !session->encrypted && front->opts.lease_bytes && front->attr.windows &&
 			  (hello->features & CAPSULE_FEATURE_LEASES);
-	/* An encrypted body has the nonce of its request, of which there is one. */
+	/* An encrypted body uses the nonce of its request, and a request has only one. */
 	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);
 	memcpy(session->hello, hello, recv->bytes);
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
@@ -327,7 +327,7 @@ static void prove(struct native_session *session, const struct capsule_proof_wir
 	struct slice access_key;
 	int ret = capsule_hello_decode(hello, hello->head.bytes, &access_key);
 
-	CHECK(ret == 0); /* as it was when it came */
+	CHECK(ret == 0); /* as at its arrival */
 	capsule_transcript(hello, &session->challenge, transcript);
 	ret = s3_session_key(session->front->opts.s3, access_key,
 		slice_of(transcript, sizeof(transcript)), auth_key, &session->identity);
@@ -348,8 +348,8 @@ static void prove(struct native_session *session, const struct capsule_proof_wir
 	secret_wipe(auth_key, sizeof(auth_key));
 }
 
-/* Looking a key up may have to wait, so proof is checked on a fiber. It keeps the session until its
- * last send is posted. */
+/* A key's look-up may wait, so a fiber checks the proof. The fiber keeps the session until its last
+ * send is posted. */
 static void prove_fiber(void *arg)
 {
 	struct native_recv *recv = arg;
@@ -389,7 +389,7 @@ void native_session_setup(struct native_session *session, struct native_recv *re
 
 /* ---- Ending. ---- */
 
-/* False: the send queue is full, so a completion comes, and then it is tried again. */
+/* False: the send queue is full; the next completion tries again. */
 static bool goodbye_send(struct native_session *session, uint32_t reason)
 {
 	struct front_native *front = session->front;
@@ -397,7 +397,7 @@ static bool goodbye_send(struct native_session *session, uint32_t reason)
 	struct native_out out = {.capsule = capsule, .sealed = true};
 
 	if (sizeof(capsule) > session->wr_inline_bytes) {
-		/* Without a frame the client learns of it by the connection's end. */
+		/* Without a frame, the client sees only the end of the connection. */
 		if (region_lease(front->region, 1, OWNER_RDMA, &out.span))
 			return true;
 		out.capsule = out.span.data;
@@ -476,7 +476,7 @@ bool native_session_yield(struct front_native *front)
 	return false;
 }
 
-/* Clients come and go: only one that leaves its own requests behind is worth a line. */
+/* Clients come and go: only one that leaves unfinished requests is logged above debug level. */
 void native_session_gone(struct native_session *session)
 {
 	if (session->phase == NATIVE_FAILED)

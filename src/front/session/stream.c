@@ -1,6 +1,6 @@
 /* front/session/stream.c: a list of many pages as one request (docs/spec/wire.md section 6): each
- * page is sent into a run of its own, with a RESPONSE that announces more, and the next page is
- * made while the client reads this one. */
+ * page is written to a run of its own, with a RESPONSE that announces more, and the next page is
+ * built while the client reads this one. */
 #include <errno.h>
 
 #include "front/session/native_priv.h"
@@ -10,9 +10,9 @@ DEFINE_COUNTER(pages_total, "nebulaio_native_streamed_pages_total", NULL,
 
 #define TOKEN_BYTES_MAX (BASE64_LEN(LIMIT_KEY_LEN_MAX) + 1u)
 
-/* Where the next page begins: found in the one before. */
+/* The start of the next page, found in the previous page. */
 struct native_stream {
-	size_t token_len; /* 0: that was the last */
+	size_t token_len; /* 0: no more pages */
 	char token[TOKEN_BYTES_MAX];
 };
 
@@ -26,7 +26,7 @@ void native_stream_note(struct native_stream *stream, struct slice xml)
 		memcpy(stream->token, token.data, stream->token_len);
 }
 
-/* The request's own parameters, but for where it begins. */
+/* Writes the request's own parameters with a new start. */
 static bool query_next(struct slice query, const struct native_stream *stream, struct buf *out)
 {
 	buf_reset(out);
@@ -43,7 +43,7 @@ static bool query_next(struct slice query, const struct native_stream *stream, s
 	return !out->failed;
 }
 
-/* Sends the page that was made, and makes the request as it was before; false: it must be the last.
+/* Sends the built page and resets the request for the next page; false: this page must be the last.
  */
 static bool page_send(struct native_request *request)
 {

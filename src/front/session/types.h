@@ -12,24 +12,22 @@
 #include "reactor/reactor.h"
 
 #define NATIVE_SETUP_NS (5 * NS_PER_S)
-/* A queue pair in error flushes at once. A device that has not by now is broken, and its queue pair
- * is destroyed without. */
+/* A queue pair in error flushes at once. If a device has not flushed after this time, it is broken,
+ * and its queue pair is destroyed anyway. */
 #define NATIVE_FLUSH_NS	      (5 * NS_PER_S)
-#define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
+#define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between sweeps; longer: we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SWEEP_WIPE_MAX (64 * MIB)
-/* A session that has proven nothing in this time yields its place when no other is free. At most
- * this many sessions of a front may be closing for that, beyond its maximum of sessions. */
-#define NATIVE_YIELD_NS	      (500 * NS_PER_MS)
-#define NATIVE_YIELDING_MAX   8u
-#define NATIVE_SEND_WRS_MIN   8u
-#define NATIVE_CQ_ENTRIES_MAX (1u << 20)
-#define NATIVE_INLINE_WR_BYTES                                            \
-	512u /* responses up to here go inside the work request if it can \
-	      */
+/* A session without proof after this time yields its place when no other place is free. At most
+ * this many sessions of a front may be closing for that reason, beyond its maximum of sessions. */
+#define NATIVE_YIELD_NS	       (500 * NS_PER_MS)
+#define NATIVE_YIELDING_MAX    8u
+#define NATIVE_SEND_WRS_MIN    8u
+#define NATIVE_CQ_ENTRIES_MAX  (1u << 20)
+#define NATIVE_INLINE_WR_BYTES 512u /* responses up to this size are sent inline if possible */
 #define NATIVE_SEND_PIECES_MAX 4u
-/* Bodies up to here are written straight from the fiber, ahead of their response, with nothing
- * waited for. Larger ones go through flow's window. */
+/* The fiber writes bodies up to this size directly, before their response, without waiting. Larger
+ * ones go through flow's window. */
 #define NATIVE_DIRECT_BYTES_MAX (256 * KIB)
 #define NATIVE_POLL_ROUNDS_MAX	8u
 
@@ -38,7 +36,7 @@
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
 
-/* One part in so many of the region is the most that receives may hold. */
+/* Receives may hold at most this part of the region. */
 #define NATIVE_RECV_PARTS 2u
 
 /* Limits that depend on each other. */
@@ -52,8 +50,8 @@ _Static_assert(2 * LIMIT_CAPSULE_INLINE_BYTES_MAX <= LIMIT_CAPSULE_BYTES_MAX,
 _Static_assert(LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + NATIVE_SEND_WRS_MIN <=
 		       NATIVE_CQ_ENTRIES_MAX,
 	"a session fits a completion queue");
-/* One in so many sends is signaled at least, and frees its place in the send queue and that of all
- * before it. */
+/* At least one of so many sends is signaled; its completion frees its place in the send queue and
+ * those before it. */
 #define NATIVE_UNSIGNALED_PART 4u
 _Static_assert(NATIVE_SEND_WRS_MIN / NATIVE_UNSIGNALED_PART + NATIVE_SEND_PIECES_MAX + 1 <=
 		       NATIVE_SEND_WRS_MIN,
@@ -77,9 +75,9 @@ struct native_recv {
 /* A signaled send and what it holds until its completion: then all writes posted before it on this
  * queue pair are done too. Pooled per front. */
 struct native_send {
-	struct list link; /* the front's idle ones, or its session's that the device has */
+	struct list link; /* in the front's idle list, or in its session's list of posted sends */
 	struct native_session *session;
-	struct region_span capsule; /* data NULL: went inline */
+	struct region_span capsule; /* data NULL: sent inline */
 	struct flow_piece pieces[NATIVE_SEND_PIECES_MAX];
 	uint32_t piece_count;
 };
@@ -87,7 +85,7 @@ struct native_send {
 /* The life of a session:
  *
  *   ACCEPTED     two receives posted        -> PROVING by HELLO
- *   PROVING      CHALLENGE sent             -> OPEN by a PROOF that holds
+ *   PROVING      CHALLENGE sent             -> OPEN by a valid PROOF
  *   OPEN         takes requests             -> DRAINING by GOODBYE of either side, or idleness
  *   DRAINING     requests in flight finish  -> FAILED when the last answer is out
  *   FAILED       queue pair in error, flushing; ends when nothing refers to it any more
@@ -114,30 +112,29 @@ struct native_session {
 	bool proven;	       /* once; counted so */
 	bool proof_running;    /* its fiber refers to the session */
 	uint32_t goodbye_owed; /* for this reason: the send queue was full when it was due; or 0 */
-	uint64_t failed_ns;    /* when it became FAILED */
+	uint64_t failed_ns;    /* time of FAILED */
 	struct capsule_cipher in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t inline_bytes;		      /* negotiated */
-	uint32_t capsule_bytes;		      /* that the client can receive */
-	bool streams;			      /* its client knows them */
+	uint32_t capsule_bytes;		      /* maximum that the client can receive */
+	bool streams;			      /* its client supports them */
 	bool leases;			      /* its client may ask for them */
 	struct native_lease_pool *lease_pool; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
 	uint32_t credits;
-	uint32_t
-		in_flight; /* requests whose answer is not posted yet: each refers to the session */
+	uint32_t in_flight; /* requests whose answer is not posted yet; each keeps the session */
 	uint32_t recvs_posted;
 	uint32_t sends_signaled;   /* without their completion */
 	uint32_t sends_unsignaled; /* since the last signaled one */
 	uint32_t unsignaled_max;
-	uint32_t wr_inline_bytes; /* what a work request takes inline */
+	uint32_t wr_inline_bytes; /* maximum of inline data in a work request */
 	struct list requests;	  /* those with a transfer, for their deadlines */
 	uint64_t accepted_ns;
 	uint64_t last_ns;  /* of a capsule */
 	uint64_t kept_ns;  /* of the last keepalive */
-	bool keeping;	   /* it is on its way, before all signaled sends */
-	uint64_t moved_ns; /* when bodies were last seen to move */
+	bool keeping;	   /* a keepalive is outstanding, ahead of all signaled sends */
+	uint64_t moved_ns; /* last progress of a body */
 	uint64_t id;
 	struct s3_identity identity;
 	/* Sends that the device has, until their completion; a send that was posted only in part
@@ -150,14 +147,15 @@ struct native_session {
 	struct capsule_challenge_wire challenge;
 };
 
-/* Where a session comes in: from a completion, a fiber, or another file. */
+/* Checks a session that comes from a completion, a fiber or another file. */
 static inline void native_session_check(const struct native_session *session)
 {
 	CHECK(session->magic == NATIVE_SESSION_MAGIC);
 }
 
-/* One for all reactors' fronts: the device knows the region once, and connections come in at one
- * listener, whose events the first front's reactor takes and hands to where their session lives. */
+/* Shared by the fronts of all reactors: the device has one registration of the region, and one
+ * listener accepts connections. The first front's reactor takes its events and sends them to the
+ * session's reactor. */
 struct native_port {
 	struct rp_pd *pd;
 	struct rp_arenas arenas;
@@ -166,11 +164,12 @@ struct native_port {
 	struct rp_listener *listener;
 	struct rp_events events;
 	_Atomic uint64_t next_id; /* of sessions */
-	/* Frames of all sessions' receives. They are held as long as a session lives, so bodies
-	 * keep the other part of the region. */
+	/* Frames of all sessions' receives. They are held as long as a session lives, so the other
+	 * part of the region is kept for bodies. */
 	_Atomic uint32_t recv_frames;
 	uint32_t recv_frames_max;
-	/* Held while an event names a queue pair, and while one closes: what is named is there. */
+	/* Held while an event with a queue pair is read, and while a queue pair closes, so that a
+	 * named queue pair exists. */
 	pthread_mutex_t lock;
 };
 
@@ -185,16 +184,16 @@ struct front_native {
 	bool poller_added;
 	bool drained; /* takes no more sessions */
 	struct reactor_timer sweep;
-	uint64_t swept_ns;	  /* when it was last */
-	uint64_t wipe_bytes_left; /* that one sweep may wipe of ended leases */
+	uint64_t swept_ns;	  /* time of the last sweep */
+	uint64_t wipe_bytes_left; /* rest of what one sweep may wipe of ended leases */
 	struct list sessions;
 	struct list closing;
 	struct list idle_sends;
-	struct list send_waiters; /* fibers whose capsule found a send queue full */
+	struct list send_waiters; /* fibers whose capsule waits for a full send queue */
 	/* Includes sessions on their way to this core: the port increments, sessions decrement.
 	 */
 	_Atomic uint32_t session_count;
-	_Atomic uint32_t unproven_count; /* of these, what has not proven a key yet */
+	_Atomic uint32_t unproven_count; /* those without proof of a key */
 	uint32_t sessions_max;		 /* here */
 	uint32_t capsule_bytes;		 /* of our receives */
 	uint32_t send_wrs;
@@ -212,22 +211,22 @@ struct native_request {
 	struct s3_request s3;
 	struct s3_reply reply;
 	struct s3_body body;
-	struct native_stream *stream; /* NULL: it is none */
+	struct native_stream *stream; /* NULL: not a stream */
 	struct s3_lease ask;
 	bool has_lease;
 	struct capsule_lease lease; /* granted */
 	struct flow_peer peer;
 	struct flow_remote runs[LIMIT_SGE_MAX];
 	struct list link;	       /* session->requests once it has a transfer */
-	uint64_t deadline_ns;	       /* the client's; DEADLINE_NONE when it named none */
-	struct flow_progress progress; /* on the transfer, if one runs */
-	uint64_t progress_done;	       /* what the last sweep saw of it */
-	uint64_t progress_ns;	       /* when it last had not waited for the device */
-	uint32_t progress_pending;     /* work requests that the device had yet to do */
+	uint64_t deadline_ns;	       /* the client's; DEADLINE_NONE: none */
+	struct flow_progress progress; /* of the transfer, if one runs */
+	uint64_t progress_done;	       /* value at the last sweep */
+	uint64_t progress_ns;	       /* last time that it did not wait for the device */
+	uint32_t progress_pending;     /* work requests that the device had not completed */
 	/* The answer. */
 	uint64_t server_id;
 	uint64_t bytes_announced, bytes_moved;
-	const char *refusal; /* a code of the protocol's own that takes the place of the answer */
+	const char *refusal; /* a protocol error code that replaces the answer */
 	const char *refusal_message;
 	struct native_send *send;
 	struct flow_sink sink; /* small bodies: inline or direct */
@@ -235,10 +234,10 @@ struct native_request {
 	uint64_t counter; /* of the request's capsule */
 	struct native_crypt *opener, *sealer;
 	bool has_payload_tag;
-	uint8_t payload_tag[AEAD_TAG_BYTES]; /* of what went out */
-	uint64_t direct_offset;		     /* of the run: where the pieces in send go */
+	uint8_t payload_tag[AEAD_TAG_BYTES]; /* of the sent bytes */
+	uint64_t direct_offset;		     /* in the run, of the pieces in send */
 	struct region_span span; /* the response, when it needs more room than small; OWNER_APP */
-	uint8_t *inline_at;	 /* where the inline body goes on */
+	uint8_t *inline_at;	 /* end of the inline body so far */
 	uint32_t inline_bytes;	 /* announced */
 	size_t headers_bytes;
 	uint32_t header_count;
@@ -251,7 +250,7 @@ struct native_request {
 	uint8_t headers[CAPSULE_HEADERS_BYTES_MAX];
 };
 
-/* Where s3 comes back to a request: its body, its answer. */
+/* Checks a request where s3 calls back: its body, its answer. */
 static inline void native_request_check(const struct native_request *request)
 {
 	CHECK(request->magic == NATIVE_REQUEST_MAGIC);

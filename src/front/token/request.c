@@ -78,7 +78,7 @@ static int job_disconnect(struct s3_token *token, const struct s3_identity *iden
 static const struct s3_token_ops TOKEN_OPS = {
 	.admit = job_admit, .connect = job_connect, .disconnect = job_disconnect};
 
-/* ---- The body: flow's source, and whether it was to blame. ---- */
+/* ---- The body: flow's source, and whether it failed. ---- */
 
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
@@ -99,7 +99,7 @@ static void source_close(struct flow_source *source)
 	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
 
 	flow_source_close(job->inner_source);
-	/* From here on the store's work does not touch the client's memory. */
+	/* From here on, the request no longer accesses the client's memory. */
 	list_remove(&job->link);
 }
 
@@ -135,32 +135,10 @@ static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = s3_bod
 
 static struct token_job *job_of_reply(struct s3_reply *reply)
 {
-	struct token_job *job = CONTAINER_OF(reply, struct token_job, reply);
+	struct token_job *job = CONTAINER_OF(reply, struct token_job, kept.reply);
 
 	token_job_check(job);
 	return job;
-}
-
-static bool text_keep(struct token_job *job, struct slice *text)
-{
-	char *at = job->header_data + job->header_bytes;
-
-	if (text->len > sizeof(job->header_data) - job->header_bytes)
-		return false;
-	if (text->len)
-		memcpy(at, text->data, text->len);
-	job->header_bytes += (uint32_t)text->len;
-	*text = slice_of(at, text->len);
-	return true;
-}
-
-static int header_keep(struct token_job *job, struct slice name, struct slice value)
-{
-	if (job->header_count == TOKEN_HEADERS_MAX || !text_keep(job, &name) ||
-		!text_keep(job, &value))
-		return -EMSGSIZE;
-	job->headers[job->header_count++] = (struct s3_header){.name = name, .value = value};
-	return 0;
 }
 
 static bool is_checksum(struct slice name)
@@ -170,30 +148,38 @@ static bool is_checksum(struct slice name)
 	return checksum_kind_of_header(name, &kind) == 0;
 }
 
+static bool wants_checksum(const struct token_job *job)
+{
+	const struct s3_request *request = &job->request;
+
+	if (job->front->opts.checksum != FRONT_CHECKSUM_ASKED)
+		return job->front->opts.checksum == FRONT_CHECKSUM_ALWAYS;
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, SLICE("x-amz-checksum-mode")))
+			return slice_eq_nocase(request->headers[i].value, SLICE("ENABLED"));
+	return false;
+}
+
+static void checksums_drop(struct kept_reply *kept)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < kept->header_count; i++)
+		if (!is_checksum(kept->headers[i].name) &&
+			!slice_eq_nocase(kept->headers[i].name, SLICE("x-amz-checksum-type")))
+			kept->headers[count++] = kept->headers[i];
+	kept->header_count = count;
+}
+
 static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
 	uint32_t header_count, uint64_t bytes)
 {
 	struct token_job *job = job_of_reply(reply);
-	int ret = 0;
 
-	(void)bytes;
-	reply->status = status;
-	job->header_count = 0;
-	job->header_bytes = 0;
 	job->has_checksum = false;
-	for (uint32_t i = 0; i < header_count && !ret; i++) {
+	for (uint32_t i = 0; i < header_count; i++)
 		job->has_checksum |= is_checksum(headers[i].name);
-		ret = header_keep(job, headers[i].name, headers[i].value);
-	}
-	return ret;
-}
-
-static int reply_text(struct s3_reply *reply, struct slice text)
-{
-	struct token_job *job = job_of_reply(reply);
-
-	buf_put_slice(&job->document, text);
-	return job->document.failed ? -ENOMEM : 0;
+	return kept_reply_head(reply, status, headers, header_count, bytes);
 }
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
@@ -239,7 +225,7 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	ret = flow_rdma_sink_open(core, &job->peer, job->run.bytes, &job->inner_sink);
 	if (ret)
 		return ret;
-	job->has_crc64 = !job->has_checksum;
+	job->has_crc64 = !job->has_checksum && wants_checksum(job);
 	job->crc64 = 0;
 	job->inner_sink->deadline_ns = job->deadline_ns;
 	job->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
@@ -251,27 +237,30 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 }
 
 static const struct s3_reply_ops REPLY_OPS = {
-	.head = reply_head, .text = reply_text, .sink = reply_sink};
+	.head = reply_head, .text = kept_reply_text, .sink = reply_sink};
 
 static int headers_of_success(struct token_job *job)
 {
-	const struct s3_reply *reply = &job->reply;
+	const struct s3_reply *reply = &job->kept.reply;
 	char text[32];
 	uint64_t digest;
 	size_t len;
 	int ret;
 
+	if (job->request.method == S3_GET && !wants_checksum(job))
+		checksums_drop(&job->kept);
 	len = (size_t)snprintf(text, sizeof(text), "%u", reply->status);
-	ret = header_keep(job, token_header(TOKEN_HEADER_REPLY), slice_of(text, len));
-	if (ret || job->request.method != S3_GET)
+	ret = kept_reply_header(&job->kept, token_header(TOKEN_HEADER_REPLY), slice_of(text, len));
+	if (ret)
 		return ret;
 	len = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)job->bytes_moved);
-	ret = header_keep(job, token_header(TOKEN_HEADER_BYTES), slice_of(text, len));
+	ret = kept_reply_header(&job->kept, token_header(TOKEN_HEADER_BYTES), slice_of(text, len));
 	if (ret || !job->has_crc64)
 		return ret;
 	digest = htobe64(job->crc64);
 	len = base64_encode(&digest, sizeof(digest), text);
-	return header_keep(job, checksum_header(CHECKSUM_CRC64NVME), slice_of(text, len));
+	return kept_reply_header(
+		&job->kept, checksum_header(CHECKSUM_CRC64NVME), slice_of(text, len));
 }
 
 static void job_count(const struct token_job *job)
@@ -280,7 +269,7 @@ static void job_count(const struct token_job *job)
 		counter_add(&declined, 1);
 	else if (job->token.failed)
 		counter_add(&failed, 1);
-	else if (!job->qp || job->reply.status >= 300)
+	else if (!job->qp || job->kept.reply.status >= 300)
 		counter_add(&refused, 1);
 	else
 		counter_add(&moved, 1);
@@ -297,7 +286,7 @@ static bool is_connect(const struct s3_request *request)
 
 static void job_run(struct token_job *job)
 {
-	struct s3_reply *reply = &job->reply;
+	struct s3_reply *reply = &job->kept.reply;
 
 	s3_handle(job->front->opts.s3, &job->request, reply);
 	if (!is_connect(&job->request))
@@ -314,34 +303,12 @@ static void job_run(struct token_job *job)
 		reply->broken = true;
 }
 
-static void job_back(struct reactor_msg *msg)
-{
-	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
-
-	token_job_check(job);
-	job->done = true;
-	fiber_wake(job->waiter);
-}
-
-static void job_fiber(void *arg)
+static void job_main(void *arg)
 {
 	struct token_job *job = arg;
 
-	job_run(job);
-	job->msg.fn = job_back;
-	reactor_post(job->home, &job->msg);
-}
-
-static void job_arrive(struct reactor_msg *msg)
-{
-	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
-
 	token_job_check(job);
-	if (fiber_run(job->front->reactor, "token", job_fiber, job) == 0)
-		return;
-	job->declined = "The server is too busy for RDMA transfers.";
-	job->msg.fn = job_back;
-	reactor_post(job->home, &job->msg);
+	job_run(job);
 }
 
 /* ---- At home. ---- */
@@ -380,7 +347,7 @@ static void token_take(struct token_job *job)
 static void job_init(
 	struct token_job *job, struct front_token *front, const struct s3_request *request)
 {
-	memset(job, 0, offsetof(struct token_job, headers));
+	memset(job, 0, offsetof(struct token_job, kept));
 	job->magic = TOKEN_JOB_MAGIC;
 	job->front = front;
 	job->request = *request;
@@ -392,36 +359,13 @@ static void job_init(
 	job->request.core = front->opts.core;
 	job->body = (struct s3_body){.ops = &BODY_OPS, .bytes = job->token.window.bytes};
 	job->request.body = &job->body;
-	job->reply.ops = &REPLY_OPS;
+	kept_reply_init(&job->kept, &REPLY_OPS);
 	list_init(&job->link);
-	buf_init(&job->document, TOKEN_DOCUMENT_BYTES_MAX);
-}
-
-static void hand_over(struct token_job *job, struct reactor *home)
-{
-	job->home = home;
-	job->waiter = fiber_self();
-	job->msg.fn = job_arrive;
-	reactor_post(job->front->reactor, &job->msg);
-	while (!job->done)
-		fiber_park();
-}
-
-static void answer(struct token_job *job, struct s3_reply *reply)
-{
-	struct slice document = buf_slice(&job->document);
-
-	if (job->reply.broken || !job->reply.status ||
-		reply->ops->head(
-			reply, job->reply.status, job->headers, job->header_count, document.len) ||
-		(document.len && reply->ops->text(reply, document)))
-		reply->broken = true;
 }
 
 void front_token_handle(
 	struct front_token *front, const struct s3_request *request, struct s3_reply *reply)
 {
-	struct reactor *home = request->core->reactor;
 	struct token_job *job = malloc(sizeof(*job));
 
 	if (!job) {
@@ -429,19 +373,18 @@ void front_token_handle(
 		return;
 	}
 	job_init(job, front, request);
-	if (home == job->front->reactor)
-		job_run(job);
-	else
-		hand_over(job, home);
+	if (fiber_run_on(job->front->reactor, "token", job_main, job))
+		job->declined = "The server is too busy for RDMA transfers.";
+	token_job_check(job);
 	if (job->declined) {
 		struct s3_request again = *request;
 
 		again.declined = job->declined;
 		s3_handle(front->opts.s3, &again, reply);
 	} else {
-		answer(job, reply);
+		kept_reply_answer(&job->kept, reply);
 	}
-	buf_free(&job->document);
+	kept_reply_free(&job->kept);
 	magic_clear(&job->magic);
 	free(job);
 }

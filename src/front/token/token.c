@@ -1,5 +1,5 @@
-/* front/token/token.c: the token front's queue pairs: joined by ?rdma-connect, bound to the key
- * that asked for them, bounded in number, closed when idle or broken. */
+/* front/token/token.c: the token front's queue pairs: connected by ?rdma-connect, bound to the
+ * access key of that request, bounded in number, closed when idle or broken. */
 #include "front/token/token_priv.h"
 
 #include <errno.h>
@@ -18,9 +18,9 @@ DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
 DEFINE_COUNTER(joined_total, "nebulaio_token_queue_pairs_joined_total", NULL,
 	"Queue pairs connected by ?rdma-connect since the start.");
 
-/* ---- The poller: there while there are queue pairs. ---- */
+/* ---- The poller, which exists while there are queue pairs. ---- */
 
-/* All work is the rings': nothing else is ever posted. */
+/* Only the rings post work requests on these queue pairs. */
 static void on_wc(void *arg, const struct rp_wc *wc)
 {
 	(void)arg;
@@ -74,7 +74,7 @@ static void qp_free(struct token_qp *qp)
 		fall_asleep(front);
 }
 
-/* Counts one more, to be enlisted or uncounted; false: there are as many as allowed. */
+/* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. */
 static bool place_take(struct front_token *front)
 {
 	if (front->qp_count < front->queue_pairs_max) {
@@ -165,7 +165,7 @@ static int qp_open(struct token_qp *qp, struct front_token *front, enum rp_qp_ty
 	return ret ? ret : rp_qp_target(qp->qp, front->opts.core->region, &qp->target);
 }
 
-/* Joins it to *end, which is ours afterwards. */
+/* Connects it to *end; afterwards *end is our end. */
 static int qp_meet(struct token_qp *qp, struct s3_token_end *end)
 {
 	struct rp_address theirs = {.has_gid = end->token.has_gid,
@@ -264,7 +264,7 @@ int token_qp_join(
 	struct token_qp *qp;
 	int ret;
 
-	/* A client that begins anew with the same number has forgotten the old one. */
+	/* A client that connects again with the same number no longer uses the old queue pair. */
 	if (old)
 		token_qp_retire(old, "its client connects it again");
 	if (!place_take(front))
@@ -306,7 +306,7 @@ static void sweep_jobs(struct front_token *front, uint64_t now_ns)
 
 		if (now_ns < job->deadline_ns || !job->qp || job->qp->gone)
 			continue;
-		/* Its client is about to take its memory back. */
+		/* Its client is about to reuse the memory. */
 		job->token.failed = true;
 		token_qp_retire(job->qp, "a transfer takes too long");
 	}
@@ -346,7 +346,8 @@ static void sweep(struct reactor_timer *timer, void *arg)
 
 /* ---- Opening and closing. ---- */
 
-/* Neighbouring numbers go to different reactors: clients open queue pairs in rows. */
+/* Neighbouring numbers go to different reactors: clients open queue pairs with successive
+ * numbers. */
 struct front_token *token_home(const struct front_token *front, const struct token *peer)
 {
 	const struct token_group *group = front->group;

@@ -1,31 +1,29 @@
-/* front/token/token_priv.h: what the files of the token front share: queue pairs that clients
- * joined, and a request while its bytes move.
+/* front/token/token_priv.h: interface between the files of the token front: queue pairs that
+ * clients connected, and a request while its bytes move.
  *
- *   token/token.c          the front: queue pairs, their coming and going, the sweep
+ *   token/token.c          the front: queue pairs, connecting and closing them, the sweep
  *   token/request.c  a request: to the queue pairs' reactor and back, its body, its answer
  *
- * All but handing over runs on the front's own reactor. There is one front a reactor; a queue pair
- * belongs to the front that the number of its client's end selects, so every front that receives
- * its token can find it. */
+ * Everything but the hand-over runs on the front's own reactor. There is one front a reactor; a
+ * queue pair belongs to the front that the number of its client's end selects, so every front that
+ * receives its token can find it. */
 #ifndef FRONT_TOKEN_TOKEN_PRIV_H
 #define FRONT_TOKEN_TOKEN_PRIV_H
 
 #include "codec/codec.h"
 #include "front/front.h"
+#include "front/kept/kept.h"
 #include "reactor/reactor.h"
 
 #define TOKEN_SWEEP_NS (100 * NS_PER_MS)
-/* Asking the device for a queue pair's state is a system call, and on some a message to the card:
- * what proved itself so recently is not asked about, and a sweep asks about so many. */
-#define TOKEN_PROVEN_NS		 (1 * NS_PER_S)
-#define TOKEN_LOOKS_MAX		 8u
-#define TOKEN_SEND_WRS		 64u
-#define TOKEN_HEADERS_MAX	 (LIMIT_HTTP_HEADERS_MAX + 32u)
-#define TOKEN_HEADER_BYTES_MAX	 LIMIT_HTTP_HEAD_BYTES_MAX
-#define TOKEN_DOCUMENT_BYTES_MAX (64 * KIB)
+/* A query of a queue pair's state is a system call, and on some devices a message to the card. A
+ * queue pair that worked within this time is not queried, and a sweep queries at most so many. */
+#define TOKEN_PROVEN_NS (1 * NS_PER_S)
+#define TOKEN_LOOKS_MAX 8u
+#define TOKEN_SEND_WRS	64u
 
-/* A joined queue pair. It is there from ?rdma-connect until it is disconnected, replaced, idle for
- * too long, or broken by a transfer that failed; then it closes with the last request on it. */
+/* A connected queue pair. It exists from ?rdma-connect until it is disconnected, replaced, idle for
+ * too long, or broken by a failed transfer; then it closes with the last request on it. */
 #define TOKEN_QP_MAGIC 0x70ce40b9u
 struct token_qp {
 	uint32_t magic; /* until it is freed */
@@ -38,9 +36,10 @@ struct token_qp {
 	bool gone;	    /* takes no more requests */
 	uint32_t in_flight; /* requests that move bytes over it */
 	uint64_t last_ns;   /* when one ended */
-	uint64_t proven_ns; /* when it last moved bytes, or the device said that it can; 0: never */
+	uint64_t proven_ns; /* last time that it moved bytes or the device reported it ready; 0:
+			       never */
 	struct token peer;  /* the client's end */
-	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* whose it is */
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* of its owner */
 };
 
 /* The fronts of all reactors. */
@@ -56,27 +55,23 @@ struct front_token {
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	bool has_dc;		      /* the device can reach targets without a connection */
-	bool state_is_free;	      /* simulated: it lies in memory that both ends share */
-	uint32_t queue_pairs_max;     /* that the completion queue has room for */
+	bool state_is_free;	      /* simulated: the state is in memory that both ends share */
+	uint32_t queue_pairs_max;     /* capacity of the completion queue */
 	struct reactor_poller poller; /* added while there are queue pairs, and so is the sweep */
 	struct reactor_timer sweep;
-	uint32_t look_at; /* the place in qps of the next to ask the device about */
+	uint32_t look_at; /* index in qps of the next one to query */
 	struct list qps;
 	uint32_t qp_count;
 	struct list jobs; /* admitted, with their deadlines */
 };
 
-/* One request. Phases: made on the reactor that received it → running on the front's → back, with
- * an answer, or declined. The fiber that made it waits meanwhile, so that all it points at stays.
- */
+/* One request. Phases: created on the reactor that received it → running on the front's → back,
+ * answered or declined. The fiber that created it waits meanwhile, so everything that it points to
+ * stays valid. */
 #define TOKEN_JOB_MAGIC 0x70ce4f0bu
 struct token_job {
 	uint32_t magic; /* until it is answered */
 	struct front_token *front;
-	struct reactor_msg msg;
-	struct reactor *home;
-	struct fiber *waiter;
-	bool done;
 	/* The request to s3. */
 	struct s3_request request;
 	struct s3_token token;
@@ -93,17 +88,12 @@ struct token_job {
 	bool has_crc64;
 	uint64_t crc64;
 	/* The answer. */
-	const char *declined; /* why: asked again without the token */
-	struct s3_reply reply;
+	const char *declined; /* the reason: the request runs again without the token */
 	bool has_checksum;
-	uint32_t header_count;
-	uint32_t header_bytes;
-	struct buf document;
-	struct s3_header headers[TOKEN_HEADERS_MAX];
-	char header_data[TOKEN_HEADER_BYTES_MAX];
+	struct kept_reply kept;
 };
 
-/* Where they come in: from a message, from s3, from the end of a transfer. */
+/* Checks those that come from a message, from s3, or from the end of a transfer. */
 static inline void token_qp_check(const struct token_qp *qp)
 {
 	CHECK(qp->magic == TOKEN_QP_MAGIC);
@@ -115,22 +105,21 @@ static inline void token_job_check(const struct token_job *job)
 }
 
 /* ---- token/token.c ---- */
-/* The front where this peer's queue pair lives, or would. */
+/* The front that has, or would have, this peer's queue pair. */
 struct front_token *token_home(const struct front_token *front, const struct token *peer);
-/* Whether bytes can move over it, as far as is known: what has broken since is found by the
- * transfer, which fails. */
+/* Whether bytes can move over it, as far as is known. If it broke since, the transfer fails. */
 bool token_qp_ready(struct token_qp *qp);
-/* The queue pair of this peer and identity, when it can be used; NULL. */
+/* The queue pair of this peer and identity; NULL: none that can be used. */
 struct token_qp *token_qp_find(
 	struct front_token *front, const struct token *peer, const char *access_key);
 /* An initiator aimed at the token's DC target, for one request; NULL: this device has none, or none
- * to spare. */
+ * is free. */
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target);
-/* Joins one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. */
+/* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. */
 int token_qp_join(
 	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end);
-/* Takes it out of use: in the error state no work of it touches its peer's memory. It closes when
- * nothing moves on it any more. */
+/* Takes it out of use: in the error state none of its work requests accesses the peer's memory. It
+ * closes when the last transfer on it ends. */
 void token_qp_retire(struct token_qp *qp, const char *why);
 /* A request on it has ended. */
 void token_qp_release(struct token_qp *qp);

@@ -2,7 +2,7 @@
  * the abstract namespace: "nebulaio-sim/ADDRESS:PORT", in this network namespace. Files (the wire,
  * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid come from
  * the kernel (SO_PEERCRED, SCM_CREDENTIALS), not from the peer. Both ends refuse a process of
- * another user. When a peer dies, its socket closes.
+ * another user. When a peer's process ends, its socket closes.
  *
  * Phases of a connection:
  *
@@ -60,7 +60,7 @@ void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 	struct sim_event *entry =
 		spare ? CONTAINER_OF(spare, struct sim_event, link) : malloc(sizeof(*entry));
 
-	/* Beyond those that are kept ready. */
+	/* Only events beyond the spare ones need memory. */
 	CHECK(entry != NULL);
 	entry->event = *event;
 	list_push_back(&device->events, &entry->link);
@@ -96,7 +96,7 @@ static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
 	return true;
 }
 
-/* One that waits, and that the application is not to see. */
+/* Drops a waiting event that the application must not see. */
 static void event_drop(
 	struct sim_device *device, struct sim_event *entry, struct rp_cm_event *ret_event)
 {
@@ -169,7 +169,7 @@ static struct sim_conn *conn_new(struct sim_device *device, int fd, bool active)
 	return conn;
 }
 
-/* The socket's end; what is mapped stays until the queue pair closes. */
+/* Closes the socket. Mappings stay until the queue pair closes. */
 static void conn_hang_up(struct sim_conn *conn)
 {
 	if (conn->fd >= 0)
@@ -274,12 +274,12 @@ static void send_backing(struct sim_conn *conn, const struct sim_backing *backin
 		.bytes = backing->bytes,
 	};
 
-	/* A peer that does not read its socket, or is gone, does without. */
+	/* A peer that does not read its socket, or has ended, works without the file. */
 	if (sim_packet_send(conn->fd, &packet, &backing->fd, gone ? 0 : 1))
 		log_debug("rdma", "simulated: cannot send a shared file to pid %d", (int)conn->pid);
 }
 
-/* Whether the peer of this connection may use a key of what lies in the file. */
+/* True when the peer of this connection may use a key to memory in the file. */
 static bool is_for(const struct sim_backing *backing, const struct sim_conn *conn)
 {
 	return backing->refs && conn->qp && backing->pd == conn->qp->pd->num &&
@@ -380,8 +380,8 @@ static int try_connect(struct sim_conn *conn)
 	return -ECONNREFUSED;
 }
 
-/* The processes of a connection map each other's memory and write to it: they are one user's.
- * -EACCES, logged: this one is another's. */
+/* The processes of a connection map each other's memory and write to it, so they must belong to one
+ * user. -EACCES, logged: this one belongs to another. */
 static int check_user(int fd)
 {
 	uid_t user;
@@ -395,7 +395,7 @@ static int check_user(int fd)
 	return -EACCES;
 }
 
-/* Goes on connecting; an error is the connection's end. */
+/* Continues to connect. On an error the connection must end. */
 static int connect_step(struct sim_conn *conn)
 {
 	int err = try_connect(conn);
@@ -471,7 +471,8 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 
 static int accept_locked(struct sim_conn *conn, struct sim_qp *qp, struct slice private_data);
 
-/* A call from a peer that was joined by hand: no application is asked, it has agreed before. */
+/* A call from a peer that was joined by hand: the application is not asked, because it agreed
+ * before. */
 static int take_join(struct sim_conn *conn)
 {
 	struct sim_qp *qp = sim_join_take(conn->device, &conn->hello);
@@ -479,7 +480,7 @@ static int take_join(struct sim_conn *conn)
 
 	conn->joined = true;
 	err = qp ? accept_locked(conn, qp, SLICE_NONE) : -ECONNREFUSED;
-	/* Nobody holds it as a request. */
+	/* No application holds it as a request. */
 	if (err)
 		conn->phase = SIM_CONN_WAIT_HELLO;
 	return err;
@@ -514,7 +515,7 @@ static int take_hello(struct sim_conn *conn, const struct sim_packet *packet, in
 	snprintf(event.peer, sizeof(event.peer), "127.0.0.1:%d", (int)conn->pid);
 	memcpy(event.private_data, packet->private_data, packet->private_len);
 	sim_event_push(conn->device, &event);
-	/* Only the end is of interest now: it shows without being asked for. */
+	/* From now on only the socket's end matters, which epoll always reports. */
 	return watch(conn, EPOLL_CTL_MOD, 0);
 }
 
@@ -532,7 +533,8 @@ static int take_reply(struct sim_conn *conn, const struct sim_packet *packet, in
 
 static int take_backing(struct sim_conn *conn, const struct sim_packet *packet, int *fds)
 {
-	/* Before the application accepts there is no peer to map for: the files come again. */
+	/* Before the application accepts there is no peer to map for. The peer sends its files
+	 * again later. */
 	if (!conn->peer)
 		return 0;
 	return sim_peer_backing_add(conn->device, conn->peer, packet, fds[0]);
@@ -625,7 +627,7 @@ void sim_cm_catch_up(struct sim_qp *qp)
 {
 	struct sim_device *device = qp->device;
 
-	/* While we wait for the lock, who holds it may wait for our moves to end. */
+	/* The holder of the lock may wait for our moves to end, while we wait for the lock. */
 	atomic_store_explicit(&qp->moving, 0, memory_order_release);
 	pthread_mutex_lock(&device->lock);
 	if (qp->conn && qp->conn->fd >= 0 &&
@@ -732,9 +734,7 @@ void sim_cm_forget(struct sim_qp *qp)
 {
 	struct sim_device *device = qp->device;
 	struct rp_cm_event event;
-	struct list keep;
 
-	list_init(&keep);
 	pthread_mutex_lock(&device->lock);
 	list_remove(&qp->joining);
 	LIST_FOR_EACH_SAFE (link, &device->events) {

@@ -18,8 +18,6 @@
 
 /* ---- Shared files. ---- */
 
-/* A new file of fixed size, mapped. When future_write is false, nobody who maps it from now on can
- * write to it. */
 void *sim_pairing(int wire_fd)
 {
 	static uint64_t words[SANITIZER_THREAD ? 4096 : 1];
@@ -30,6 +28,8 @@ void *sim_pairing(int wire_fd)
 	return &words[st.st_ino % ARRAY_LEN(words)];
 }
 
+/* A new file of fixed size, mapped. When future_write is false, later mappings cannot be written
+ * to. */
 int sim_shared_file(const char *name, uint64_t bytes, bool future_write, int *ret_fd, void **ret)
 {
 	int seals = SEALS_FIXED_SIZE | F_SEAL_SEAL | (future_write ? 0 : F_SEAL_FUTURE_WRITE);
@@ -221,7 +221,7 @@ static struct sim_entry *entry_find(struct sim_device *device)
 	return NULL;
 }
 
-/* A key that cannot be guessed from an older one. */
+/* A key that an older one does not reveal. */
 static uint32_t key_make(const struct sim_device *device, const struct sim_entry *entry)
 {
 	uint32_t idx = (uint32_t)(entry - device->table), secret;
@@ -284,9 +284,8 @@ static int sim_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, struct
 	return 0;
 }
 
-/* Whether its peer may be moving bytes by a key that is for this queue pair, 0: for any. The peer
- * of a window is not waited for once its queue pair has failed, as it would not be once that is
- * closed. */
+/* True when the connection's peer may be moving bytes by a key for this queue pair (0: for any).
+ * Once the queue pair of a window has failed, its peer is not waited for, as after a close. */
 static bool may_use(const struct sim_conn *conn, uint32_t qpn)
 {
 	if (!conn->wire || !conn->peer)
@@ -295,8 +294,9 @@ static bool may_use(const struct sim_conn *conn, uint32_t qpn)
 			       sim_qp_state(&conn->qp->base) != RP_QPS_ERR);
 }
 
-/* Locked. Waits until no peer is moving bytes by this key: each either saw it withdrawn or shows it
- * as its hazard. A peer that dies or will not stop loses its connection instead. */
+/* Locked. Waits until no peer is moving bytes by this key: each peer either saw that the key is
+ * withdrawn, or shows it as its hazard. A peer that has ended, or still shows it after
+ * HAZARD_WAIT_NS, is not waited for any longer. */
 static void hazard_wait(struct sim_device *device, uint32_t key, uint32_t qpn)
 {
 	uint64_t give_up_ns = clock_now_ns() + HAZARD_WAIT_NS;

@@ -26,7 +26,7 @@ struct sim_faults {
 	uint64_t seed;
 	uint64_t delay_ns;
 	uint64_t drop, rnr, bad_rkey, qp_error, half_write, peer_death;
-	uint64_t vanish; /* after so many transmissions of a queue pair; 0: never */
+	uint64_t vanish; /* after this many transmissions of a queue pair; 0: never */
 };
 enum sim_fault {
 	SIM_FAULT_NONE,
@@ -41,9 +41,9 @@ enum sim_fault {
 int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults);
 
 /* ---- Device. ---- */
-/* A file of ours that peers may map: an arena. Shared when a memory region with remote access, or a
- * window, first lies in it, until the last such closes; with the peers of those queue pairs alone
- * that its key is good on. */
+/* A file of ours that peers may map: an arena. It is shared from the first memory region with
+ * remote access, or window, in it until the last of them closes, and only with the peers of the
+ * queue pairs that its key is good on. */
 struct sim_backing {
 	uint32_t refs;
 	uint32_t pd, qpn; /* qpn 0: all of the domain */
@@ -56,8 +56,9 @@ struct sim_backing {
 	uint32_t num;
 };
 
-/* A device that we are connected to, ours or another process's: known by its table's inode, which
- * cannot be forged without having the file. Shared by all connections to it. */
+/* A device that we are connected to, in our process or in another. The inode of its table
+ * identifies it: a process without the file cannot forge that. Shared by all connections to the
+ * device. */
 struct sim_mapping {
 	_Atomic(uint8_t *) base;
 	uint64_t bytes;
@@ -71,8 +72,8 @@ struct sim_peer {
 	ino_t ino;
 	pid_t pid; /* 0: not visible from here */
 	int pidfd; /* or -1 */
-	/* Its memory: that which it had when it greeted us, whatever it executes later; -1: not to
-	 * be had, so that it has to help. */
+	/* The memory that its process had at the greeting, whatever it executes later. -1: not
+	 * accessible, so the peer must help. */
 	int mem_fd;
 	bool same_process;
 	const struct sim_entry *table;
@@ -97,10 +98,10 @@ struct sim_device {
 	struct sim_backing backings[SIM_BACKINGS_MAX];
 	struct list peers, conns, listeners, events;
 	struct list events_spare; /* memory for events to come */
-	struct list joins;	  /* struct sim_qp.joining: who awaits a call */
+	struct list joins;	  /* struct sim_qp.joining: those that wait for a call */
 	struct rp_listener *join_listener;
 	uint8_t gid[16];
-	uint8_t witness[SIM_WITNESS_BYTES]; /* that our memory is ours: struct sim_packet */
+	uint8_t witness[SIM_WITNESS_BYTES]; /* proof that our memory is ours: struct sim_packet */
 	int epoll_fd, timer_fd, event_fd;
 	bool timer_set;
 };

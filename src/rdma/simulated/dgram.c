@@ -7,7 +7,7 @@
  *   nebulaio-sim/raw:GID:QPN           a raw packet queue pair; all of them stand on one switch
  *
  * The kernel's list of sockets has the members of a group and the ports of the switch; it drops
- * processes that died. Data from a socket is untrusted input: it is checked, and dropped when
+ * processes that ended. Data from a socket is untrusted input: it is checked, and dropped when
  * wrong, as on a network. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -83,7 +83,7 @@ static void own_name(const struct sim_qp *qp, char *name, size_t name_bytes)
 		gid_text(qp->device->gid, gid), qp->base.num);
 }
 
-/* A socket of this name, of the queue pair's. */
+/* Adds a socket of this name to the queue pair. */
 static int socket_add(struct sim_qp *qp, const char *name, int *ret_fd)
 {
 	struct sim_dgram *dgram = qp->dgram;
@@ -122,7 +122,7 @@ static void socket_remove(struct sim_dgram *dgram, int fd)
 	close(fd);
 }
 
-/* ---- Lives. ---- */
+/* ---- Opening and closing. ---- */
 
 int sim_dgram_open(struct sim_qp *qp)
 {
@@ -175,12 +175,12 @@ static void send_to(int fd, struct msghdr *msg, const char *name, size_t len)
 
 	msg->msg_namelen = name_address(name, len, &addr);
 	msg->msg_name = &addr;
-	/* Nobody there, or nobody who takes them as fast: lost. */
+	/* No receiver, or a receiver that is too slow: the datagram is lost. */
 	if (sendmsg(fd, msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		LOG(LOG_TRACE, "rdma", "simulated: a datagram is lost: %s", strerror(errno));
 }
 
-/* Sends to every socket whose name begins so, but not to the one of this name. */
+/* Sends to every socket whose name begins with prefix, except to the one named `but`. */
 static void send_to_all(int fd, struct msghdr *msg, const char *prefix, const char *but)
 {
 	FILE *list = fopen(SOCKETS_LIST, "re");
@@ -300,7 +300,7 @@ static void grh_make(const struct header *header, uint32_t bytes, uint8_t grh[RP
 	grh[0] = 0x60;
 	grh[4] = (uint8_t)(bytes >> 8);
 	grh[5] = (uint8_t)bytes;
-	grh[6] = 0x1b; /* IBTA 8.3: what follows is a base transport header */
+	grh[6] = 0x1b; /* IBTA 8.3: a base transport header follows */
 	grh[7] = 64;
 	memcpy(grh + 8, header->src, 16);
 	memcpy(grh + 24, header->dst, 16);
@@ -402,7 +402,7 @@ void sim_dgram_arm(struct sim_cq *cq, bool on)
 
 /* ---- Groups. ---- */
 
-/* An IPv4 group's is mapped as rdma_cm maps it: ff0e::ffff:a.b.c.d. */
+/* The group of an IPv4 address is mapped as rdma_cm maps it: ff0e::ffff:a.b.c.d. */
 static int group_gid(const char *address, uint8_t ret_gid[16])
 {
 	static const uint8_t mapped[12] = {0xff, 0x0e, [10] = 0xff, [11] = 0xff};

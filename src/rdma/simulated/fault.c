@@ -1,5 +1,5 @@
-/* rdma/simulated/fault.c: the simulated provider's seeded faults, its patience with receivers that
- * are not ready, and its counters. Nothing here runs on the fast path. */
+/* rdma/simulated/fault.c: the simulated provider's seeded faults, its waits for receivers that are
+ * not ready, and its counters. Nothing here runs on the fast path. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,8 +136,8 @@ static bool one_sided(const struct sim_send *send)
 	return send->opcode != RP_SEND && send->opcode != RP_SEND_IMM;
 }
 
-/* At most one fault an operation, by one draw: the same seed and the same operations give the same
- * faults whatever the clock does. */
+/* One draw gives at most one fault: the same seed and the same operations give the same faults at
+ * any speed of the clock. */
 static enum sim_fault draw(struct sim_qp *qp)
 {
 	const struct sim_faults *faults = &qp->device->faults;
@@ -155,7 +155,7 @@ static enum sim_fault draw(struct sim_qp *qp)
 	return SIM_FAULT_NONE;
 }
 
-/* Waits from now on; true when the wait is over. */
+/* Begins the wait unless it has begun; true when it is over. */
 static bool waited(struct sim_qp *qp, struct sim_send *send, uint64_t wait_ns)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -182,7 +182,7 @@ static int fail(struct sim_send *send, enum rp_status status)
 
 int sim_rnr_step(struct sim_qp *qp, struct sim_send *send)
 {
-	/* A peer that has not yet seen the connection come up is late, not unready. */
+	/* A peer that has not yet seen the connection come up does not count as not ready. */
 	if (atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_NEW)
 		return -EAGAIN;
 	if (!send->not_before_ns)
@@ -198,7 +198,7 @@ int sim_rnr_step(struct sim_qp *qp, struct sim_send *send)
 	return fail(send, RP_WC_RNR_RETRY_EXC_ERR);
 }
 
-/* An injected loss or unready receiver: another wait, another draw, until patience ends. */
+/* An injected loss or unready receiver: another wait and another draw, up to the retry count. */
 static int step_again(struct sim_qp *qp, struct sim_send *send)
 {
 	bool rnr = send->fault == SIM_FAULT_RNR;

@@ -26,7 +26,7 @@ static void gid_address(const uint8_t gid[16], char text[40])
 		len += snprintf(text + len, 40 - (size_t)len, "%02x", gid[i]);
 }
 
-/* A number of the unique local kind, so that it can be told from a card's. */
+/* A random GID of the unique local kind, which differs from every card's. */
 int sim_device_name_itself(struct sim_device *device)
 {
 	struct rp_listener *listener;

@@ -91,7 +91,8 @@ static uint8_t *reach(
 		if (!base || mapping->backing != grant->backing)
 			return NULL;
 	}
-	/* The peer wrote offset and size: they are good only inside what is really mapped. */
+	/* The peer wrote offset and size: they are valid only inside the memory that is really
+	 * mapped. */
 	if (__builtin_add_overflow(grant->backing_offset, addr - grant->addr, &offset) ||
 		offset > mapping->bytes || bytes > mapping->bytes - offset ||
 		(write && !mapping->writable))
@@ -101,7 +102,7 @@ static uint8_t *reach(
 
 /* ---- Through the kernel. ---- */
 
-/* Moves through the peer's memory as the kernel has it; send->status tells. */
+/* Moves through the peer's memory as the kernel has it; the result is in send->status. */
 static void move_by_kernel(
 	struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges, uint32_t bytes)
 {
@@ -122,7 +123,7 @@ static void move_by_kernel(
 		}
 		moved = send->opcode == RP_READ ? preadv(peer->mem_fd, local, (int)count, at)
 						: pwritev(peer->mem_fd, local, (int)count, at);
-		/* 0: that memory is gone, with its process or since it executed another program. */
+		/* 0: that memory is gone: its process ended or executed another program. */
 		if (moved <= 0) {
 			send->status = moved ? RP_WC_REM_OP_ERR : RP_WC_RETRY_EXC_ERR;
 			return;
@@ -286,7 +287,8 @@ static void count_move(struct sim_qp *qp, const struct sim_send *send, uint32_t 
 	qp->tally.wire_bytes += bytes;
 }
 
-/* Under the hazard: checks the grant and moves. As sim_move(), or -EPERM: not from here. */
+/* Under the hazard: checks the grant and moves. As sim_move(), or -EPERM: the responder must
+ * help. */
 static int move_direct(
 	struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges, uint32_t bytes)
 {

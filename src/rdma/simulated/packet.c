@@ -149,8 +149,8 @@ int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd
 	for (size_t i = 0; i < SIM_HELLO_FDS; i++)
 		fds[i] = -1;
 	len = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	/* A peer that closed without reading all we sent: that is told first, and once. Its earlier
-	 * packets are still there. */
+	/* A peer closed without reading all that we sent: the socket reports that first, and once.
+	 * The peer's earlier packets are still there. */
 	if (len < 0 && errno == ECONNRESET)
 		len = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (len < 0)

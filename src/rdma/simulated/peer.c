@@ -1,5 +1,6 @@
-/* rdma/simulated/peer.c: what the simulated provider maps of other devices, and which files of its
- * own it shares. All of it under the device's lock; the data path reads mappings through atomics.
+/* rdma/simulated/peer.c: the simulated provider's mappings of other devices, and the files of its
+ * own that it shares. All of it under the device's lock; the data path reads mappings through
+ * atomics.
  *
  * A peer's file is mapped only when it is sealed against shrinking, so that reading it can never
  * fault, and never beyond its real size. */
@@ -50,10 +51,11 @@ static bool witness_seen(int mem_fd, const struct sim_packet *hello)
 	       !memcmp(seen, hello->witness, sizeof(seen));
 }
 
-/* The descriptor stands for the memory that the process has now, not for the process: when it
- * executes another program or ends, there is nothing more to read or write. Whether we may is the
- * kernel's decision, by its rules for debuggers; who is above those rules without being root, whose
- * peers are root, keeps off. docs/design/simulated-provider.md says why no race is left. */
+/* The descriptor stands for the memory that the process has now, not for the process: when the
+ * process executes another program or ends, nothing is left to read or write. The kernel decides
+ * whether we may, by its rules for debuggers. A process with a capability above those rules does
+ * not use it, except root, whose peers are root. docs/design/simulated-provider.md says why no race
+ * is left. */
 static int memory_open(pid_t pid, const struct sim_packet *hello)
 {
 	char path[32];
@@ -73,7 +75,7 @@ static int memory_open(pid_t pid, const struct sim_packet *hello)
 	return -1;
 }
 
-/* A process may have the number and the device of one that is gone. */
+/* A new process may have the pid and the device of a process that ended. */
 static bool peer_is(const struct sim_peer *peer, const struct stat *table, pid_t pid,
 	const struct sim_packet *hello)
 {
@@ -153,8 +155,9 @@ bool sim_peer_alive(const struct sim_peer *peer)
 	return peer->pidfd < 0 || poll(&wait, 1, 0) == 0;
 }
 
-/* Unmaps once none of our own queue pairs can be copying: each shows that it is about to, before it
- * looks. The number stays, so that late news of this file or older ones is known as such. */
+/* Unmaps once none of our own queue pairs can be copying: each announces that it is about to,
+ * before it looks. The number stays, so that late messages about this file or older ones are known
+ * as such. */
 static void mapping_retire(
 	struct sim_device *device, struct sim_peer *peer, struct sim_mapping *mapping)
 {
@@ -180,8 +183,8 @@ int sim_peer_backing_add(
 	struct sim_mapping *mapping = &peer->mappings[packet->backing % SIM_BACKINGS_MAX];
 	void *base;
 
-	/* Several connections to one device bring the same file several times, and news of an
-	 * older one may come late. */
+	/* Several connections to one device bring the same file several times, and a message about
+	 * an older one may come late. */
 	if (!packet->backing || peer->same_process ||
 		(mapping->backing && (int32_t)(packet->backing - mapping->backing) <= 0))
 		return 0;
@@ -261,7 +264,7 @@ void sim_backing_get(
 		backing->pd = entry->pd;
 		backing->qpn = entry->qpn;
 		backing->bytes = (uint64_t)st.st_size;
-		/* Numbers of one slot grow, so that peers can tell old news from new. */
+		/* Numbers of one slot grow, so that peers can tell old messages from new. */
 		backing->generation++;
 		backing->num = backing->generation * SIM_BACKINGS_MAX +
 			       (uint32_t)(backing - device->backings);

@@ -1,5 +1,5 @@
-/* rdma/simulated/qp.c: lives of the simulated provider's queues: opening, closing, coming up, and
- * going to the error state. The data path calls this file only when something ends. */
+/* rdma/simulated/qp.c: opens, closes and starts the simulated provider's queues, and moves queue
+ * pairs to the error state. The data path calls this file only when something ends. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void bell_give(struct sim_device *device, uint32_t idx)
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* One descriptor for the eventfd, which peers have, and the sockets that datagrams come by. */
+/* One descriptor for the eventfd that peers write and the sockets that datagrams arrive on. */
 static int cq_descriptors(struct sim_cq *cq)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -135,14 +135,14 @@ void sim_cq_overrun(struct sim_cq *cq)
 		return;
 	cq->overrun = true;
 	log_error("rdma", "simulated: a completion queue of %u entries overran", cq->cqe_count);
-	/* Their next visit ends them: here one of them is in the middle of something. */
+	/* Their next visit ends them, because one of them is inside an operation here. */
 	for (uint32_t i = 0; i < cq->qp_slots; i++) {
 		if (cq->qps[i])
 			atomic_store(&cq->qps[i]->gone, 1);
 	}
 }
 
-/* From now on only queue pairs that were rung, or wait for something, are looked at. */
+/* From now on a poll visits only queue pairs that were rung or that wait for something. */
 static void go_by_bell(struct sim_cq *cq)
 {
 	cq->by_bell = true;
@@ -358,7 +358,7 @@ int sim_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp 
 	return 0;
 }
 
-/* Says through the shared memory that nothing more comes from here. */
+/* Tells the peer through the shared memory that nothing more comes from here. */
 static void say_error(struct sim_qp *qp)
 {
 	if (!qp->started)
@@ -395,7 +395,7 @@ enum rp_qp_state sim_qp_state(const struct rp_qp *base)
 	struct sim_qp *qp = CONTAINER_OF((struct rp_qp *)(uintptr_t)base, struct sim_qp, base);
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
 
-	/* The peer's state, even if no poll has seen it yet. */
+	/* Reads the peer's state, which no poll may have seen yet. */
 	if (state == RP_QPS_RTS && qp->theirs &&
 		atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_ERROR) {
 		sanitizer_acquire(qp->pairing);
@@ -517,7 +517,7 @@ void sim_qp_gone(struct sim_qp *qp)
 	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_retire(qp);
 	sim_qp_fail(qp, NULL);
-	/* Whose completions were lost learns of it by its connection's end. */
+	/* A user whose completions were lost gets the connection's end as an event. */
 	if (qp->send_cq->overrun || qp->recv_cq->overrun)
 		sim_cm_cut(qp);
 }

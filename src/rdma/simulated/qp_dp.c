@@ -10,10 +10,10 @@
 
 #include "rdma/simulated/qp_dp.h"
 
-/* The peer's control line is looked at only after so many spins without a record, and then ever
- * more rarely: its values ride along with records, and reading the line takes it away from the
- * peer, which then pays for the next write. Nobody waits for it unless a send must go on or tell of
- * itself. */
+/* A poll reads the peer's control line only after this many spins without a record, and then ever
+ * more rarely. Its values ride along with records, and reading the line takes it away from the
+ * peer, which then pays for the next write. They are not urgent unless a send must go on or be
+ * completed. */
 #define SPINS_BEFORE_REFRESH 64u
 #define SPINS_UNHURRIED	     2048u
 #define SPINS_PER_TALLY	     4096u
@@ -64,7 +64,8 @@ void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc)
 
 /* ---- Values from the peer. ---- */
 
-/* Takes over control values; older ones than we know are passed over. False: they cannot be. */
+/* Takes over control values, and ignores values older than those we know. False: they are
+ * impossible. */
 static bool absorb(struct sim_qp *qp, uint32_t acked, uint32_t posted, uint32_t consumed)
 {
 	if ((int32_t)(acked - qp->acked) > 0) {
@@ -115,7 +116,7 @@ static void publish_control(struct sim_qp *qp)
 	sim_ring(qp);
 }
 
-/* The message in hand cannot be received: tells both ends and gives the queue pair up. */
+/* The current message cannot be received: tells both ends and fails the queue pair. */
 static __attribute__((cold)) void refuse(
 	struct sim_qp *qp, enum rp_status ours, enum rp_status theirs)
 {
@@ -134,8 +135,8 @@ static __attribute__((cold)) void refuse(
 	sim_qp_fail(qp, NULL);
 }
 
-/* A message waits for the shared receive queue: have it looked at again after the next post, and
- * let the sender count its patience. */
+/* A message waits for the shared receive queue: the next post visits the queue pair again, and the
+ * sender counts its retries. */
 static __attribute__((cold)) void stall(struct sim_qp *qp)
 {
 	if (list_empty(&qp->stalled))
@@ -144,7 +145,7 @@ static __attribute__((cold)) void stall(struct sim_qp *qp)
 		sim_ring(qp);
 }
 
-/* UC: whether a message can be received; nobody is told when not. */
+/* UC: whether a message can be received; one that cannot is dropped silently. */
 static bool can_receive(const struct sim_qp *qp, uint32_t bytes)
 {
 	const struct sim_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
@@ -282,8 +283,8 @@ static int receive_record(
 	return -EPROTO;
 }
 
-/* The next record's lines come from the peer's cache while this one is put in place. Only of a
- * record that is there: lines that the peer is about to write are its own. */
+/* Fetches the next record's lines from the peer's cache while this one is put in place. Only for a
+ * record that is there: lines that the peer is about to write stay in its cache. */
 static inline void fetch_record(const struct sim_qp *qp, uint32_t record)
 {
 	const struct sim_slot *slot = &qp->rx[record % SIM_SLOTS];
@@ -306,7 +307,7 @@ void sim_receive(struct sim_qp *qp)
 			break;
 		fetch_record(qp, qp->rx_next + 1);
 		head = slot->head;
-		/* From here on the copy is the truth, whatever the peer does to the slot. */
+		/* From here on only the copy counts, whatever the peer does to the slot. */
 		__asm__ volatile("" ::: "memory");
 		if (receive_record(qp, slot, &head))
 			break;
@@ -490,8 +491,8 @@ void sim_retire(struct sim_qp *qp)
 	}
 }
 
-/* The peer read the next slot's lines when it was last used; most messages fill three. The first
- * it looks at all the time: that one is not worth asking for. */
+/* The peer read the next slot's lines when it was last used; most messages fill three. The peer
+ * reads the first one all the time, so requesting that one is of no use. */
 static inline void own_next_slot(const struct sim_qp *qp)
 {
 	const struct sim_slot *slot = &qp->tx[qp->tx_next % SIM_SLOTS];
@@ -500,7 +501,7 @@ static inline void own_next_slot(const struct sim_qp *qp)
 		sim_own((const uint8_t *)slot + line * 64);
 }
 
-/* Goes on with the send queue and retires what is done. */
+/* Continues the send queue and retires completed sends. */
 static void sim_execute(struct sim_qp *qp)
 {
 	qp->timing = false;
@@ -525,7 +526,7 @@ static void sim_execute(struct sim_qp *qp)
 	sim_retire(qp);
 }
 
-/* Keeps the queue pair among those that the completion queue looks at without being rung. */
+/* Keeps the queue pair among those that the completion queue visits without a bell. */
 static void note_busy(struct sim_qp *qp)
 {
 	bool busy = qp->sq_head != qp->sq_tail;
@@ -617,7 +618,7 @@ static int64_t send_bytes(const struct sim_qp *qp, const struct rp_send_wr *wr)
 	return (int64_t)total;
 }
 
-/* Before a full queue is reported, what has been acknowledged in silence is retired. */
+/* Before a full queue is reported, sends that were acknowledged silently are retired. */
 static bool sq_full(struct sim_qp *qp)
 {
 	if (SIM_LIKELY(qp->sq_tail - qp->sq_head < qp->base.cap.max_send_wr))
@@ -739,7 +740,7 @@ static __attribute__((noinline)) void visit_slow(struct sim_qp *qp)
 		sim_tally_flush(qp);
 }
 
-/* The message at the head may have met an empty shared receive queue: patience has its limit. */
+/* The message at the head may have met an empty shared receive queue: that wait has its limit. */
 static __attribute__((cold)) void await_shared_queue(struct sim_qp *qp)
 {
 	struct sim_send *send = &qp->sq[qp->sq_head & qp->sq_mask];
@@ -767,7 +768,7 @@ static inline bool refresh_due(const struct sim_qp *qp)
 	       (qp->signaled || qp->sq_exec != qp->sq_tail);
 }
 
-/* Sends that wait for a time; their sockets are looked at apart from this. */
+/* Sends that wait for a time; their sockets are handled elsewhere. */
 static __attribute__((noinline)) void visit_dgram(struct sim_qp *qp)
 {
 	if (atomic_load_explicit(&qp->gone, memory_order_acquire))
@@ -807,8 +808,8 @@ static inline void visit(struct sim_qp *qp, bool rung)
 		sim_qp_gone(qp);
 }
 
-/* Looks at those that were rung, at some that wait, and now and then at one more: a peer that
- * wipes out another's bell delays it, no more. */
+/* Visits the queue pairs that were rung, some that wait, and now and then one more: a peer that
+ * clears another peer's bell only delays it. */
 static void progress_by_bell(struct sim_cq *cq)
 {
 	uint64_t words = 0;
@@ -915,8 +916,8 @@ void sim_cq_disarm(struct rp_cq *base)
 
 	if (SIM_UNLIKELY(!list_empty(&cq->dgrams)))
 		sim_dgram_arm(cq, false);
-	/* Already 0: somebody woke us, so the event is there to be taken away, or soon will be:
-	 * then we wake once for nothing. */
+	/* Already 0: a peer woke us, so its event is in the eventfd, or soon will be: then one wake
+	 * is for nothing. */
 	if (!atomic_exchange(&cq->bell->armed, 0) && read(cq->event_fd, &count, sizeof(count)) < 0)
 		LOG(LOG_TRACE, "rdma", "simulated: the event is yet to come");
 }

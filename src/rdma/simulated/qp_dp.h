@@ -15,7 +15,7 @@ static inline uint8_t *sim_ptr(uint64_t addr)
 	return (uint8_t *)(uintptr_t)addr;
 }
 
-/* Copies bytes out of a scatter list that holds at least so many from the cursor on. */
+/* Copies bytes out of a scatter list that holds at least that many from the cursor on. */
 static inline void sim_gather(
 	uint8_t *dst, const struct rp_sge *sges, struct sim_cursor *cursor, uint32_t bytes)
 {
@@ -32,7 +32,7 @@ static inline void sim_gather(
 	}
 }
 
-/* Copies bytes into a scatter list that has at least so much room from the cursor on. */
+/* Copies bytes into a scatter list that has at least that much room from the cursor on. */
 static inline void sim_scatter(
 	const uint8_t *src, const struct rp_sge *sges, struct sim_cursor *cursor, uint32_t bytes)
 {
@@ -49,7 +49,7 @@ static inline void sim_scatter(
 	}
 }
 
-/* Asks for a cache line in order to write it; in time, so that the write need not wait. */
+/* Requests a cache line for writing, early, so that the write need not wait. */
 static inline void sim_own(const void *at)
 {
 #if defined(__x86_64__)

@@ -5,8 +5,8 @@
 #include "rdma/simulated/types.h"
 
 /* ---- simulated/device.c ---- */
-/* A word of this process for both ends of a wire, which each has a mapping of: where both are here,
- * the thread sanitizer pairs their releases and acquires by it (base/sanitizer.h). */
+/* A word of this process for both ends of a wire, each of which has its own mapping: where both are
+ * here, the thread sanitizer pairs their releases and acquires by it (base/sanitizer.h). */
 void *sim_pairing(int wire_fd);
 int sim_shared_file(const char *name, uint64_t bytes, bool future_write, int *ret_fd, void **ret);
 /* The seals and the size of a peer's file: 0, or -EPROTO. */
@@ -30,7 +30,7 @@ void sim_qp_fail(struct sim_qp *qp, const char *why) __attribute__((cold));
 void sim_qp_gone(struct sim_qp *qp) __attribute__((cold));
 /* A completion found its queue full. */
 void sim_cq_overrun(struct sim_cq *cq) __attribute__((cold));
-/* Any thread: have this queue pair looked at, waking who sleeps. */
+/* Any thread: has this queue pair visited, and wakes a thread that sleeps. */
 void sim_qp_kick(struct sim_qp *qp);
 void sim_refresh(struct sim_qp *qp);
 void sim_retire(struct sim_qp *qp);
@@ -47,7 +47,7 @@ int sim_srq_post(
 	struct rp_srq *srq, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
 void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc);
 void sim_wake(struct sim_bell *bell, int event_fd);
-/* Takes what stands in the ring from the peer. */
+/* Takes the records in the ring from the peer. */
 void sim_receive(struct sim_qp *qp);
 /* Rings the peer, if it sleeps or looks at bells. */
 void sim_ring(struct sim_qp *qp);
@@ -60,10 +60,10 @@ bool sim_local_ok(const struct sim_qp *qp, const struct rp_sge *sge, uint32_t ac
 int sim_move(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges, uint32_t bytes);
 /* Injected fault: the first half of a write arrives. */
 void sim_move_half(struct sim_qp *qp, struct sim_send *send);
-/* The responder's part of an assisted move; returns what to tell the peer. */
+/* The responder's part of an assisted move; returns the status for the peer. */
 enum rp_status sim_assist_serve(struct sim_qp *qp);
 
-/* ---- simulated/peer.c: what is mapped of other devices, and what of ours is shared. ---- */
+/* ---- simulated/peer.c: mappings of other devices, and shared files of our own. ---- */
 /* Takes a greeting of the device that process pid opened; fds: its bells, its table. */
 int sim_peer_get(struct sim_device *device, const struct sim_packet *hello, const int *fds,
 	pid_t pid, struct sim_peer **ret_peer);
@@ -97,14 +97,14 @@ void sim_cm_fini(struct sim_device *device);
 void sim_cm_forget(struct sim_qp *qp);
 /* Locked. Tells every peer of a shared file, or that it is gone. */
 void sim_cm_tell_backing(struct sim_device *device, const struct sim_backing *backing, bool gone);
-/* Injected fault: cuts the connection as a dying peer would. */
+/* Cuts the connection: both ends see their socket close. */
 void sim_cm_cut(struct sim_qp *qp);
-/* Reads what has come on this connection's socket: a shared file may be among it. */
+/* Reads the packets on this connection's socket: a shared file may be among them. */
 void sim_cm_catch_up(struct sim_qp *qp);
 
-/* Locked. Has this told to the application. */
+/* Locked. Queues an event for the application. */
 void sim_event_push(struct sim_device *device, const struct rp_cm_event *event);
-/* Locked. Takes back what was to be told of a group. */
+/* Locked. Removes queued events of a group. */
 void sim_event_forget_group(struct sim_device *device, const struct rp_group *group);
 
 /* ---- simulated/join.c: queue pairs joined by hand. ---- */
@@ -112,17 +112,17 @@ void sim_event_forget_group(struct sim_device *device, const struct rp_group *gr
 int sim_device_name_itself(struct sim_device *device);
 int sim_qp_address(struct rp_qp *base, struct rp_address *ret_address);
 int sim_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first);
-/* Locked. The queue pair that awaits this call, no longer waiting; NULL: none does. */
+/* Locked. The queue pair that waits for this call, which it now has; NULL: none waits. */
 struct sim_qp *sim_join_take(struct sim_device *device, const struct sim_packet *hello);
 
 /* ---- simulated/dgram.c: datagrams. ---- */
 int sim_dgram_open(struct sim_qp *qp);
 void sim_dgram_close(struct sim_dgram *dgram); /* takes NULL */
-/* Sends what a request says; 0: it is gone, wherever to. */
+/* Sends a request's datagram; 0: done, whether it is delivered or not. */
 int sim_dgram_send(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges);
-/* Takes what waits in the sockets of all that receive by this queue. */
+/* Takes the datagrams in the sockets of all queue pairs that receive by this queue. */
 void sim_dgram_receive(struct sim_cq *cq);
-/* The sockets wake who sleeps on the queue's descriptor, or do not. */
+/* Whether the sockets wake a thread that sleeps on the queue's descriptor. */
 void sim_dgram_arm(struct sim_cq *cq, bool on);
 int sim_group_join(struct rp_qp *base, const char *address, struct rp_group **ret_group);
 void sim_group_leave(struct rp_group *base);
@@ -138,11 +138,11 @@ int sim_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64
 
 /* ---- simulated/fault.c ---- */
 void sim_tally_flush(struct sim_qp *qp);
-/* Whether a send may execute now as far as injected faults go: 0, 1 (it is lost in silence, as
+/* Whether a send may execute now as far as injected faults go: 0, 1 (it is lost silently, as
  * unreliable ones are), -EAGAIN (later), or -EIO: it has failed, its status says how (or the queue
  * pair is in error by now). */
 int sim_fault_step(struct sim_qp *qp, struct sim_send *send) __attribute__((cold));
-/* The receiver is not ready: -EAGAIN (wait), or -EIO when that was once too often. */
+/* The receiver is not ready: -EAGAIN (wait), or -EIO when the retries are used up. */
 int sim_rnr_step(struct sim_qp *qp, struct sim_send *send) __attribute__((cold));
 
 #endif

@@ -14,7 +14,7 @@ struct sim_cq {
 	struct rp_cq base; /* its descriptor is readable when one of the two below is */
 	struct sim_device *device;
 	int event_fd;	    /* peers write it */
-	struct list dgrams; /* struct sim_dgram.link: their sockets are looked at in every poll */
+	struct list dgrams; /* struct sim_dgram.link: every poll reads their sockets */
 
 	struct sim_bell *bell;
 	uint32_t bell_idx;
@@ -94,12 +94,12 @@ enum sim_conn_phase {
 };
 struct sim_listener;
 enum sim_handle_type { SIM_HANDLE_LISTENER, SIM_HANDLE_CONN, SIM_HANDLE_TIMER, SIM_HANDLE_EVENT };
-struct sim_handle { /* what an epoll event points at */
+struct sim_handle { /* the object that an epoll event points at */
 	enum sim_handle_type type;
 };
 struct sim_conn {
 	struct sim_handle handle;
-	struct rp_conn_request request; /* what the application holds while REQUESTED */
+	struct rp_conn_request request; /* held by the application while REQUESTED */
 	struct list link;
 	struct sim_device *device;
 	struct sim_qp *qp; /* NULL: none yet, or closed */
@@ -114,11 +114,11 @@ struct sim_conn {
 	uint64_t retry_ns;
 	char address[64];
 	uint16_t port;
-	const char *why;	       /* it did not come up; NULL: nothing more is known */
+	const char *why;	       /* why it did not come up; NULL: not known */
 	int wire_fd;		       /* until the hello is sent */
 	void *pairing;		       /* sim_pairing() of the wire */
 	struct sim_listener *listener; /* until it closes */
-	pid_t pid;		       /* that sent HELLO or REPLY */
+	pid_t pid;		       /* of the process that sent HELLO or REPLY */
 	struct sim_packet hello;       /* theirs (passive), or ours (active) */
 	int hello_fds[SIM_HELLO_FDS];
 };
@@ -167,7 +167,7 @@ struct sim_qp {
 	uint32_t peer_pd, peer_qpn;
 	struct sim_assist *my_assist, *their_assist;
 	uint32_t assist_asked;
-	bool retire_due; /* the peer has told of more since sim_retire() */
+	bool retire_due; /* the peer has acknowledged more since sim_retire() */
 	bool broken;	 /* a send failed: nothing after it executes */
 	uint32_t nak;	 /* enum rp_status that the peer gave to message acked + 1 */
 	struct sim_tally tally;
@@ -215,7 +215,7 @@ static inline void sim_cq_check(const struct sim_cq *cq)
 	CHECK(cq->tail - cq->head <= cq->cqe_count);
 }
 
-/* Of what is posted, what is executed lies between what is retired and what is not yet. */
+/* The executed position lies between the retired and the posted one. */
 static inline void sim_qp_check(const struct sim_qp *qp)
 {
 	CHECK(qp->sq_tail - qp->sq_head <= qp->base.cap.max_send_wr);

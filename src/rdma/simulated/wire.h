@@ -27,7 +27,7 @@
 enum sim_record {
 	SIM_REC_SEND = 1, /* a piece of a message */
 	SIM_REC_IMM,	  /* a write-with-immediate's data is in place: consumes a receive */
-	SIM_REC_ASSIST,	  /* please execute what stands in the assist area */
+	SIM_REC_ASSIST,	  /* asks the peer to execute the request in the assist area */
 };
 enum sim_record_flags {
 	SIM_F_FIRST = 1u << 0,
@@ -50,7 +50,7 @@ struct sim_slot_head {
 };
 struct sim_slot {
 	struct sim_slot_head head;
-	/* The record's number plus one, written last: the receiver looks here and nowhere else. */
+	/* The record's number plus one, written last: the receiver polls only this word. */
 	_Atomic uint32_t marker;
 	uint8_t payload[SIM_SLOT_PAYLOAD_BYTES];
 };
@@ -103,8 +103,9 @@ struct sim_wire {
 
 struct sim_bell {
 	/* Read by peers after each record. */
-	_Alignas(64) _Atomic uint32_t armed; /* who takes it from 1 to 0 writes the eventfd */
-	_Atomic uint32_t by_bell;	     /* the owner looks at the bits, not at every ring */
+	_Alignas(64) _Atomic uint32_t
+		armed;		  /* the peer that takes it from 1 to 0 writes the eventfd */
+	_Atomic uint32_t by_bell; /* the owner looks at the bits, not at every ring */
 	/* Written by peers. */
 	_Alignas(64) _Atomic uint64_t summary; /* a bit per word */
 	_Alignas(64) _Atomic uint64_t words[SIM_BELL_WORDS];
@@ -116,7 +117,7 @@ _Static_assert(SIM_BELL_WORDS <= 64, "the summary has a bit for each word");
 #define SIM_MRS_MAX	(1u << SIM_MR_IDX_BITS)
 
 struct sim_entry {
-	_Alignas(64) _Atomic uint32_t key; /* 0: none. The rest is unchanging while it is set. */
+	_Alignas(64) _Atomic uint32_t key; /* 0: none. The rest does not change while it is set. */
 	uint32_t access;
 	uint64_t addr;
 	uint64_t bytes;
@@ -159,7 +160,7 @@ struct sim_packet {
 	uint32_t writable;
 	uint32_t private_len;
 	uint64_t bytes;
-	/* HELLO, REPLY: random bytes, and where in the sender's own memory they stand. */
+	/* HELLO, REPLY: random bytes, and their address in the sender's own memory. */
 	uint64_t witness_addr;
 	uint8_t witness[SIM_WITNESS_BYTES];
 	uint8_t private_data[56];

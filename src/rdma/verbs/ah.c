@@ -62,8 +62,8 @@ int verbs_ah_open(struct rp_pd *base, const struct rp_address *to, struct rp_ah 
 }
 
 /* Whether the 40 bytes end in the IPv4 header of RoCE v2 (IBTA annex A17). The bytes before it have
- * no meaning then, so an IPv4 header that looks like a routing header must fail in its checksum;
- * only there, for soft-RoCE leaves it out on the way to itself. */
+ * no meaning then, so an IPv4 header that looks like a routing header must fail in its checksum. It
+ * is checked only there, because soft-RoCE leaves it out when it sends to itself. */
 static bool has_ipv4(const uint8_t *grh)
 {
 	const uint8_t *header = grh + IPV4_AT;
@@ -78,8 +78,8 @@ static bool has_ipv4(const uint8_t *grh)
 	return sum % 0xffff == 0;
 }
 
-/* Not ibv_create_ah_from_wc(3): that one answers from the address that the datagram went to, and
- * has none for what came by a group. */
+/* Not ibv_create_ah_from_wc(3): it answers from the address that the datagram was sent to, and has
+ * none for a datagram to a group. */
 int verbs_ah_from_wc(
 	struct rp_pd *base, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah)
 {

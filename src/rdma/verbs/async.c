@@ -17,7 +17,7 @@ static bool known_down(const struct verbs_device *device)
 	return device->port_deadline_ns != DEADLINE_NONE || atomic_load(&device->port_lost);
 }
 
-/* Its event may still be on the way. */
+/* The port's event may still be on the way. */
 static bool port_is_down(const struct verbs_device *device)
 {
 	struct ibv_port_attr port;
@@ -26,7 +26,7 @@ static bool port_is_down(const struct verbs_device *device)
 					     port.state != IBV_PORT_ACTIVE);
 }
 
-/* An identifier whose connection is over, and whose peer has not been told. */
+/* An identifier whose connection is over, before its peer knows that. */
 struct kept {
 	enum verbs_handle handle;
 	struct list link;
@@ -80,11 +80,12 @@ void verbs_kept_free(struct verbs_device *device)
 	kept_end_all(device);
 }
 
-/* The kernel's message to the peer at the end of an identifier would be lost while the port is
- * down, and with soft-RoCE the connection manager's own queue pair, for good: it goes to error when
- * it has a packet and no route, and the kernel only brings such a queue pair back whose sends alone
- * failed. Routes go some milliseconds before the port is said to be down, and the first to notice
- * is a queue pair whose own packets fail: what ends with it waits until that would be known. */
+/* While the port is down, the kernel's message to the peer at the end of an identifier would be
+ * lost. With soft-RoCE the connection manager's own queue pair would be lost as well, permanently:
+ * it goes to error when it has a packet and no route, and the kernel restores such a queue pair
+ * only when nothing but its sends failed. Routes are removed some milliseconds before the port is
+ * reported down. The first sign is a queue pair whose own packets fail, so its end waits until the
+ * port's state is known. */
 static bool must_wait(const struct verbs_qp *qp)
 {
 	return qp->cut_off || port_is_down(qp->device);
@@ -135,7 +136,7 @@ static void port_up(struct verbs_device *device)
 	verbs_timer_update(device);
 }
 
-/* An end that only waits for the peer's writes would never learn of it. */
+/* An end that only polls memory for the peer's writes would never learn of it. */
 void verbs_port_lose(struct verbs_device *device)
 {
 	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),
@@ -206,13 +207,14 @@ static void async_handle(struct verbs_device *device, const struct ibv_async_eve
 			qp_died(qp, event->event_type);
 		break;
 	case IBV_EVENT_COMM_EST:
-		/* Data came before the word that completes the connection, which may be lost. */
+		/* Data came before the message that completes the connection. That message may be
+		 * lost. */
 		qp = qp_of(device, event->element.qp);
 		if (qp && qp->conn == VERBS_CONN_ACCEPTED)
 			rdma_notify(qp->id, IBV_EVENT_COMM_EST);
 		break;
 	case IBV_EVENT_CQ_ERR:
-		/* NULL: it is closed, and the device would not let it go. */
+		/* NULL: it is closed, but the device refused to destroy it. */
 		if (event->element.cq->cq_context)
 			cq_overran(device, event->element.cq->cq_context);
 		break;

@@ -2,8 +2,9 @@
  * are events of one epoll descriptor: the channel, the device, a timer for deadlines, and a bell
  * for events that we make ourselves.
  *
- * Private data begins with a byte of our own. It has the length, because InfiniBand pads private
- * data, and whether the queue pair is UC, because rdma_cm's exchange knows only RC. */
+ * Private data has two bytes of our own. The first one has the length, because InfiniBand pads
+ * private data, and whether the queue pair is UC, because rdma_cm's exchange knows only RC. The
+ * last one has the path MTU that the sender is limited to. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 #define PRIVATE_UC	0x80u
 #define PRIVATE_OURS	0x40u /* set always: a peer that sends nothing sends padding of zeros */
 #define PRIVATE_LEN	0x3fu
-#define REJECT_CONSUMER 28 /* IBTA 12.6.7.2: the application said no */
+#define REJECT_CONSUMER 28 /* IBTA 12.6.7.2: the application rejected it */
 /* Attributes of a reliable connection's end that an unreliable one's does not take. */
 #define RC_ONLY_TO_RTR (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 #define RC_ONLY_TO_RTS \
@@ -98,7 +99,7 @@ static uint8_t private_pack(const struct verbs_device *device, enum rp_qp_type t
 	return (uint8_t)(data.len + 2);
 }
 
-/* False: these are not the bytes that a peer of ours sends. */
+/* False: a peer of ours does not send these bytes. */
 static bool private_unpack(struct slice data, struct rp_cm_event *ret_event,
 	enum rp_qp_type *ret_type, enum ibv_mtu *ret_mtu)
 {
@@ -186,7 +187,7 @@ void verbs_timer_update(struct verbs_device *device)
 
 /* ---- The queue pair's moves. ---- */
 
-/* An attempt came to nothing: the queue pair is as before. */
+/* The attempt failed: the queue pair is as before. */
 static void attempt_fail(struct verbs_qp *qp, enum rp_cm_type type, const char *why)
 {
 	log_info("rdma", "%s: no connection to %s: %s", device_name(qp->device), qp->peer, why);
@@ -230,7 +231,7 @@ static int qp_move(
 	if (mask & IBV_QP_AV && qp->device->service_level)
 		attr.ah_attr.sl = qp->device->service_level;
 	if (mask & IBV_QP_PATH_MTU) {
-		/* Both ends must have the same, so each knows the other's limit. */
+		/* Both ends must have the same MTU, so each knows the other's limit. */
 		attr.path_mtu = mtu_least(attr.path_mtu, qp->device->mtu_limit);
 		attr.path_mtu = mtu_least(attr.path_mtu, qp->peer_mtu);
 	}
@@ -356,7 +357,7 @@ static void on_route_resolved(struct verbs_qp *qp)
 		attempt_fail(qp, RP_CM_UNREACHABLE, strerror(errno));
 }
 
-/* The reply is there. Only now does the queue pair leave INIT. */
+/* The reply has arrived. The queue pair leaves INIT only now. */
 static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event *ret_event)
 {
 	enum rp_qp_type type;
@@ -589,7 +590,7 @@ static bool qp_notice(
 		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 		return false;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		/* The other side waits for our word before it forgets the queue pair. */
+		/* The other side waits for our disconnect before it forgets the queue pair. */
 		if (qp->conn != VERBS_CONN_DOWN)
 			rdma_disconnect(qp->id);
 		verbs_conn_down(qp, RP_CM_DISCONNECTED);
@@ -779,7 +780,7 @@ void verbs_listener_close(struct rp_listener *base)
 {
 	struct verbs_listener *listener = CONTAINER_OF(base, struct verbs_listener, base);
 
-	/* Requests that nobody has taken yet are rejected with it. */
+	/* Requests that the application has not taken yet are rejected with it. */
 	pthread_mutex_lock(&listener->device->lock);
 	rdma_destroy_id(listener->id);
 	pthread_mutex_unlock(&listener->device->lock);

@@ -13,7 +13,7 @@ static const uint64_t send_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_
 				 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 				 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
-/* ---- Lives. ---- */
+/* ---- Opening and closing. ---- */
 
 static struct ibv_qp *create(
 	struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_attr *attr, uint32_t *ret_inline)
@@ -252,7 +252,7 @@ uint32_t verbs_dc_send(
 			mlx5dv_wr_set_dc_addr(dci->direct, dci->ah, dci->target_qpn, dci->dc_key);
 		set_payload(dci->wr, wr);
 	}
-	/* All of the batch goes or nothing does. */
+	/* The device takes the whole batch or nothing. */
 	err = ibv_wr_complete(dci->wr);
 	if (!err)
 		return ready;

@@ -1,4 +1,4 @@
-/* rdma/verbs/dc.h: what an initiator of mlx5's dynamically connected transport keeps. */
+/* rdma/verbs/dc.h: the data of an initiator of mlx5's dynamically connected transport. */
 #ifndef RDMA_VERBS_DC_H
 #define RDMA_VERBS_DC_H
 
@@ -11,7 +11,7 @@
 struct verbs_dci {
 	struct ibv_qp_ex *wr; /* the queue pair, as its builder of requests */
 	struct mlx5dv_qp_ex *direct;
-	/* Where requests go that name no address: rp_dci_aim(). */
+	/* The destination of requests that name no address: rp_dci_aim(). */
 	struct ibv_ah *ah;
 	uint32_t target_qpn;
 	uint64_t dc_key;

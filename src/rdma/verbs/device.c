@@ -90,7 +90,7 @@ static int choose_port(struct verbs_device *device, uint8_t wanted)
 	return -ENETDOWN;
 }
 
-/* False: no MTU that there is. */
+/* False: no such MTU. */
 static bool mtu_of(uint32_t bytes, enum ibv_mtu *ret_mtu)
 {
 	uint32_t code = bytes ? IBV_MTU_256 : 0;
@@ -184,7 +184,7 @@ static int choose_gid(struct verbs_device *device, int wanted)
 		log_choice(device, wanted >= 0, netdev);
 		return 0;
 	}
-	/* iWARP has none that matters. */
+	/* iWARP needs none. */
 	if (wanted < 0 && device->context->device->transport_type == IBV_TRANSPORT_IWARP)
 		return 0;
 	log_error("rdma", "%s port %u has no GID%s; `ibv_devinfo -v` lists them",
@@ -195,7 +195,7 @@ static int choose_gid(struct verbs_device *device, int wanted)
 
 /* ---- Opening. ---- */
 
-/* No device says how much it takes inline; one finds out by asking. */
+/* No device reports how many bytes it takes inline; only an attempt shows it. */
 static uint32_t probe_inline(struct verbs_device *device)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(device->context);
@@ -327,7 +327,7 @@ static void verbs_device_attr(const struct rp_device *base, struct rp_device_att
 			   (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B),
 		.port_lost = atomic_load(&device->port_lost),
 	};
-	/* iWARP knows nothing else. */
+	/* iWARP has neither. */
 	if (!verbs_is_iwarp(device))
 		ret_attr->qp_types |= 1u << RP_QP_UC | 1u << RP_QP_UD;
 	if (!device->raw_err)

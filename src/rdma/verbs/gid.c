@@ -53,12 +53,12 @@ uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up)
 {
 	uint32_t score = 1;
 
-	/* RoCE v1 does not pass a router, and no two kinds of RoCE talk to each other. */
+	/* RoCE v1 does not cross a router, and v1 and v2 do not interoperate. */
 	if (entry->gid_type == IBV_GID_TYPE_ROCE_V2)
 		score += 100;
 	if (link_up)
 		score += 50;
-	/* rdma_cm finds a device by address, and nothing routes to a link-local one. */
+	/* rdma_cm finds a device by address, and no route leads to a link-local one. */
 	if (is_ipv4(&entry->gid))
 		score += 20;
 	else if (!is_link_local(&entry->gid))

@@ -93,7 +93,7 @@ int verbs_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first)
 	struct verbs_device *device = qp->device;
 	int err;
 
-	(void)first; /* packets find their queue pair by number: there is nobody to call */
+	(void)first; /* packets find their queue pair by number, so neither end calls the other */
 	if (qp->type != RP_QP_RC || verbs_is_iwarp(device))
 		return -EOPNOTSUPP;
 	pthread_mutex_lock(&device->lock);

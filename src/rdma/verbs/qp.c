@@ -1,4 +1,4 @@
-/* rdma/verbs/qp.c: lives of the verbs provider's queues: completion queues with their event
+/* rdma/verbs/qp.c: opens and closes the verbs provider's queues: completion queues with their event
  * channels, shared receive queues, queue pairs and their way to the error state. */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include "rdma/verbs/verbs_priv.h"
 
 /* Local acknowledgement timeout as IBTA encodes it: 4.096 us << 16 is 0.27 s, so that 7 retries
- * find a dead peer in seconds and a busy one is left alone. */
+ * detect an unreachable peer within seconds, and a busy one is not given up. */
 #define TIMEOUT_DEFAULT 16u
 #define TIMEOUT_MAX	31u
 /* The inline bytes when none were requested: a credit or a short reply fits. */
@@ -68,7 +68,7 @@ void verbs_cq_close(struct rp_cq *base)
 	verbs_cq_disarm(base);
 	err = ibv_destroy_cq(cq->cq);
 	verbs_ended(cq->device, "completion queue", err);
-	/* The device may still tell of it. */
+	/* The device may still report events of it. */
 	if (err)
 		cq->cq->cq_context = NULL;
 	else
@@ -294,10 +294,10 @@ void verbs_qp_close(struct rp_qp *base)
 	CHECK(!qp->id);
 	err = ibv_destroy_qp(qp->qp);
 	verbs_ended(qp->device, "queue pair", err);
-	/* In this state it completes nothing: what was posted names memory that goes now. */
+	/* In this state it completes nothing. Posted work names memory that is freed now. */
 	if (err)
 		ibv_modify_qp(qp->qp, &reset, IBV_QP_STATE);
-	/* Some devices leave its completions in the queue; nobody wants them any more. */
+	/* Some devices leave its completions in the queue; nothing waits for them any more. */
 	verbs_cq_forget(qp->send_cq, qpn);
 	if (qp->recv_cq != qp->send_cq)
 		verbs_cq_forget(qp->recv_cq, qpn);
@@ -354,7 +354,7 @@ void verbs_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info)
 	snprintf(ret_info->device, sizeof(ret_info->device), "%s",
 		ibv_get_device_name(qp->device->context->device));
 	ret_info->state = verbs_qp_state(base);
-	/* DC's ends are asked otherwise. */
+	/* DC's ends cannot be queried this way. */
 	if (qp->type == RP_QP_DCI || qp->type == RP_QP_DCT ||
 		ibv_query_qp(qp->qp, &attr, mask, &init))
 		return;

@@ -1,5 +1,6 @@
-/* rdma/verbs/qp_dp.c: the verbs provider's data path: posting, polling, arming. Nothing here takes
- * a lock or allocates; a batch of work requests goes to the device with one bell. */
+/* rdma/verbs/qp_dp.c: the verbs provider's data path: posting, polling, arming. Posting and
+ * polling take no lock and allocate nothing until a queue pair fails; a batch of work requests goes
+ * to the device with one bell. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
@@ -77,7 +78,7 @@ static void wc_convert(const struct ibv_wc *from, struct rp_wc *to)
 		.status = status_of(from->status),
 		.qpn = from->qp_num,
 	};
-	/* Of a failed one the device says no more than this. */
+	/* The device reports no more than this of a failed one. */
 	if (VERBS_UNLIKELY(from->status != IBV_WC_SUCCESS))
 		return;
 	to->opcode = opcode_of(from);
@@ -169,7 +170,7 @@ bool verbs_cq_arm(struct rp_cq *base)
 {
 	struct verbs_cq *cq = verbs_cq(base);
 
-	/* An armed queue stays so until it tells. */
+	/* An armed queue stays armed until it reports. */
 	verbs_cq_disarm(base);
 	if (!cq->armed && ibv_req_notify_cq(cq->cq, 0))
 		return false;
@@ -275,7 +276,7 @@ static void send_convert(const struct rp_send_wr *from, struct ibv_send_wr *to)
 	}
 }
 
-/* Posts up to a batch; the count that went, and why it was not all of them. */
+/* Posts up to a batch; returns how many were posted, and why not all of them. */
 static uint32_t send_batch(
 	struct verbs_qp *qp, const struct rp_send_wr *wrs, uint32_t count, int *ret_err)
 {

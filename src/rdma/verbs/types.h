@@ -12,14 +12,14 @@
 #include "rdma/provider/provider.h"
 #include "rdma/verbs/address.h"
 
-/* Work requests that go with one bell, and completions that one look takes. */
+/* Work requests in one post, and completions in one poll of the device. */
 #define VERBS_BATCH	    32u
 #define VERBS_MIN_RNR_TIMER 12 /* IBTA 9.7.5.2.8: 0.64 ms between tries */
 #define VERBS_HOPS_MAX	    64
-/* How long connections outlive their port: as long as a peer's retries last, as they are set unless
- * told otherwise. */
+/* How long connections outlive their port: as long as a peer's retries last with the default
+ * settings. */
 #define VERBS_PORT_DOWN_NS (3 * NS_PER_S)
-/* From a packet that does not leave, at the latest, until its port is known to be down. */
+/* The longest time from a packet that cannot leave until its port is known to be down. */
 #define VERBS_CALM_NS (300 * NS_PER_MS)
 /* Outstanding one-sided reads and atomics that one queue pair asks of its peer. */
 #define VERBS_READS_MAX 16u
@@ -58,7 +58,7 @@ struct verbs_device {
 	uint8_t service_level;
 	enum ibv_mtu mtu_limit; /* of our own choice; 0: none, the port's */
 	bool dc;		/* dynamically connected transport */
-	int raw_err;		/* 0: raw packet queue pairs can be had, or why not */
+	int raw_err;		/* 0: there are raw packet queue pairs, or why not */
 	atomic_uint open_objects;
 	atomic_bool port_lost; /* down for so long that its connections ended */
 	/* The connection manager's part: all below under the lock. */
@@ -96,7 +96,7 @@ struct verbs_cq {
 	struct verbs_device *device;
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
-	bool armed;			/* the device will tell of the next completion */
+	bool armed;			/* the device will report the next completion */
 	uint32_t row;			/* completions taken since the queue was last found empty */
 	atomic_bool overrun;		/* the device said so: rp_cq_poll() answers -EIO */
 	uint32_t kept_head, kept_count; /* taken already, to be handed out first */
@@ -146,8 +146,8 @@ struct verbs_qp {
 	struct verbs_cq *send_cq, *recv_cq;
 	enum rp_qp_type type;
 	bool has_srq;
-	bool failed;  /* and the log has said how; under the device's lock */
-	bool cut_off; /* in a way that a port does which goes down; likewise */
+	bool failed;  /* and the failure is logged; under the device's lock */
+	bool cut_off; /* failed as with a port that goes down; likewise */
 	bool joined;  /* by hand: without the connection manager, and without its events */
 	uint32_t psn; /* of our first packet, when joined by hand */
 	_Atomic(enum rp_qp_state) state;
@@ -158,7 +158,7 @@ struct verbs_qp {
 	struct rdma_cm_id *id; /* NULL while there is no connection and none is tried */
 	uint64_t deadline_ns;
 	char peer[64];
-	enum ibv_mtu peer_mtu; /* that it is limited to; 0: it has not said */
+	enum ibv_mtu peer_mtu; /* the peer's limit; 0: the peer sent none */
 	uint8_t hello[VERBS_HELLO_BYTES];
 	uint8_t hello_bytes;
 	struct list link;
@@ -179,8 +179,8 @@ struct verbs_ah {
 	struct ibv_ah *ah;
 };
 
-/* A group: asked for through an rdma_cm identifier of its own; the queue pair is attached when the
- * fabric has let us in. */
+/* A group, joined through an rdma_cm identifier of its own; the queue pair is attached when the
+ * fabric has admitted it. */
 struct verbs_group {
 	enum verbs_handle handle;
 	struct rp_group base;

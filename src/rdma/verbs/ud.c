@@ -89,7 +89,7 @@ static int join(struct verbs_group *group)
 	return rdma_join_multicast(group->id, to, &group->handle) ? -errno : 0;
 }
 
-/* Binds to our device: by its address at once, or as the way to the group says. */
+/* Binds to our device: at once by its address, or by the route to the group. */
 static int bind_or_resolve(struct verbs_group *group)
 {
 	struct verbs_device *device = group->qp->device;
@@ -206,7 +206,7 @@ void verbs_group_leave(struct rp_group *base)
 		ibv_destroy_ah(group->ah.ah);
 	if (group->attached)
 		ibv_detach_mcast(group->qp->qp, &group->gid, group->lid);
-	/* Leaves, too. */
+	/* Also leaves the group. */
 	rdma_destroy_id(group->id);
 	pthread_mutex_unlock(&device->lock);
 	verbs_object_gone(device);

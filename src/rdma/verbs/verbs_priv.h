@@ -1,19 +1,19 @@
-/* rdma/verbs/verbs_priv.h: what the files of the verbs provider share.
+/* rdma/verbs/verbs_priv.h: shared by the files of the verbs provider.
  *
  * Queue pairs are made in our own device context, not on rdma_cm's identifier: the interface posts
  * receives before it connects, one registration serves every connection, and closing an identifier
  * does not take its queue pair along. rdma_cm then carries addresses, keys and private data only;
- * we move the queue pair ourselves with what rdma_init_qp_attr(3) says, and finish the active side
- * with rdma_establish(3). The kernel knows such a queue pair by its number alone, so this is the
- * same on soft-RoCE, RoCE and InfiniBand. */
+ * we move the queue pair ourselves with the attributes from rdma_init_qp_attr(3), and finish the
+ * active side with rdma_establish(3). The kernel knows such a queue pair by its number alone, so
+ * this is the same on soft-RoCE, RoCE and InfiniBand. */
 #ifndef RDMA_VERBS_VERBS_PRIV_H
 #define RDMA_VERBS_VERBS_PRIV_H
 
 #include "rdma/verbs/types.h"
 
 /* ---- Devices (verbs/device.c). ---- */
-/* Logs the device's answer when an object of it was destroyed. A device that is gone, or a driver
- * that fails, may refuse: that is told, and what it kept is lost until the process ends. */
+/* Logs an error when the device refused to destroy an object, as a lost device or a failing driver
+ * may. The object's memory is then lost until the process ends. */
 void verbs_ended(const struct verbs_device *device, const char *what, int err);
 
 /* ---- Queues (verbs/qp.c). ---- */
@@ -54,19 +54,19 @@ int verbs_ah_from_wc(
 	struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
 int verbs_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
 void verbs_ah_close(struct rp_ah *base);
-/* The address as the device wants it; -EINVAL: none of this fabric's. */
+/* The address as the device wants it; -EINVAL: not an address of this fabric. */
 int verbs_ah_attr(const struct verbs_device *device, const struct rp_address *to,
 	struct ibv_ah_attr *ret_attr);
 
 /* ---- Dynamically connected transport (verbs/dc.c); without libmlx5 there is none. ---- */
-/* Whether the device has it, found out by asking. */
+/* Whether the device has it, found out by an attempt. */
 bool verbs_dc_probe(struct verbs_device *device);
 /* Creates an initiator (RTS) or a target (RTR). */
 int verbs_dc_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_attr *attr);
 /* Of an initiator, before it is freed; takes NULL. */
 void verbs_dc_free(struct verbs_dci *dci);
 int verbs_dci_aim(struct rp_qp *base, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
-/* Posts up to a batch, as verbs_post_send(); the count that went, and why it was not all. */
+/* Posts up to a batch, as verbs_post_send(); returns how many were posted, and why not all. */
 uint32_t verbs_dc_send(
 	struct verbs_qp *qp, const struct rp_send_wr *wrs, uint32_t count, int *ret_err);
 
@@ -119,16 +119,17 @@ void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type);
 /* Reads them: ports, queues, queue pairs. verbs_async_read() takes the lock. */
 void verbs_async_take(struct verbs_device *device);
 void verbs_async_read(struct verbs_device *device);
-/* The port's time to come back is over: connections end. */
+/* The port has not come back in time: connections end. */
 void verbs_port_lose(struct verbs_device *device);
 /* Tells the peer that the connection ends; while the port is down, or may be about to, later. */
 void verbs_farewell(struct verbs_qp *qp);
 /* Ends qp's identifier, if it has one; likewise. */
 void verbs_id_close(struct verbs_qp *qp);
-/* When the first of those that wait is due; ends those that are, if the port is up after all. */
+/* verbs_kept_due: when the first kept identifier is due. verbs_kept_look: ends those that are due,
+ * unless the port is down. */
 uint64_t verbs_kept_due(const struct verbs_device *device);
 void verbs_kept_look(struct verbs_device *device, uint64_t now_ns);
-/* Ends them all, those that are not due in a moment. */
+/* Ends them all; waits for those that are not due yet, unless the port is down. */
 void verbs_kept_free(struct verbs_device *device);
 
 #endif

@@ -471,7 +471,16 @@ const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bu
 const struct s3_error *s3_call_may_service(
 	struct s3_call *call, const char *action, struct slice resource)
 {
-	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	return s3_call_may_service_if(call, action, resource, NULL, NULL);
+}
+
+const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *action,
+	struct slice resource, policy_values_fn *values, void *arg)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.more = values,
+		.more_arg = arg};
 
 	if (call->identity->root || access_allowed(&access, action, resource))
 		return NULL;

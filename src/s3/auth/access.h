@@ -47,6 +47,9 @@ const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bu
 /* Checks an action that has no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
 const struct s3_error *s3_call_may_service(
 	struct s3_call *call, const char *action, struct slice resource);
+/* The same, with condition keys of this question only. */
+const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *action,
+	struct slice resource, policy_values_fn *values, void *arg);
 
 /* Whether the request asks to bypass governance retention; access.c checks the action for it. */
 bool s3_lock_bypass(const struct s3_call *call);

@@ -69,15 +69,35 @@ static bool is_signed(const struct sigv4_claim *claim, struct slice name)
 	return slice_eq_nocase(name, SLICE("x-amz-content-sha256")) || sigv4_is_signed(claim, name);
 }
 
+/* The message that was signed, and its parameters: the request, unless that stands for a control
+ * message. */
+static struct s3_request signed_message(const struct s3_call *call, struct s3_params *ret_params)
+{
+	const struct s3_control *control = call->request->control;
+	struct s3_request message = *call->request;
+
+	*ret_params = call->params;
+	if (!control || !control->stands_for)
+		return message;
+	*ret_params = (struct s3_params){0};
+	message.method_text = control->method_text;
+	message.path = control->path;
+	message.headers = control->headers;
+	message.header_count = control->header_count;
+	message.body = NULL; /* the operation's; s3_control_check refuses one of the message */
+	return message;
+}
+
 /* A header of S3's own changes a request's meaning, so it must be signed. Other headers need not
  * be. */
 static const struct s3_error *check_signed_headers(
 	struct s3_call *call, const struct sigv4_claim *claim)
 {
-	const struct s3_request *request = call->request;
+	struct s3_params params;
+	const struct s3_request message = signed_message(call, &params);
 
-	for (uint32_t i = 0; i < request->header_count; i++) {
-		struct slice name = request->headers[i].name;
+	for (uint32_t i = 0; i < message.header_count; i++) {
+		struct slice name = message.headers[i].name;
 
 		if (!must_be_signed(name) || is_signed(claim, name))
 			continue;
@@ -125,11 +145,13 @@ static const struct s3_error *check_signature(
 	const struct s3_error *error = NULL;
 	char signature[SIGNING_SIGNATURE_LEN];
 	struct buf canonical, string;
+	struct s3_params params;
+	const struct s3_request message = signed_message(call, &params);
 	struct sigv4_key key;
 
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
-	sigv4_canonical(call->request, &call->params, claim, &canonical);
+	sigv4_canonical(&message, &params, claim, &canonical);
 	signing_string(claim->timestamp, claim->scope_text, buf_slice(&canonical), &string);
 	sigv4_keys_get(call->s3->keys, claim, slice_str(secret), &key);
 	memcpy(call->signing.signing_key, key.bytes, sizeof(key.bytes));
@@ -445,9 +467,12 @@ static bool parse_v2(struct s3_call *call, struct slice authorization, struct si
 static bool parse_v4(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
 	struct sigv4_refusal *refusal)
 {
+	struct s3_params params;
+	const struct s3_request message = signed_message(call, &params);
+
 	if (authorization.len)
 		return sigv4_parse_header(authorization, claim, refusal) &&
-		       sigv4_parse_times(call->request, claim, refusal);
+		       sigv4_parse_times(&message, claim, refusal);
 	if (!sigv4_parse_query(&call->params, claim, refusal))
 		return false;
 	return !sigv4_is_signed(claim, SLICE("x-amz-content-sha256")) ||
@@ -473,7 +498,8 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
 	call->identity = &call->own_identity;
 	if (!authorization.len && !in_query && !version2)
 		return authenticate_anonymous(call);
-	if (version2 && !call->s3->signature_v2)
+	/* Version 2 signs another path than a control message stands for. */
+	if (version2 && (!call->s3->signature_v2 || call->request->control))
 		return s3_fail(call, S3_E_INVALID_REQUEST, "%s", s3_no_signature_v2);
 	if (!(version2 ? parse_v2(call, authorization, &claim, &refusal)
 		       : parse_v4(call, authorization, &claim, &refusal)))

@@ -84,7 +84,7 @@ static int parse_part(struct slice head, struct part *ret_part)
 	return ret_part->name.len ? 0 : -EINVAL;
 }
 
-/* Moves past a delimiter's own line. *at is behind the boundary. */
+/* Moves past a delimiter's own line. *at is after the boundary. */
 static int end_line(struct slice text, size_t *at)
 {
 	while (*at < text.len && (text.data[*at] == ' ' || text.data[*at] == '\t'))

@@ -63,9 +63,9 @@ struct s3_form_source {
 	struct flow_source *inner;
 	struct flow_piece piece; /* inner's piece, partly delivered */
 	bool has_piece, ended;
-	bool over; /* only the bytes behind the file are left, and they are unread */
+	bool over;		   /* only the bytes after the file are left, and they are unread */
 	struct flow_lender lender; /* the piece, while its first bytes are delivered separately */
-	uint8_t *aside; /* where its bytes go when its frames are called in; NULL: no place yet */
+	uint8_t *aside; /* place of its bytes after its frames are called in; NULL: not allocated */
 	uint32_t carry_len;
 	char delimiter[4 + S3_FORM_BOUNDARY_MAX];
 	uint32_t delimiter_len;

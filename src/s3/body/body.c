@@ -66,7 +66,7 @@ static const struct s3_error *parse_checksum_header(
 	return error;
 }
 
-/* x-amz-trailer names the fields behind the body; only a checksum can be one. */
+/* x-amz-trailer names the fields after the body; only a checksum can be one. */
 static const struct s3_error *parse_trailer(struct s3_call *call, struct s3_sums *sums)
 {
 	struct slice rest = s3_call_header(call, SLICE("x-amz-trailer"));

@@ -27,8 +27,8 @@ const struct s3_error *s3_read_body(
  * stays the caller's. */
 const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
 	struct store_put *put, struct store_meta *meta);
-/* As body_store, from any source, which it closes. meta->bytes is the required length (UINT64_MAX:
- * any); an ETag already in meta is kept. */
+/* Like s3_store_body, from any source, which it closes. meta->bytes is the required length
+ * (UINT64_MAX: any); an ETag already in meta is kept. */
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
 /* The bytes of a small object of the server's own, in the arena. */
@@ -49,6 +49,17 @@ static inline const struct s3_token *s3_token_of(const struct s3_call *call)
 /* The answer to a request that cannot move its bytes by RDMA here. NULL: go on, the body uses HTTP.
  */
 const struct s3_error *s3_token_decline(struct s3_call *call, const char *why);
+/* ---- Control messages (body/control.c). ---- */
+/* As s3_token_check, for a request that stands for a control message. */
+const struct s3_error *s3_control_check(struct s3_call *call);
+/* Whether the write that PREPARE stands for is only asked about; then this answers it. */
+bool s3_control_holds(const struct s3_call *call);
+const struct s3_error *s3_control_allow(struct s3_call *call);
+/* The error of a read that has another number of bytes than its control message asks for; NULL:
+ * none. */
+const struct s3_error *s3_control_check_bytes(struct s3_call *call, uint64_t bytes);
+/* The error for an errno of a transfer by RDMA that such a message started. */
+const struct s3_error *s3_control_failed(int error);
 /* The error for an errno of a body's transfer; nothing of an answer has been sent yet. */
 const struct s3_error *s3_body_failed(struct s3_call *call, int error);
 

@@ -1,6 +1,6 @@
 /* s3/body/token.c: requests with an RDMA token: which operations may carry one, and the answer when
  * their bytes cannot move by RDMA. In every case, a PUT whose bytes did not arrive by RDMA stores
- * nothing, and its answer has no ETag. docs/spec/wire.md, part B. */
+ * nothing, and its answer has no ETag. docs/spec/token.md. */
 #include <errno.h>
 
 #include "s3/body/body.h"
@@ -83,6 +83,8 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 	struct s3_token *token = call->request->token;
 	const struct s3_error *error;
 
+	if (call->request->control)
+		return s3_control_check(call);
 	/* Connecting checks its own token; an operation that is not served has its own error. */
 	if (is_connect(call) || call->operation->id == S3_OPERATION_DECLINED ||
 		!s3_call_has_header(call, name))
@@ -113,6 +115,7 @@ const struct s3_error *s3_body_failed(struct s3_call *call, int error)
 	const struct s3_token *token = s3_token_of(call);
 
 	if (token && token->failed)
-		return s3_error_at(S3_E_RDMA_TRANSFER_FAILED);
+		return call->request->control ? s3_control_failed(error)
+					      : s3_error_at(S3_E_RDMA_TRANSFER_FAILED);
 	return s3_fail_errno(call, error);
 }

@@ -34,7 +34,7 @@ static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 	return 0;
 }
 
-/* A header of the configuration, stored behind the document. If it is missing, S3 assumes the first
+/* A header of the configuration, stored after the document. If it is missing, S3 assumes the first
  * value. This server reports nothing, and objects of any length move: a move costs nothing, because
  * their bytes stay in place. */
 #define MINIMUM_HEADER "x-amz-transition-default-minimum-object-size"

@@ -84,31 +84,21 @@ static const struct s3_error *check_target(
 
 /* ---- The document. ---- */
 
-/* The answer contains the key format even if the client did not send it. */
-static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *enabled)
+/* Without a key format the keys are simple, and the answer has none either, as at AWS. */
+static const struct s3_error *check_format(const struct s3_xml *enabled)
 {
 	const struct s3_xml *format = s3_xml_child(enabled, "TargetObjectKeyFormat"), *partitioned;
-	struct s3_xml *added, **end = &enabled->child;
 	struct slice date = SLICE_NONE;
 
-	if (format) {
-		partitioned = s3_xml_child(format, "PartitionedPrefix");
-		if (partitioned)
-			date = slice_trim(s3_xml_text(partitioned, "PartitionDateSource"));
-		if ((!partitioned && !s3_xml_child(format, "SimplePrefix")) ||
-			(date.len && !slice_eq(date, SLICE("EventTime")) &&
-				!slice_eq(date, SLICE("DeliveryTime"))))
-			return s3_error_at(S3_E_MALFORMED_XML);
+	if (!format)
 		return NULL;
-	}
-	added = mem_arena_get(&call->arena, 2 * sizeof(*added));
-	if (!added)
-		return s3_error_at(S3_E_SLOW_DOWN);
-	added[0] = (struct s3_xml){.name = SLICE("TargetObjectKeyFormat"), .child = &added[1]};
-	added[1] = (struct s3_xml){.name = SLICE("SimplePrefix")};
-	while (*end)
-		end = &(*end)->next;
-	*end = added;
+	partitioned = s3_xml_child(format, "PartitionedPrefix");
+	if (partitioned)
+		date = slice_trim(s3_xml_text(partitioned, "PartitionDateSource"));
+	if ((!partitioned && !s3_xml_child(format, "SimplePrefix")) ||
+		(date.len && !slice_eq(date, SLICE("EventTime")) &&
+			!slice_eq(date, SLICE("DeliveryTime"))))
+		return s3_error_at(S3_E_MALFORMED_XML);
 	return NULL;
 }
 
@@ -157,7 +147,7 @@ static const struct s3_error *check(
 		prefix.len > S3_LOG_PREFIX_MAX)
 		return s3_error_at(S3_E_MALFORMED_XML);
 	granted = s3_xml_child(enabled, "TargetGrants");
-	error = check_format(call, enabled);
+	error = check_format(enabled);
 	if (!error && granted)
 		error = s3_acl_of_grants(call, granted, SLICE_NONE, &grants);
 	if (!error)

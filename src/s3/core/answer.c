@@ -74,7 +74,7 @@ void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, st
 		reply->broken = true;
 		return;
 	}
-	if (!text.len || call->request->method == S3_HEAD)
+	if (!text.len || (call->request->method == S3_HEAD && !call->request->control))
 		return;
 	if (reply->ops->text(reply, text))
 		reply->broken = true;
@@ -149,7 +149,8 @@ void s3_answer_error(struct s3_call *call, const struct s3_error *error)
 {
 	struct buf xml;
 
-	if (call->request->method == S3_HEAD) {
+	/* A control message is a POST, whatever it stands for. */
+	if (call->request->method == S3_HEAD && !call->request->control) {
 		s3_answer_empty(call, error->status);
 		return;
 	}

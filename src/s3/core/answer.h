@@ -34,7 +34,7 @@ void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
 void s3_xml_etag(struct buf *xml, const char *etag);
 /* <ChecksumCRC32>…</ChecksumCRC32> and <ChecksumType>, if there is a checksum. */
 void s3_xml_checksum(struct buf *xml, const struct store_meta *meta);
-/* The same without the number of parts behind a composite checksum. */
+/* The same without the number of parts at the end of a composite checksum. */
 void s3_xml_checksum_bare(struct buf *xml, const struct store_meta *meta);
 struct iam_owner;
 void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *owner);

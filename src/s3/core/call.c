@@ -116,7 +116,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 		name = flow_peer_name(slice_str(call->request->peer));
 	}
 	share = flow_share_of(budget, name);
-	fiber_group_set(share);
+	fiber_share_set(share);
 	return share;
 }
 
@@ -147,7 +147,7 @@ void s3_call_join(struct s3_call *call)
 		memcpy(seen[idx].key, key.data, key.len + 1);
 		seen[idx].share = s3_call_share(call);
 	}
-	fiber_group_set(seen[idx].share);
+	fiber_share_set(seen[idx].share);
 }
 
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)

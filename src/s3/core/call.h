@@ -63,7 +63,7 @@ struct s3_call {
 	const struct s3_request *request;
 	struct s3_reply *reply;
 	const struct s3_operation *operation;
-	const char *log_name;  /* its name in access logs behind "REST."; NULL: nothing */
+	const char *log_name;  /* its name in access logs after "REST."; NULL: none */
 	struct slice declined; /* a parameter that no served operation takes; or empty */
 	struct slice bucket;
 	struct slice key; /* decoded */
@@ -85,7 +85,7 @@ struct s3_call {
 	bool website;		  /* a page of a bucket's website */
 	bool conditional;	  /* the policies' decision depended on more than caller, action and
 				     resource */
-	bool whole;		  /* ranges and conditions do not count */
+	bool whole;		  /* ranges and conditions are ignored */
 	bool etag_md5;		  /* this client expects an MD5 as ETag */
 	const struct s3_sse *sse; /* encryption of the body that is being stored; or NULL */
 	uint64_t start_ns;
@@ -139,8 +139,7 @@ void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* The S3 error for an errno of the store, a bucket or a body. */
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
 /* The share whose frames the call's bodies use: the user's, or for an anonymous caller the
- * address's. The calling fiber joins the group of the same share, which shares the processor with
- * the other groups. */
+ * address's. From now on the calling fiber runs in that share, too. */
 uint16_t s3_call_share(const struct s3_call *call);
 /* Only the share, cheap enough for every request. */
 void s3_call_join(struct s3_call *call);

@@ -3,7 +3,7 @@
 
 #include "codec/capsule.h"
 
-/* The words of a row. */
+/* The macros of a row. */
 #define ROUTE(method_, level_)	.route.method = S3_##method_, .route.level = S3_LEVEL_##level_
 #define PARAM(name_)		.route.param = SLICE(name_)
 #define HEADER(name_)		.route.header = SLICE(name_)

@@ -21,7 +21,7 @@ struct s3_route {
 	struct slice param;  /* must be in the query; empty: no parameter is needed */
 	struct slice header; /* must be among the headers; empty: no header is needed */
 	struct slice takes;  /* other parameters, separated by blanks */
-	const char *log;     /* its name in access logs, behind "REST."; NULL: nothing */
+	const char *log;     /* its name in access logs, after "REST."; NULL: none */
 };
 
 /* The resource of the operation's action. */

@@ -30,7 +30,7 @@ enum s3_ownership s3_settings_ownership(const struct s3_settings *settings)
 {
 	const enum s3_ownership *ownership = settings->parsed[S3_CONFIG_OWNERSHIP];
 
-	/* Access control lists of directory buckets never count. */
+	/* Access control lists of directory buckets have no effect. */
 	if (slice_ends(slice_str(settings->bucket.name), SLICE("--x-s3")))
 		return S3_OWNERSHIP_ENFORCED;
 	return ownership ? *ownership : S3_OWNERSHIP_WRITER;

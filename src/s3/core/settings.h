@@ -101,7 +101,7 @@ const struct s3_error *s3_config_xml_text(
 void s3_config_put_xml(const struct s3_xml *node, struct buf *xml);
 /* An answer function: the stored document, as XML. */
 const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice document);
-/* A load function for kinds that no request looks at. */
+/* A load function for kinds that requests do not use. */
 int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const void **ret_parsed);
 
 /* ---- Settings. ---- */

@@ -15,9 +15,7 @@ struct s3_settings;
 /* Limit of one target between two objects; lines beyond it are counted and dropped. */
 #define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
 
-#define S3_LOG_SERVICE                                                             \
-	"logging.s3.amazonaws.com" /* name of the log delivery service in policies \
-				    */
+#define S3_LOG_SERVICE	  "logging.s3.amazonaws.com" /* the principal in policies */
 #define S3_LOG_PREFIX_MAX 512u
 
 /* The format of log keys: prefix and time; or also the source bucket and a day: the day of

@@ -296,7 +296,7 @@ static uint64_t longer(uint64_t pause_ns, uint64_t max_ns)
 	return MIN(MAX(2 * pause_ns, PAUSE_NS_MIN), max_ns);
 }
 
-/* An unreachable target keeps its order; events behind a refused one may pass it. */
+/* An unreachable target keeps its order; events after a refused one may overtake it. */
 static void failed(struct target *target, struct s3_notice *notice, bool refused)
 {
 	const struct s3_notify *notify = target->notify;

@@ -55,8 +55,8 @@ struct s3_notice;
  * all queues together, are full; -EBUSY: too many endpoints have events; -ENOMEM. */
 int s3_notify_reserve(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint,
 	size_t bytes, struct s3_notice **ret_notice);
-/* Queues a copy of the text, which is not longer than reserved. number: queued behind lower
- * numbers; 0: behind all. kept: s3_notify_take_done reports it. */
+/* Queues a copy of the text, which is not longer than reserved. number: queued after lower numbers;
+ * 0: after all. kept: s3_notify_take_done reports it. */
 void s3_notify_queue(struct s3_notice *notice, struct slice text, uint64_t number, bool kept);
 void s3_notify_cancel(struct s3_notice *notice); /* takes NULL */
 /* Counts and logs an event that is given up because of the error of reserve. */

@@ -1,5 +1,5 @@
-/* s3/identity/admin.c: accounts and what is in them: told without secrets, made as the accounts'
- * file would, deleted. */
+/* s3/identity/admin.c: accounts and their entities: reads them without secrets, creates them as the
+ * accounts file would, and deletes them. */
 #include "s3/identity/admin.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define PARTS_MAX  8u
 #define BODY_DEPTH 24u
 
-/* /admin/v1/accounts/NUMBER/users/NAME/keys/KEY, in parts behind "v1". */
+/* /admin/v1/accounts/NUMBER/users/NAME/keys/KEY, in parts after "v1". */
 struct admin {
 	struct s3_call *call;
 	struct slice parts[PARTS_MAX];
@@ -21,7 +21,7 @@ struct admin {
 	json_t *body; /* an object; NULL when there was none */
 	struct admin_answer *answer;
 	struct iam_new_key key;
-	char why[IAM_ARN_LEN_MAX + 64]; /* of a change: what it could not do; else empty */
+	char why[IAM_ARN_LEN_MAX + 64]; /* of a failed change: the reason; otherwise empty */
 };
 
 static void fail(struct admin *admin, uint32_t status, const char *code, const char *why)
@@ -70,9 +70,9 @@ static struct slice account_of(const struct admin *admin)
 	return is_part(admin, 1, "root") ? SLICE(IAM_ACCOUNT_OF_ROOT) : admin->parts[1];
 }
 
-/* ---- Telling. ---- */
+/* ---- Reading. ---- */
 
-/* A copy in which keys have no secrets and entities are lists. */
+/* Copies an entity: its keys without secrets, and its entities as lists. */
 static json_t *without_secrets(const json_t *entity)
 {
 	json_t *copy = json_deep_copy(entity), *key;
@@ -154,7 +154,7 @@ static void tell_entity(struct admin *admin)
 struct buckets {
 	struct admin *admin;
 	json_t *list;
-	const char *owner; /* NULL: all; else only whether there is one */
+	const char *owner; /* NULL: all; otherwise only whether there is one */
 	bool found;
 };
 
@@ -196,7 +196,7 @@ static void count_account(const json_t *account, void *arg)
 	++*(json_int_t *)arg;
 }
 
-/* A store of one volume is as good as that one: it would not run without. */
+/* A store of one volume cannot run without it, so its volume is reported as good. */
 static json_t *volumes_json(struct store *store, const struct store_usage *usage)
 {
 	static const char *const STATES[] = {"good", "missing", "rebuilding"};
@@ -300,7 +300,7 @@ static bool put(struct admin *admin, const json_t *description)
 	return ret == 0;
 }
 
-/* The body, with the name that the path gives. */
+/* The body, with the name from the path. */
 static json_t *named(struct admin *admin, const char *member, struct slice name)
 {
 	json_t *copy = admin->body ? json_copy(admin->body) : json_object();
@@ -364,7 +364,7 @@ static void delete_account(struct admin *admin)
 		done(admin, NULL);
 }
 
-/* The object of a change in an account: a user, or the account itself. */
+/* The entity in an account whose keys change: a user, or the account itself. */
 static json_t *whose_keys(const struct admin *admin, json_t *account)
 {
 	return is_part(admin, 2, "users") ? iam_entity(account, "users", admin->parts[3]) : account;
@@ -390,7 +390,7 @@ static int change_key_add(json_t *account, void *arg)
 	admin->key = (struct iam_new_key){.active = true,
 		.access_key = json_member_text(admin->body, "access_key"),
 		.secret = json_member_text(admin->body, "secret_key")};
-	/* Making a key again would change its secret under who uses it. */
+	/* A second create of a key would change its secret while clients use it. */
 	if (who && admin->key.access_key.len &&
 		iam_key_find(json_object_get(who, "keys"), admin->key.access_key, NULL))
 		return -EEXIST;
@@ -576,7 +576,7 @@ static void run(struct admin *admin)
 		fail_errno(admin, -ENOENT, "no such path");
 }
 
-/* The parts behind /admin/v1/, decoded, each with a NUL behind it. */
+/* Splits the path after /admin/v1/ into decoded parts, each with a NUL at its end. */
 static bool split(struct admin *admin)
 {
 	struct slice rest = slice_from(admin->call->request->path, strlen("/admin/v1/"));

@@ -1,4 +1,4 @@
-/* s3/identity/admin.h: what operators ask about identities, as JSON (docs/spec/admin.md). */
+/* s3/identity/admin.h: operators' requests about identities, as JSON (docs/spec/admin.md). */
 #ifndef S3_ADMIN_API_H
 #define S3_ADMIN_API_H
 
@@ -11,7 +11,7 @@ struct admin_answer {
 	char why[256];
 	json_t *json; /* NULL: none */
 };
-/* Answers a call that is authenticated, of the server's root. */
+/* Answers an authenticated call of the server's root. */
 void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer);
 
 #endif

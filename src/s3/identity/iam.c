@@ -1,18 +1,20 @@
-/* s3/identity/iam.c: users, groups, roles, managed policies: made, told, changed, deleted alike;
- * and the keys of users. */
+/* s3/identity/iam.c: users, groups, roles, managed policies: common calls to create, read, change
+ * and delete them; and the keys of users. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "s3/auth/access.h"
+#include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/identity/api.h"
 
 #define PATH_LEN_MAX 512u
 #define ITEMS_MAX    1000u
-/* How long sessions of a role may be: unless it says otherwise, the least. */
-#define ROLE_SECONDS_MIN 3600u
-#define ROLE_SECONDS_MAX 43200u
+/* Limits of a role's session duration; the default is the minimum. */
+#define ROLE_SECONDS_MIN    3600u
+#define ROLE_SECONDS_MAX    43200u
+#define DESCRIPTION_LEN_MAX 1000u
 
 static const struct {
 	const char *members, *word, *name_field, *title, *id_field, *id_element, *id_prefix;
@@ -32,6 +34,18 @@ struct slice api_field(const struct api *api, const char *name)
 	const struct s3_param *param = s3_query_find(&api->form, slice_str(name));
 
 	return param ? param->value : SLICE_NONE;
+}
+
+bool api_has_field(const struct api *api, const char *name)
+{
+	return s3_query_find(&api->form, slice_str(name)) != NULL;
+}
+
+json_t *api_builtins(struct api *api)
+{
+	if (!api->builtins)
+		api->builtins = iam_builtin_policies();
+	return api->builtins;
 }
 
 const char *api_members(enum api_kind kind)
@@ -65,9 +79,8 @@ void api_put(struct api *api, const char *element, struct slice text)
 	xml_element(element, text, &api->xml);
 }
 
-void api_put_time(struct api *api, const char *element, const json_t *entity)
+void api_put_time(struct api *api, const char *element, int64_t ms)
 {
-	int64_t ms = json_member_number(entity, "created");
 	char text[DATE_ISO_LEN];
 
 	date_iso_format(ms > 0 && ms < DATE_MS_MAX ? ms / 1000 * 1000 : 0, text);
@@ -90,7 +103,7 @@ int64_t api_role_seconds(const json_t *role)
 	return seconds ? seconds : ROLE_SECONDS_MIN;
 }
 
-/* How long sessions of a role may be, as the form says. */
+/* Takes the form's maximum duration of a role's sessions. */
 static const struct s3_error *take_role_seconds(struct api *api, json_t *role)
 {
 	struct slice text = api_field(api, "MaxSessionDuration");
@@ -103,6 +116,38 @@ static const struct s3_error *take_role_seconds(struct api *api, json_t *role)
 		return api_invalid(api, "MaxSessionDuration");
 	json_object_set_new(role, "max_session", json_integer((json_int_t)seconds));
 	return NULL;
+}
+
+void api_put_ids(struct api *api, enum api_kind kind, const json_t *entity)
+{
+	api_put(api, kinds[kind].name_field, json_member_text(entity, "name"));
+	api_put(api, kinds[kind].id_element, json_member_text(entity, kinds[kind].id_field));
+}
+
+static void put_description(struct api *api, const json_t *entity)
+{
+	if (json_member_text(entity, "description").len)
+		api_put(api, "Description", json_member_text(entity, "description"));
+}
+
+/* Writes the elements of managed policies alone. There are no permissions boundaries here. */
+static void put_managed(struct api *api, const json_t *account, const json_t *policy)
+{
+	struct iam_version versions[IAM_VERSIONS_MAX], in_use;
+	uint32_t count = iam_versions(policy, versions);
+	char arn[IAM_ARN_LEN_MAX];
+
+	CHECK(count > 0);
+	in_use = versions[0];
+	for (uint32_t i = 1; i < count; i++)
+		if (versions[i].is_default)
+			in_use = versions[i];
+	buf_printf(&api->xml, "<DefaultVersionId>v%u</DefaultVersionId>", in_use.number);
+	s3_xml_u64(&api->xml, "AttachmentCount",
+		iam_attached_count(account, iam_arn(account, "policy", policy, arn)));
+	api_put(api, "PermissionsBoundaryUsageCount", SLICE("0"));
+	api_put(api, "IsAttachable", SLICE("true"));
+	api_put_time(api, "UpdateDate", versions[0].created_ms);
 }
 
 void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const json_t *entity,
@@ -120,26 +165,24 @@ void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const 
 		json_member_text(
 			entity ? entity : account, entity ? kinds[kind].id_field : "account_id"));
 	api_put(api, "Arn", iam_arn(account, kinds[kind].word, entity, arn));
-	api_put_time(api, "CreateDate", entity ? entity : account);
+	api_put_time(api, "CreateDate", json_member_number(entity ? entity : account, "created"));
 	if (kind == API_ROLE) {
 		put_encoded(api, "AssumeRolePolicyDocument", json_member_text(entity, "trust"));
-		if (json_member_text(entity, "description").len)
-			api_put(api, "Description", json_member_text(entity, "description"));
+		put_description(api, entity);
 		buf_printf(&api->xml, "<MaxSessionDuration>%lld</MaxSessionDuration>",
 			(long long)api_role_seconds(entity));
 	}
-	if (kind == API_POLICY) {
-		api_put(api, "DefaultVersionId", SLICE("v1"));
-		api_put(api, "IsAttachable", SLICE("true"));
-		api_put_time(api, "UpdateDate", entity);
-	}
-	/* Lists leave them out. */
+	if (kind == API_POLICY)
+		put_managed(api, account, entity);
+	/* Lists leave out the tags, and a policy's description. */
+	if (kind == API_POLICY && strcmp(element, "member") != 0)
+		put_description(api, entity);
 	if (strcmp(element, "member") != 0)
 		api_put_tags(api, entity);
 	buf_printf(&api->xml, "</%s>", element);
 }
 
-/* The name that the form gives; of a managed policy the last part of its ARN. */
+/* The name in the form; for a managed policy the last part of its ARN. */
 static struct slice wanted_name(struct api *api, enum api_kind kind)
 {
 	struct slice arn = api_field(api, "PolicyArn");
@@ -152,20 +195,40 @@ static struct slice wanted_name(struct api *api, enum api_kind kind)
 	return arn;
 }
 
+/* A managed policy by its ARN. Those that every account has can be read, not changed. */
+static const struct s3_error *find_managed(
+	struct api *api, json_t *account, struct slice arn, json_t **ret_policy)
+{
+	char own[IAM_ARN_LEN_MAX], lower[IAM_NAME_LEN_MAX + 1];
+	bool builtin = slice_starts(arn, SLICE(IAM_BUILTIN_ARN_START));
+	json_t *policy = NULL;
+
+	if (builtin && api->action->changes)
+		return s3_fail(
+			api->call, S3_E_ACCESS_DENIED, "Policy is outside your own account.");
+	if (builtin && iam_lower(wanted_name(api, API_POLICY), lower) == 0)
+		policy = json_object_get(api_builtins(api), lower);
+	else if (!builtin)
+		policy = iam_entity(account, "policies", wanted_name(api, API_POLICY));
+	if (!policy || !slice_eq(iam_arn(account, "policy", policy, own), arn))
+		return s3_fail(api->call, S3_E_NO_SUCH_ENTITY, "Policy %.*s was not found.",
+			SLICE_FMT(slice_to(arn, 512)));
+	*ret_policy = policy;
+	return NULL;
+}
+
 const struct s3_error *api_entity(
 	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity)
 {
 	struct slice name = wanted_name(api, kind), arn = api_field(api, "PolicyArn");
-	char own[IAM_ARN_LEN_MAX];
 
 	if (kind == API_PROVIDER)
 		return api_provider(api, account, ret_entity);
+	if (kind == API_POLICY && arn.len)
+		return find_managed(api, account, arn, ret_entity);
 	if (!name.len)
 		return api_invalid(api, kinds[kind].name_field);
 	*ret_entity = iam_entity(account, kinds[kind].members, name);
-	if (*ret_entity && kind == API_POLICY && arn.len &&
-		!slice_eq(iam_arn(account, "policy", *ret_entity, own), arn))
-		*ret_entity = NULL;
 	return *ret_entity ? NULL : api_no_such(api, kinds[kind].word, name);
 }
 
@@ -221,15 +284,12 @@ const struct s3_error *api_list_all(struct api *api, json_t *account)
 {
 	char element[16];
 
-	snprintf(element, sizeof(element), "%s",
-		api->action->kind == API_POLICY ? "Policies" : kinds[api->action->kind].title);
-	if (api->action->kind != API_POLICY)
-		snprintf(element, sizeof(element), "%ss", kinds[api->action->kind].title);
+	snprintf(element, sizeof(element), "%ss", kinds[api->action->kind].title);
 	return api_list(api, account, json_object_get(account, kinds[api->action->kind].members),
 		element, each_entity);
 }
 
-/* ---- Made, told, changed, deleted. ---- */
+/* ---- Create, read, change, delete. ---- */
 
 static bool is_path(struct slice path)
 {
@@ -250,6 +310,40 @@ static const struct s3_error *take_policy(struct api *api, enum policy_kind kind
 	return ret ? s3_fail_errno(api->call, ret) : error;
 }
 
+static const struct s3_error *take_description(struct api *api, json_t *entity)
+{
+	struct slice text = api_field(api, "Description");
+
+	if (!api_has_field(api, "Description"))
+		return NULL;
+	if (text.len > DESCRIPTION_LEN_MAX || !utf8_is_valid(text) ||
+		(text.len && memchr(text.data, 0, text.len)))
+		return api_invalid(api, "Description");
+	return json_member_set_text(entity, "description", text) ? s3_error_at(S3_E_SLOW_DOWN)
+								 : NULL;
+}
+
+/* Takes the form's fields into the new entity, but for its name, which was checked. */
+static const struct s3_error *take_new(struct api *api, json_t *entity)
+{
+	enum api_kind kind = api->action->kind;
+	const struct s3_error *error = NULL;
+
+	/* To take it and not to keep to it would give more than was meant. */
+	if (api_has_field(api, "PermissionsBoundary"))
+		return s3_fail(api->call, S3_E_VALIDATION,
+			"PermissionsBoundary: permissions boundaries are not served here.");
+	if (kind == API_ROLE)
+		error = take_policy(api, POLICY_TRUST, "AssumeRolePolicyDocument", entity, "trust");
+	if (!error && kind == API_ROLE)
+		error = take_role_seconds(api, entity);
+	if (!error && kind == API_POLICY)
+		error = take_policy(api, POLICY_IDENTITY, "PolicyDocument", entity, "text");
+	if (!error && (kind == API_ROLE || kind == API_POLICY))
+		error = take_description(api, entity);
+	return error ? error : api_take_tags(api, entity);
+}
+
 const struct s3_error *api_create(struct api *api, json_t *account)
 {
 	enum api_kind kind = api->action->kind;
@@ -265,14 +359,8 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 	else if (json_object_get(all, lower))
 		error = s3_fail(api->call, S3_E_ENTITY_EXISTS, "%s with name %.*s already exists.",
 			kinds[kind].title, SLICE_FMT(name));
-	if (!error && kind == API_ROLE)
-		error = take_policy(api, POLICY_TRUST, "AssumeRolePolicyDocument", entity, "trust");
-	if (!error && kind == API_ROLE)
-		error = take_role_seconds(api, entity);
-	if (!error && kind == API_POLICY)
-		error = take_policy(api, POLICY_IDENTITY, "PolicyDocument", entity, "text");
 	if (!error)
-		error = api_take_tags(api, entity);
+		error = take_new(api, entity);
 	if (error) {
 		json_decref(entity);
 		return error;
@@ -281,9 +369,6 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 	json_member_set_text(entity, kinds[kind].id_field, slice_str(id));
 	json_member_set_text(entity, "name", name);
 	json_member_set_text(entity, "path", path.len ? path : SLICE("/"));
-	if (utf8_is_valid(api_field(api, "Description")) && api_field(api, "Description").len)
-		json_member_set_text(
-			entity, "description", slice_to(api_field(api, "Description"), 1000));
 	json_object_set_new(
 		entity, "created", json_integer((json_int_t)(clock_real_ns() / NS_PER_MS)));
 	json_object_set_new(all, lower, entity);
@@ -332,7 +417,7 @@ const struct s3_error *api_get(struct api *api, json_t *account)
 	return NULL;
 }
 
-/* Users name their groups; a group that gets another name takes them along. */
+/* Users name their groups, so a new name of a group changes its users. */
 static void rename_group(json_t *account, const char *from, const char *to)
 {
 	json_t *user;
@@ -361,10 +446,8 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 	if (error)
 		return error;
 	if (kind == API_ROLE) {
-		if (utf8_is_valid(api_field(api, "Description")))
-			json_member_set_text(entity, "description",
-				slice_to(api_field(api, "Description"), 1000));
-		return take_role_seconds(api, entity);
+		error = take_description(api, entity);
+		return error ? error : take_role_seconds(api, entity);
 	}
 	if (path.len && !is_path(path))
 		return api_invalid(api, "NewPath");
@@ -386,7 +469,21 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 	return NULL;
 }
 
-/* Whether something of the account still hangs on it. */
+const struct s3_error *api_role_description(struct api *api, json_t *account)
+{
+	json_t *role;
+	const struct s3_error *error = api_entity(api, account, API_ROLE, &role);
+
+	if (!error && !api_has_field(api, "Description"))
+		error = api_invalid(api, "Description");
+	if (!error)
+		error = take_description(api, role);
+	if (!error)
+		api_put_entity(api, account, API_ROLE, role, "Role");
+	return error;
+}
+
+/* Whether something in the account still uses it. */
 static bool is_used(json_t *account, enum api_kind kind, const json_t *entity, const char *lower)
 {
 	static const char *const holders[] = {"users", "groups", "roles"};
@@ -432,13 +529,17 @@ const struct s3_error *api_delete(struct api *api, json_t *account)
 	if (is_used(account, kind, entity, lower))
 		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
 			"Cannot delete entity, must remove keys, policies and members first.");
+	if (json_object_size(json_object_get(entity, "versions")))
+		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
+			"This policy has more than one version: delete those that are not the "
+			"default one first.");
 	json_object_del(json_object_get(account, kinds[kind].members), lower);
 	return NULL;
 }
 
 /* ---- Keys. ---- */
 
-/* Whose keys: of the user that is named, else of who asks. */
+/* The owner of the keys: the user in the form, otherwise the caller. */
 static const struct s3_error *key_owner(
 	struct api *api, json_t *account, json_t **ret_who, struct slice *ret_name)
 {
@@ -464,7 +565,7 @@ static void put_key(struct api *api, const json_t *key, struct slice user_name)
 	api_put(api, "AccessKeyId", json_member_text(key, "access_key"));
 	api_put(api, "Status",
 		json_is_true(json_object_get(key, "active")) ? SLICE("Active") : SLICE("Inactive"));
-	api_put_time(api, "CreateDate", key);
+	api_put_time(api, "CreateDate", json_member_number(key, "created"));
 }
 
 const struct s3_error *api_create_key(struct api *api, json_t *account)
@@ -566,4 +667,35 @@ const struct s3_error *api_delete_key(struct api *api, json_t *account)
 	if (!error)
 		json_array_remove(keys, idx);
 	return error;
+}
+
+/* The user who has the key; NULL: no user of this account, or the account itself. */
+static const json_t *user_of_key(const json_t *account, struct slice access_key)
+{
+	json_t *user;
+	const char *name;
+
+	json_object_foreach(json_object_get(account, "users"), name, user)
+	{
+		if (iam_key_find(json_object_get(user, "keys"), access_key, NULL))
+			return user;
+	}
+	return NULL;
+}
+
+/* Uses of keys are not written down: the answer is the one for a key of which nothing is known. */
+const struct s3_error *api_key_last_used(struct api *api, json_t *account)
+{
+	struct slice id = api_field(api, "AccessKeyId");
+	const json_t *user = user_of_key(account, id);
+
+	if (!user && !iam_key_find(json_object_get(account, "keys"), id, NULL))
+		return api_no_such(api, "Access Key", id);
+	if (user)
+		api_put(api, "UserName", json_member_text(user, "name"));
+	buf_put_str(&api->xml, "<AccessKeyLastUsed>");
+	api_put(api, "ServiceName", SLICE("N/A"));
+	api_put(api, "Region", SLICE("N/A"));
+	buf_put_str(&api->xml, "</AccessKeyLastUsed>");
+	return NULL;
 }

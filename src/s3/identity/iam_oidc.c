@@ -1,5 +1,6 @@
-/* s3/identity/iam_oidc.c: OpenID Connect providers of an account: whose tokens its roles may trust.
- * Kept in the account's document ("providers", by URL without its scheme, as their ARNs have it).
+/* s3/identity/iam_oidc.c: an account's OpenID Connect providers, whose tokens its roles may trust.
+ * They are stored in the account's document ("providers", by URL without its scheme, as in their
+ * ARNs).
  *
  * Source: IAM API reference, "CreateOpenIDConnectProvider" and its kin. */
 #include <ctype.h>
@@ -28,7 +29,7 @@ static struct slice without_slash(struct slice url)
 	return slice_ends(url, SLICE("/")) ? slice_to(url, url.len - 1) : url;
 }
 
-/* "https://host/path" without its scheme; SLICE_NONE: not an issuer's URL. */
+/* "https://host/path" without its scheme; SLICE_NONE: not a valid URL of an issuer. */
 static struct slice name_of_url(struct slice url)
 {
 	static const struct slice schemes[] = {SLICE("https://"), SLICE("http://")};
@@ -58,7 +59,7 @@ const struct s3_error *api_provider(struct api *api, json_t *account, json_t **r
 		!utf8_is_valid(arn))
 		return invalid_input(api, "OpenIDConnectProviderArn");
 	*ret_provider = json_object_get(json_object_get(account, "providers"), name);
-	/* Without a number it is one's own account. */
+	/* Without a number it means the caller's own account. */
 	if (number.len && !slice_eq(number, json_member_text(account, "account_id")))
 		*ret_provider = NULL;
 	if (*ret_provider)
@@ -121,7 +122,7 @@ static const struct texts client_ids = {
 static const struct texts thumbprints = {
 	"ThumbprintList", "ThumbprintsPerOpenIdConnectProvider", is_thumbprint, THUMBPRINTS_MAX};
 
-/* One more, unless it is there. */
+/* Adds a text unless the list has it. */
 static const struct s3_error *add_text(
 	struct api *api, const struct texts *texts, json_t *list, struct slice text)
 {
@@ -224,7 +225,7 @@ const struct s3_error *api_get_provider(struct api *api, json_t *account)
 	api_put(api, "Url", json_member_text(provider, "name"));
 	put_texts(api, "ClientIDList", json_object_get(provider, "ClientIDList"));
 	put_texts(api, "ThumbprintList", json_object_get(provider, "ThumbprintList"));
-	api_put_time(api, "CreateDate", provider);
+	api_put_time(api, "CreateDate", json_member_number(provider, "created"));
 	api_put_tags(api, provider);
 	return NULL;
 }

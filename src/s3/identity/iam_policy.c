@@ -169,27 +169,6 @@ const struct s3_error *api_list_attached(struct api *api, json_t *account)
 	return NULL;
 }
 
-const struct s3_error *api_policy_version(struct api *api, json_t *account)
-{
-	const char *builtin = iam_builtin_policy(api_field(api, "PolicyArn"));
-	const struct s3_error *error = NULL;
-	json_t *entity = NULL;
-
-	if (!builtin)
-		error = api_entity(api, account, API_POLICY, &entity);
-	if (!error && !slice_eq(api_field(api, "VersionId"), SLICE("v1")))
-		error = api_no_such(api, "policy version", api_field(api, "VersionId"));
-	if (error)
-		return error;
-	buf_put_str(&api->xml, "<PolicyVersion><Document>");
-	uri_encode(builtin ? slice_str(builtin) : json_member_text(entity, "text"), 0, &api->xml);
-	buf_put_str(&api->xml, "</Document><VersionId>v1</VersionId>"
-			       "<IsDefaultVersion>true</IsDefaultVersion>");
-	api_put_time(api, "CreateDate", entity);
-	buf_put_str(&api->xml, "</PolicyVersion>");
-	return NULL;
-}
-
 /* ---- Groups and roles. ---- */
 
 static const struct s3_error *membership(

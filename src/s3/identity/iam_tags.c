@@ -1,6 +1,5 @@
-/* s3/identity/iam_tags.c: tags of users, roles and managed policies: those they are made with, and
- * calls that add, take away and tell them. Policies ask for those of who asks:
- * aws:PrincipalTag/KEY.
+/* s3/identity/iam_tags.c: tags of users, roles and managed policies: the tags of a new entity, and
+ * calls that add, remove and list tags. Policies can use the caller's tags: aws:PrincipalTag/KEY.
  *
  * Source: IAM API reference, "TagUser", "UntagUser", "ListUserTags" and their kin. */
 #include <stdio.h>
@@ -26,7 +25,7 @@ bool api_is_tag(struct slice key, struct slice value)
 	       !slice_eq_nocase(slice_to(key, 4), SLICE("aws:"));
 }
 
-/* IAM tells keys apart without case. */
+/* IAM compares tag keys without case. */
 static void take_away(json_t *tags, struct slice key)
 {
 	const char *name;

@@ -1,5 +1,5 @@
-/* s3/identity/oidc.c: issuers' keys: two GETs on a helper thread, at most two at a time and a few a
- * minute of one issuer; a cache in front of them. */
+/* s3/identity/oidc.c: issuers' keys: two GETs on a helper thread, at most two fetches at a time and
+ * a few per minute for one issuer; a cache in front of them. */
 #include "s3/identity/oidc.h"
 
 #include <curl/curl.h>
@@ -16,12 +16,12 @@
 #include "s3/event/notify_send.h"
 
 #define CALL_MS_MAX	8000L
-#define CONNECT_MS_MAX	5000L /* the handshake of TLS, too */
+#define CONNECT_MS_MAX	5000L /* including the TLS handshake */
 #define CALLS_MAX	2u    /* helpers are shared with the store */
 #define TURN_NS		(5 * NS_PER_MS)
 #define WAIT_NS_MAX	(30 * NS_PER_S)
 #define KEEP_NS		(3600 * NS_PER_S)
-#define WINDOW_NS	(60 * NS_PER_S) /* in which one issuer is asked so often: */
+#define WINDOW_NS	(60 * NS_PER_S) /* in which an issuer is fetched at most so often: */
 #define WINDOW_FETCHES	4u
 #define URL_LEN_MAX	1024u
 #define THUMBPRINTS_MAX 8u
@@ -32,20 +32,20 @@ DEFINE_COUNTER(fetches, "nebulaio_oidc_fetches_total", NULL,
 DEFINE_COUNTER(failures, "nebulaio_oidc_failures_total", NULL,
 	"Times that a fetch of an OpenID Connect issuer's keys failed.");
 
-/* The cached data of one issuer, as one provider of IAM trusts it: providers that trust other
+/* The cached data of one issuer, for one IAM provider's trusted certificates: providers with other
  * certificates share nothing. */
 struct cached {
 	uint8_t id[SHA256_BYTES]; /* of URL and thumbprints */
 	bool used, busy;
 	struct jwt_keys *keys; /* NULL: none yet */
 	uint64_t fetched_ns, asked_ns;
-	uint64_t window_ns; /* when it began */
+	uint64_t window_ns; /* start of the window */
 	uint32_t window_count;
-	int failed; /* the last fetch */
+	int failed; /* error of the last fetch */
 };
 struct s3_oidc {
 	enum s3_oidc_reach reach;
-	pthread_mutex_t lock; /* of what follows; never held while anything waits */
+	pthread_mutex_t lock; /* of the members below; never held while waiting */
 	uint32_t busy;
 	struct cached cached[S3_OIDC_ISSUERS_MAX];
 };
@@ -114,8 +114,8 @@ static bool is_trusted(const struct fetch *fetch, const X509 *certificate)
 	return false;
 }
 
-/* A chain is good that ends at one of the system's CAs, or holds a certificate with one of the
- * thumbprints. Times, signatures and, in curl, the host's name count in both cases. */
+/* A chain is valid if it ends at one of the system's CAs, or contains a certificate with one of the
+ * thumbprints. Times, signatures and (by curl) the host's name are checked in both cases. */
 static int check_chain(X509_STORE_CTX *context, void *arg)
 {
 	STACK_OF(X509) *chain = X509_STORE_CTX_get0_untrusted(context);
@@ -166,7 +166,7 @@ static int get(struct fetch *fetch, CURL *curl, const char *url, struct buf *rep
 	return code == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO;
 }
 
-/* Where the discovery document says that the keys are; it must be the issuer's own. */
+/* Reads the URL of the keys from the discovery document, which must be the issuer's own. */
 static int find_keys(struct fetch *fetch, struct slice document, char ret_url[URL_LEN_MAX + 1])
 {
 	json_t *json = json_is_flat(document, 16) ? json_loadb(document.data, document.len, 0, NULL)
@@ -255,8 +255,8 @@ _Static_assert(offsetof(struct fetch, thumbprints) ==
 
 /* ---- The cache. ---- */
 
-/* The entry of an issuer, or a place for it: a free one, else the one that was asked for longest
- * ago. NULL: all of them are being fetched. */
+/* The entry of an issuer, or a place for it: a free one, otherwise the one least recently used.
+ * NULL: all of them are being fetched. */
 static struct cached *find(struct s3_oidc *oidc, const uint8_t id[SHA256_BYTES])
 {
 	struct cached *best = NULL;
@@ -280,7 +280,7 @@ static struct cached *find(struct s3_oidc *oidc, const uint8_t id[SHA256_BYTES])
 enum turn { TURN_KEYS, TURN_FETCH, TURN_WAIT, TURN_FAILED };
 
 /* The next step: use the cached keys, fetch, wait for the fiber that fetches, give up. want_new:
- * those that are there were no good. Under the lock. */
+ * the cached keys did not match. The lock is held. */
 static enum turn turn_of(struct s3_oidc *oidc, struct cached *cached, bool want_new)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -326,7 +326,8 @@ static void fetch_now(struct s3_oidc *oidc, struct cached *cached, struct fetch 
 	fetch->keys = NULL;
 }
 
-/* A reference to keys of the issuer. old: those that were no good, to compare with; NULL: any. */
+/* Gets a reference to the issuer's keys. old: keys that did not match, for newer ones; NULL:
+ * any. */
 static int keys_of(struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer,
 	const struct jwt_keys *old, struct jwt_keys **ret_keys)
 {
@@ -370,7 +371,7 @@ int s3_oidc_verify(struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer, co
 	if (ret)
 		return ret;
 	ret = jwt_verify(jwt, keys);
-	/* Issuers change their keys: one that is not known may be new. */
+	/* Issuers change their keys: an unknown key may be new. */
 	if (ret == -ENOKEY && keys_of(oidc, issuer, keys, &newer) == 0) {
 		ret = jwt_verify(jwt, newer);
 		jwt_keys_put(newer);

@@ -1,5 +1,5 @@
-/* s3/identity/oidc.h: the public keys of OpenID Connect issuers: found by their discovery document,
- * fetched over HTTPS on helper threads, kept for a bounded time.
+/* s3/identity/oidc.h: the public keys of OpenID Connect issuers: located by their discovery
+ * document, fetched over HTTPS on helper threads, and cached for a bounded time.
  *
  * Source: OpenID Connect Discovery 1.0, section 4; RFC 7517. */
 #ifndef S3_OIDC_H
@@ -7,26 +7,25 @@
 
 #include "iam/jwt.h"
 
-#define S3_OIDC_ISSUERS_MAX 256u /* whose keys are in memory */
+#define S3_OIDC_ISSUERS_MAX 256u /* with keys in memory */
 
 struct s3_oidc;
-/* Which issuers may be asked: none; https:// at addresses that anybody may be reached at; any, also
- * private networks and http://. */
+/* The issuers that the server may connect to: none; https:// at public addresses; any, also private
+ * networks and http://. */
 enum s3_oidc_reach { S3_OIDC_NONE, S3_OIDC_PUBLIC, S3_OIDC_ANY };
 int s3_oidc_open(enum s3_oidc_reach reach, struct s3_oidc **ret_oidc);
 void s3_oidc_close(struct s3_oidc *oidc); /* takes NULL */
 
 struct s3_oidc_issuer {
-	struct slice url; /* without a slash at its end */
-	const json_t
-		*thumbprints; /* texts: SHA-1 of certificates that are trusted beside the CAs */
+	struct slice url;	   /* without a slash at its end */
+	const json_t *thumbprints; /* texts: SHA-1 of certificates trusted in addition to the CAs */
 };
-/* Whether such an issuer may be asked at all. */
+/* Whether the server may connect to this issuer. */
 bool s3_oidc_reaches(const struct s3_oidc *oidc, struct slice url);
-/* Fiber call on any reactor. Holds the token's signature against the issuer's keys; asks for them
- * when there are none, when they are old, or when they lack the token's (a few times a minute).
- * -EBADMSG: signed by another; -ENOKEY: the issuer has no such key; -EIO, -ETIMEDOUT: the issuer
- * does not answer, or answers nonsense (logged); -ENOMEM. */
+/* Fiber call on any reactor. Verifies the token's signature with the issuer's keys. It fetches the
+ * keys if it has none, if they are old, or if they lack the token's key (a few times a minute).
+ * -EBADMSG: signed with another key; -ENOKEY: the issuer has no such key; -EIO, -ETIMEDOUT: the
+ * issuer does not answer, or its answer is malformed (logged); -ENOMEM. */
 int s3_oidc_verify(
 	struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer, const struct jwt *jwt);
 

@@ -1,5 +1,5 @@
-/* s3/identity/sns.c: the calls of SNS that make, tell, change and delete topics. Publishing and
- * subscribing are not among them: what is published here are events of buckets. */
+/* s3/identity/sns.c: the calls of SNS that create, read, change and delete topics. Publish and
+ * Subscribe are not supported: only buckets' events are published. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,6 +12,11 @@
 /* The attributes that a topic may have; others would have no effect and are refused. */
 static const char *const attributes[] = {S3_TOPIC_ENDPOINT, S3_TOPIC_OPAQUE, S3_TOPIC_POLICY,
 	S3_TOPIC_VERIFY, S3_TOPIC_PERSIST, "DisplayName"};
+
+struct slice api_topic_arn(const struct api *api)
+{
+	return api_field(api, api->action->run == api_topic_tags ? "ResourceArn" : "TopicArn");
+}
 
 static const struct s3_error *invalid(struct api *api, const char *what)
 {
@@ -81,13 +86,13 @@ static const struct s3_error *set(
 		SLICE_FMT(slice_to(name, 64)));
 }
 
-/* The topic of the caller's that the form names. NULL with no error: there is none. */
+/* The caller's topic that the form names. NULL without an error: no such topic. */
 static const struct s3_error *named(
 	struct api *api, json_t *account, struct s3_topic_name *ret_name, json_t **ret_topic)
 {
 	char key[S3_TOPIC_NAME_MAX + 1];
 
-	if (!s3_topic_name_parse(api_field(api, "TopicArn"), ret_name))
+	if (!s3_topic_name_parse(api_topic_arn(api), ret_name))
 		return invalid(api, "TopicArn");
 	if (!slice_eq(ret_name->account, json_member_text(account, "account_id")))
 		return s3_error_at(S3_E_SNS_AUTHORIZATION);
@@ -152,7 +157,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In order of their names; the token is the last name told. */
+/* In order of their names; the token is the last name of the page. */
 const struct s3_error *api_list_topics(struct api *api, json_t *account)
 {
 	struct slice after = api_field(api, "NextToken"),
@@ -203,7 +208,7 @@ static void put_attributes(struct api *api, const struct s3_topic_name *name, co
 	buf_put_str(&api->xml, "</Attributes>");
 }
 
-/* As Ceph tells it. */
+/* Writes a topic in Ceph's format. */
 static void put_topic(struct api *api, const struct s3_topic_name *name, const json_t *topic)
 {
 	buf_put_str(&api->xml, "<Topic>");
@@ -248,7 +253,7 @@ const struct s3_error *api_set_topic_attributes(struct api *api, json_t *account
 	return error;
 }
 
-/* Deleting what is not there is success. */
+/* Deleting a missing topic succeeds. */
 const struct s3_error *api_delete_topic(struct api *api, json_t *account)
 {
 	char key[S3_TOPIC_NAME_MAX + 1];
@@ -262,4 +267,16 @@ const struct s3_error *api_delete_topic(struct api *api, json_t *account)
 	slice_copy_str(name.name, key, sizeof(key));
 	json_object_del(json_object_get(account, "topics"), key);
 	return NULL;
+}
+
+/* Topics have no tags; Terraform asks for those of every topic that it reads. */
+const struct s3_error *api_topic_tags(struct api *api, json_t *account)
+{
+	struct s3_topic_name name;
+	json_t *topic;
+	const struct s3_error *error = must_be(api, account, &name, &topic);
+
+	if (!error)
+		buf_put_str(&api->xml, "<Tags></Tags>");
+	return error;
 }

@@ -1,4 +1,4 @@
-/* s3/identity/sts.c: who one is, and sessions: of a role, or of oneself. */
+/* s3/identity/sts.c: the caller's identity, and sessions of a role or of the caller itself. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -70,7 +70,7 @@ static const struct s3_error *parse_seconds(struct api *api, uint64_t preset, ui
 	return NULL;
 }
 
-/* <Credentials>: a key of its own, good together with its token until it expires. */
+/* <Credentials>: a new key, valid together with its token until it expires. */
 static const struct s3_error *give_session(
 	struct api *api, const struct iam_session *session, uint64_t seconds)
 {
@@ -156,7 +156,7 @@ static const struct s3_error *check_known(struct api *api)
 	return NULL;
 }
 
-/* Managed policies that narrow the session, of the role's account or of every one. */
+/* Managed policies that restrict the session, of the role's account or predefined. */
 static const struct s3_error *read_arns(struct api *api, struct sts_wish *wish)
 {
 	json_t *account = sts_account(api, api_field(api, "RoleArn"));
@@ -360,7 +360,7 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 		return error;
 	account = sts_account(api, arn);
 	ask.role = role = sts_role(account, arn, own);
-	/* Whether there is such a role is told to nobody who may not assume it. */
+	/* A caller that may not assume a role does not learn whether it exists. */
 	if (!role || !sts_trusted(api, &wish,
 			     (struct s3_trust){.action = "sts:AssumeRole",
 				     .role_arn = slice_str(own),

@@ -1,6 +1,6 @@
-/* s3/identity/sts_web.c: AssumeRoleWithWebIdentity: a session of a role for who brings a token of
- * an OpenID Connect provider that the role's account knows and its trust policy names. The request
- * itself is signed by nobody.
+/* s3/identity/sts_web.c: AssumeRoleWithWebIdentity: a session of a role for a caller with a token
+ * of an OpenID Connect provider. The role's account has the provider, and the role's trust policy
+ * names it. The request itself is not signed.
  *
  * Source: STS API reference, "AssumeRoleWithWebIdentity"; IAM User Guide, "Available keys for AWS
  * OIDC federation". */
@@ -13,7 +13,7 @@
 #include "s3/identity/sts.h"
 
 #define TOKEN_LEN_MIN 4u
-#define LEEWAY_S      60.0 /* by which clocks may differ */
+#define LEEWAY_S      60.0 /* allowed difference between clocks */
 #define SUBJECT_MAX   255u
 #define ISSUER_MAX    255u
 
@@ -21,7 +21,7 @@ struct web_identity {
 	struct jwt jwt;
 	const json_t *provider; /* in the account of the role */
 	struct slice issuer;	/* "https://id.example.com" */
-	struct slice name;	/* of the provider: without its scheme */
+	struct slice name;	/* of the provider: the issuer without its scheme */
 	struct slice subject, audience;
 	struct sts_ask ask;
 };
@@ -51,7 +51,7 @@ static const struct s3_error *check_times(struct api *api, const json_t *claims)
 	return NULL;
 }
 
-/* The first of a claim's texts that the provider has as a client id. */
+/* The first text of a claim that is a client id of the provider. */
 static struct slice known_client(const struct web_identity *web, const char *claim)
 {
 	const json_t *ids = json_object_get(web->provider, "ClientIDList");
@@ -169,7 +169,7 @@ static uint32_t text_values(const json_t *value, struct slice *ret_values, uint3
 	return found;
 }
 
-/* "id.example.com:sub": claims that are texts, lists of texts, or yes and no. */
+/* "id.example.com:sub": claims that are texts, lists of texts, or booleans. */
 static uint32_t claim_values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
 {
 	const struct web_identity *web = arg;
@@ -184,7 +184,7 @@ static uint32_t claim_values(void *arg, struct slice key, struct slice *ret_valu
 		!slice_eq_nocase(slice_to(key, web->name.len), web->name))
 		return 0;
 	claim = slice_from(key, web->name.len + 1);
-	/* As others call it. */
+	/* Another name of the same claim. */
 	if (slice_eq_nocase(claim, SLICE("app_id")))
 		claim = SLICE("aud");
 	json_object_foreach(web->jwt.claims, name, value)

@@ -1,6 +1,6 @@
-/* s3/object/append.c: PutObject with x-amz-write-offset-bytes, in a directory bucket: a body that
- * comes behind what the object has. The existing bytes stay in place; the sums of the whole are
- * computed from both sums.
+/* s3/object/append.c: PutObject with x-amz-write-offset-bytes, in a directory bucket: the body is
+ * added to the end of the object. The existing bytes stay in place; the checksums of the whole are
+ * computed from both checksums.
  *
  * Source: S3 API reference, PutObject; S3 User Guide, "Appending data to objects in directory
  * buckets". */
@@ -52,8 +52,8 @@ static const struct s3_error *check_request(struct s3_call *call, const struct a
 	return NULL;
 }
 
-/* The kind of sum that the object has goes on where it can be joined, whatever the request says of
- * its own body: a CRC-64 is always made. */
+/* The object's checksum algorithm is kept if its checksums can be joined, whatever algorithm the
+ * request names for its own body: a CRC-64 is always computed. */
 static const struct s3_error *check_sums(
 	struct s3_call *call, const struct store_meta *base, struct s3_sums *sums)
 {
@@ -70,7 +70,7 @@ static const struct s3_error *check_sums(
 	return NULL;
 }
 
-/* The object's own key; what the request says of encryption must be what the object has. */
+/* Opens the object's own data key; the encryption that the request names must be the object's. */
 static const struct s3_error *open_sse(
 	struct s3_call *call, const struct store_meta *base, struct s3_sse *sse)
 {
@@ -110,7 +110,7 @@ static const struct s3_error *open_base(struct s3_call *call, struct append *app
 	return append->offset == append->base->bytes ? NULL : bad_offset(call, append);
 }
 
-/* Of what was there and what came. */
+/* Computes the metadata of the joined object. */
 static const struct s3_error *join(struct s3_call *call, const struct append *append,
 	const struct store_meta *own, struct store_meta *meta)
 {
@@ -121,7 +121,7 @@ static const struct s3_error *join(struct s3_call *call, const struct append *ap
 	meta->bytes = base->bytes + own->bytes;
 	meta->crc64 =
 		base->bytes ? crc64nvme_join(base->crc64, own->crc64, own->bytes) : own->crc64;
-	/* The parts of an upload are not the object's any more. */
+	/* The part list of a multipart upload no longer describes the object. */
 	if (s3_meta_set_hidden(
 		    headers, SLICE(S3_PARTS_HEADER), SLICE_NONE, &call->arena, &headers) ||
 		s3_meta_set_hidden(
@@ -156,7 +156,7 @@ static const struct s3_error *failed(struct s3_call *call, struct append *append
 
 	if (error != -ESTALE)
 		return s3_fail_errno(call, error);
-	/* Somebody else was first. */
+	/* Another append was committed first. */
 	error = store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored);
 	if (error)
 		return s3_fail_errno(call, error);

@@ -8,8 +8,8 @@
 #define S3_APPEND_HEADER "x-amz-write-offset-bytes"
 
 bool s3_append_asked(const struct s3_call *call);
-/* As s3_put_object, of the request's body; meta becomes the whole object's. Input says that what is
- * not there is to be made: what was made meanwhile is InvalidWriteOffset. */
+/* Like s3_put_object with the request's body; meta becomes the whole object's. If input says that
+ * the object is to be created, an object that was created in the meantime is InvalidWriteOffset. */
 const struct s3_error *s3_append_object(
 	struct s3_call *call, const struct s3_put_input *input, struct store_meta *meta);
 

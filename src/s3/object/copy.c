@@ -1,5 +1,5 @@
-/* s3/object/copy.c: the source of a copy: which object it is, and whether it is as the request
- * wants it.
+/* s3/object/copy.c: the source of a copy: finds the object and checks the request's conditions on
+ * it.
  */
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
@@ -10,7 +10,7 @@
 #include "s3/object/object.h"
 #include "s3/sse/sse.h"
 
-/* A URL stands for its path. */
+/* For a URL, returns its path. */
 static struct slice path_of(struct slice source)
 {
 	struct slice rest = source;

@@ -1,11 +1,12 @@
-/* s3/object/expiry.c: x-amz-expiration: when a bucket's rules end the object that is answered. */
+/* s3/object/expiry.c: x-amz-expiration: when the bucket's lifecycle rules will expire the object of
+ * the answer. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/tags.h"
 #include "s3/object/lifecycle.h"
 
-/* Its own function: it needs room, and few buckets have rules. */
+/* A function of its own: it needs stack space, and few buckets have rules. */
 static __attribute__((noinline)) void answer_expiration(
 	struct s3_call *call, const struct s3_lifecycle_rules *rules, const struct store_meta *meta)
 {

@@ -1,5 +1,5 @@
-/* s3/object/lease.c: what may be leased: bodies that this identity may read whatever else holds,
- * and that need nothing done to them. docs/design/lease.md. */
+/* s3/object/lease.c: decides which bodies may be leased: those that this identity may read under
+ * any conditions, and that need no decryption. docs/design/lease.md. */
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
@@ -16,7 +16,8 @@ void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 	store_object_watch_end(s3->store, watch);
 }
 
-/* Conditions may hold differently the next time; reads that are logged must be seen. */
+/* A request with conditions may get another result the next time; the server must see every read
+ * that it logs. */
 static bool may_lease(struct s3_call *call, const struct s3_read *read)
 {
 	const struct s3_settings *settings;
@@ -39,7 +40,7 @@ void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
 	if (!read->bytes || read->bytes > MIN(lease->bytes_max, (uint64_t)STORE_CHUNK_BYTES) ||
 		!may_lease(call, read))
 		return;
-	/* A body that is not in memory yet will be there the next time. */
+	/* A body that is not in memory yet is offered at the next read. */
 	if (!store_get_held(read->get, &body, &span))
 		return;
 	watch = lease->copy(lease, body);

@@ -1,4 +1,4 @@
-/* s3/object/lifecycle.c: parsing lifecycle rules, and what they say of a version. */
+/* s3/object/lifecycle.c: parsing lifecycle rules, and their decision on a version. */
 #include "s3/object/lifecycle.h"
 
 #include <errno.h>
@@ -104,7 +104,7 @@ static int check_tags(struct parser *parser, const struct s3_lifecycle_rule *rul
 	return 0;
 }
 
-/* Of two prefixes the longer one has to begin with the other, and counts. */
+/* If a rule has two prefixes, the longer one must start with the shorter one, and is used. */
 static int parse_prefix(struct parser *parser, struct slice prefix, struct s3_lifecycle_rule *rule)
 {
 	bool longer = prefix.len > rule->prefix.len;
@@ -116,8 +116,8 @@ static int parse_prefix(struct parser *parser, struct slice prefix, struct s3_li
 	return 0;
 }
 
-/* Prefix, Tag and sizes of <Filter> and of its <And>: all must hold. (S3 wants one of them outside
- * <And>; other servers take more, and there is only one thing that it can mean.) */
+/* Prefix, Tag and sizes of <Filter> and of its <And>: all must match. (S3 requires one of them to
+ * be outside <And>; other servers accept more, and it has only one possible meaning.) */
 static int parse_terms(struct parser *parser, const struct s3_xml *node, struct s3_tag *tags,
 	struct s3_lifecycle_rule *rule)
 {
@@ -207,7 +207,7 @@ static int parse_move(struct parser *parser, const struct s3_xml *node, bool non
 	if (!s3_storage_class_find(slice_trim(s3_xml_text(node, "StorageClass")), &move->class) ||
 		!move->class)
 		return malformed(parser);
-	/* Unlike an expiration, a move may be due at once. */
+	/* A transition may be due at once, an expiration may not. */
 	if (!slice_eq(slice_trim(s3_xml_text(node, days)), SLICE("0")))
 		ret = parse_count(parser, node, days, &move->days);
 	if (!ret && noncurrent)
@@ -344,7 +344,7 @@ static bool has_tags(const struct s3_lifecycle_rule *rule, const struct s3_tags 
 	return true;
 }
 
-/* Days of 24 hours end at the midnight after. */
+/* Times in days of 24 hours are rounded up to the next midnight. */
 static int64_t due_ms(uint64_t since_ns, uint32_t days, int64_t day_ms)
 {
 	int64_t due = (int64_t)(since_ns / NS_PER_MS) + days * day_ms;
@@ -383,7 +383,7 @@ static bool is_long_enough(const struct s3_lifecycle_rules *rules,
 		       s3_storage_class_archives(move->class));
 }
 
-/* The last of the moves that are due. */
+/* Chooses the latest transition that is due. */
 static bool rule_moves(const struct s3_lifecycle_rules *rules, const struct s3_lifecycle_rule *rule,
 	const struct store_lifecycle_version *version, const struct s3_lifecycle_now *now,
 	uint8_t *ret_class)

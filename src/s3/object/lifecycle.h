@@ -1,6 +1,6 @@
-/* s3/object/lifecycle.h: the rules of a bucket's lifecycle: parsed from their document, and what
- * they say of one version. Pure: who walks the versions and does what is said is
- * server/job/lifecycle.c.
+/* s3/object/lifecycle.h: a bucket's lifecycle rules: parsed from their document, and their decision
+ * on one version. Without side effects: server/job/lifecycle.c walks the versions and carries the
+ * decisions out.
  *
  * Source: S3 User Guide, "Managing the lifecycle of objects". */
 #ifndef S3_LIFECYCLE_H
@@ -30,7 +30,7 @@ struct s3_lifecycle_rule {
 	uint32_t tag_count;
 	bool has_over, has_under;
 	uint64_t size_over, size_under;
-	/* 0: no such thing. */
+	/* 0: the rule has none. */
 	uint32_t days, noncurrent_days, noncurrent_newer, abort_days;
 	bool has_date, expire_markers;
 	int64_t date_ms;
@@ -40,8 +40,8 @@ struct s3_lifecycle_rule {
 struct s3_lifecycle_rules {
 	const struct s3_lifecycle_rule *list;
 	uint32_t count;
-	/* An object that moves has at least S3_LIFECYCLE_MOVE_BYTES_MIN bytes, if its rule has no
-	 * sizes. */
+	/* An object that moves has at least S3_LIFECYCLE_MOVE_BYTES_MIN bytes, unless its rule
+	 * names sizes. */
 	enum s3_lifecycle_minimum {
 		S3_LIFECYCLE_MOVE_ANY,
 		S3_LIFECYCLE_MOVE_LARGE,
@@ -65,7 +65,7 @@ enum s3_lifecycle_action {
 };
 struct s3_lifecycle_now {
 	int64_t ms;
-	int64_t day_ms; /* of 24 hours: what is due is due at the midnight after */
+	int64_t day_ms; /* a real day: due times are rounded up to midnight */
 };
 /* tags NULL: not known. */
 enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *rules,
@@ -74,11 +74,11 @@ enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *ru
 /* When the current version will expire, and by which rule; NULL: never. */
 const struct s3_lifecycle_rule *s3_lifecycle_expiry(const struct s3_lifecycle_rules *rules,
 	const struct store_lifecycle_version *version, const struct s3_tags *tags, int64_t *ret_ms);
-/* Whether an upload that began then is to be aborted. */
+/* Whether an upload that was started at that time is to be aborted. */
 bool s3_lifecycle_aborts(const struct s3_lifecycle_rules *rules, struct slice key,
 	uint64_t began_ns, const struct s3_lifecycle_now *now);
 
-/* x-amz-expiration, when the call's object has such an end. */
+/* Answers x-amz-expiration if a rule will expire the call's object. */
 void s3_lifecycle_answer(struct s3_call *call, const struct store_meta *meta);
 
 #endif

@@ -19,7 +19,7 @@ struct s3_lifecycle {
 	struct s3_settings *settings;
 	const struct s3_lifecycle_rules *rules;
 	struct s3_lifecycle_now now;
-	struct s3_telling telling; /* of what is being done */
+	struct s3_telling telling; /* event of the action that is being committed */
 };
 
 int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,

@@ -35,7 +35,8 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 			return s3_list_encoding_error(call, value);
 		list->url = true;
 	}
-	/* Any order is one in no order; but clients of this extension count on the refusal. */
+	/* A sorted list would also be a correct unordered one, but clients of this extension expect
+	 * the refusal. */
 	if (list->delimiter.len && s3_call_param(call, SLICE("allow-unordered"), &value) &&
 		slice_eq_nocase(value, SLICE("true")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
@@ -90,10 +91,10 @@ void s3_list_element(
 	buf_printf(xml, "</%s>", name);
 }
 
-/* ---- Entries. A page has a thousand of them: what all have alike is copied by known lengths, what
- * is short is written in place, and dates are worked out once a day. ---- */
+/* ---- Entries. A page has a thousand of them, so parts that are the same in all are copied with
+ * known lengths, short ones are written in place, and dates are computed once a day. ---- */
 
-/* More than all that stands behind an entry's key. */
+/* At least the bytes that follow an entry's key. */
 #define ENTRY_BYTES_MAX (1024u + S3_OWNER_XML_MAX)
 #define MS_PER_DAY	86400000u
 
@@ -119,7 +120,7 @@ static char *put_u64(char *at, uint64_t value)
 	return put(at, slice_of_u64(value, digits));
 }
 
-/* "yyyy-mm-ddThh:mm:ss.000Z": the day as date_iso_format writes it, the time of day by hand. */
+/* "yyyy-mm-ddThh:mm:ss.000Z": the day is from date_iso_format, the time of day is written here. */
 static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 {
 	uint64_t ms = time_ns / NS_PER_MS, day = ms / MS_PER_DAY;
@@ -136,7 +137,7 @@ static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 	return put(at, slice_of(text, DATE_ISO_LEN));
 }
 
-/* True when the text stands for itself in XML. */
+/* True when the text needs no escapes in XML. */
 static bool is_plain(struct slice text)
 {
 	bool special = false;
@@ -183,7 +184,8 @@ static char *put_version(char *at, const struct store_list_entry *entry)
 	return PUT(at, "</IsLatest>");
 }
 
-/* An entry has not the headers that tell whose it is, only that it is not the bucket's owner's. */
+/* An entry lacks the headers that name its owner; it only says that the owner is not the
+ * bucket's. */
 static bool put_foreign_owner(struct s3_list *list, const struct store_list_entry *entry, char **at)
 {
 	const struct store_name name = {.bucket = list->call->bucket,
@@ -214,7 +216,7 @@ static bool put_foreign_owner(struct s3_list *list, const struct store_list_entr
 	return true;
 }
 
-/* The bucket's owner, written once for all entries, is of nearly all. */
+/* Nearly all entries have the bucket's owner, whose XML is written once for all of them. */
 static char *put_owner(struct s3_list *list, const struct store_list_entry *entry, char *at)
 {
 	if (__builtin_expect(entry->meta->checksum_flags & S3_FLAG_FOREIGN, 0) &&
@@ -355,13 +357,13 @@ const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	/* A page of nothing has nothing after it: there is no entry to go on from. */
+	/* An empty page is not truncated: it has no entry to continue from. */
 	if (!list->count)
 		list->more = false;
 	return NULL;
 }
 
-/* True when decoding text would leave it as it is, and XML can hold it. */
+/* True when decoding would not change text, and XML can contain it. */
 static bool needs_no_code(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {
@@ -376,7 +378,8 @@ static bool needs_no_code(struct slice text)
 static void put_head(struct s3_call *call, const struct s3_list *list, struct buf *xml)
 {
 	xml_element("Name", call->bucket, xml);
-	/* boto3 decodes the prefix of some listings and of others not: this one suits both. */
+	/* boto3 decodes the prefix of some listings and not of others; without an encoding both
+	 * work. */
 	if (needs_no_code(list->prefix))
 		xml_element("Prefix", list->prefix, xml);
 	else

@@ -1,5 +1,5 @@
-/* s3/object/list.h: what ListObjects, ListObjectsV2 and ListObjectVersions share: parameters, one
- * walk of the store, entries as XML. */
+/* s3/object/list.h: common parts of ListObjects, ListObjectsV2 and ListObjectVersions: parameters,
+ * one walk of the store, entries as XML. */
 #ifndef S3_LIST_H
 #define S3_LIST_H
 
@@ -19,12 +19,12 @@ struct s3_list {
 	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
 	size_t owner_xml_len;
 	bool version; /* entries are versions */
-	/* A marker inside a common prefix stands for it: it was told, or is not wanted. Of
-	 * ListObjectsV2 it does not. */
+	/* A marker inside a common prefix stands for it: the prefix was listed before, or is not
+	 * wanted. In ListObjectsV2 it does not. */
 	bool skips_prefix;
-	/* The walk's outcome. */
+	/* Results of the walk. */
 	struct buf entries, prefixes;
-	uint64_t day_after; /* of the entry before, in days since 1970; 0: there was none */
+	uint64_t day_after; /* of the previous entry, in days since 1970; 0: none */
 	char day_text[DATE_ISO_LEN];
 	uint32_t count;
 	bool more;
@@ -33,21 +33,21 @@ struct s3_list {
 	char last[LIMIT_KEY_LEN_MAX];
 };
 
-/* encoding-type is not "url". */
+/* The error of an encoding-type other than "url". */
 const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value);
-/* On the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
+/* In the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
 const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
 void s3_list_close(struct s3_list *list); /* takes NULL */
 const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
 
-/* The parts that differ between the three documents: they read their own parameters, and set where
- * the page begins and ends. */
+/* The parts that differ between the three documents: their functions read their own parameters and
+ * write the start and the end of the page. */
 struct s3_listing {
 	const char *root;
 	const struct s3_error *(*parse)(struct s3_call *call, struct s3_list *list, void *arg);
 	void (*put)(const struct s3_list *list, void *arg, struct buf *xml);
 };
-/* The whole operation. arg is for the listing's functions. */
+/* The whole operation. arg is passed to the listing's functions. */
 const struct s3_error *s3_list_answer(
 	struct s3_call *call, const struct s3_listing *listing, void *arg);
 /* <name>text</name>, encoded as the request asks. */

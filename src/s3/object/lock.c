@@ -1,4 +1,4 @@
-/* s3/object/lock.c: object lock of new objects, and whether a lock holds. */
+/* s3/object/lock.c: object lock of new objects, and checks of existing locks. */
 #include "s3/object/lock.h"
 
 #include <errno.h>

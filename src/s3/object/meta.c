@@ -1,5 +1,5 @@
-/* s3/object/meta.c: the headers that are kept with an object and come back with it, and those that
- * ask for what this server does not do. */
+/* s3/object/meta.c: the headers that are stored with an object and returned with it, and refusal of
+ * headers that ask for unsupported features. */
 #include <ctype.h>
 #include <errno.h>
 
@@ -17,12 +17,12 @@
 #define META_PREFIX	     "x-amz-meta-"
 #define CONTENT_TYPE_DEFAULT "binary/octet-stream"
 
-/* Headers kept as they come. */
+/* Headers stored as received. */
 static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-disposition"),
 	SLICE("content-encoding"), SLICE("content-language"), SLICE("content-type"),
 	SLICE("expires")};
 
-/* As AWS writes them in answers; others go as they are. */
+/* The spelling that AWS uses in answers; other names are not changed. */
 static struct slice told_name(struct slice name)
 {
 	static const struct slice told[ARRAY_LEN(kept)] = {SLICE("Cache-Control"),
@@ -35,8 +35,8 @@ static struct slice told_name(struct slice name)
 	return name;
 }
 
-/* Asking for these is asking for something that would not be done, but by that operation in a
- * directory bucket: they are refused, not ignored. So are all names that go on with "-". */
+/* These ask for something that only the named operation, in a directory bucket, does: elsewhere
+ * they are refused, not ignored. So is every name that continues with "-". */
 static const struct {
 	struct slice name;
 	enum s3_operation_id id; /* S3_OPERATION_COUNT: none does it */
@@ -56,7 +56,8 @@ static bool is_refused(const struct s3_call *call, struct slice name)
 	return false;
 }
 
-/* Nothing that could end a header or a stored record early: a native peer may send any byte. */
+/* Refuses bytes that could end a header or a stored record early: a native peer may send any
+ * byte. */
 static bool is_clean_value(struct slice value)
 {
 	bool clean = true;
@@ -112,7 +113,7 @@ const struct s3_error *s3_check_headers(struct s3_call *call)
 	return s3_token_check(call);
 }
 
-/* "aws-chunked" says how the body travels, and is not kept. */
+/* "aws-chunked" is the encoding of the transfer, and is not stored. */
 static struct slice without_aws_chunked(struct s3_call *call, struct slice value)
 {
 	char *text = mem_arena_get(&call->arena, value.len + 1), *at = text;
@@ -151,7 +152,7 @@ static const struct s3_error *gather_storage_class(struct s3_call *call, struct 
 	uint8_t found;
 
 	if (s3_express_bucket(call)) {
-		/* auth/express.c let no other in. */
+		/* auth/express.c refuses all other classes. */
 		meta->checksum_flags = S3_STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
 		return NULL;
 	}
@@ -171,7 +172,7 @@ static bool is_user_metadata(struct slice name)
 	       strncasecmp(name.data, META_PREFIX, strlen(META_PREFIX)) == 0;
 }
 
-/* True when an earlier header has the same name: its value was joined to that one's. */
+/* True when an earlier header has the same name: its value was joined to that header's. */
 static bool is_repeated(const struct s3_request *request, uint32_t idx)
 {
 	for (uint32_t i = 0; i < idx; i++)
@@ -264,7 +265,7 @@ static const struct s3_error *gather_tags(struct s3_call *call, struct buf *out)
 	return NULL;
 }
 
-/* Whose it is, and its list, where they are not what they are by themselves. */
+/* Stores the owner and the access control list if they differ from the defaults. */
 static const struct s3_error *gather_access(
 	struct s3_call *call, struct store_meta *meta, struct buf *out)
 {
@@ -326,7 +327,7 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	return error ? error : s3_lock_gather(call, meta);
 }
 
-/* response-content-type and its kin replace what is stored, for this answer. */
+/* response-content-type and its kin replace the stored headers in this answer. */
 static const struct {
 	struct slice param;
 	struct slice header;
@@ -340,7 +341,7 @@ static const struct {
 };
 #define OVERRIDE_COUNT (sizeof(overrides) / sizeof(overrides[0]))
 
-/* Adds the overrides of this request; *ret_names: the headers they stand for. */
+/* Adds the overrides of this request; *ret_names: the headers that they replace. */
 static const struct s3_error *answer_overrides(
 	struct s3_call *call, struct slice ret_names[OVERRIDE_COUNT], size_t *ret_count)
 {
@@ -376,7 +377,7 @@ static void answer_hidden(struct s3_call *call, struct slice name, struct slice 
 		s3_lock_answer(call, name, value);
 }
 
-/* Bytes that are no UTF-8 are taken as Latin-1. */
+/* Bytes that are not UTF-8 are read as Latin-1. */
 static bool put_utf8(struct slice value, struct buf *out)
 {
 	if (utf8_is_valid(value)) {
@@ -395,8 +396,8 @@ static bool put_utf8(struct slice value, struct buf *out)
 	return !out->failed;
 }
 
-/* User metadata beyond ASCII goes out over HTTP as RFC 2047 has it, =?UTF-8?B?…?=, where a header's
- * bytes have no characters of their own. Data NULL: no memory. */
+/* User metadata beyond ASCII is sent over HTTP in the encoding of RFC 2047, =?UTF-8?B?…?=, because
+ * header bytes have no charset there. Data NULL: no memory. */
 static struct slice presentable(struct s3_call *call, struct slice value)
 {
 	static const struct slice begin = SLICE("=?UTF-8?B?"), end = SLICE("?=");

@@ -1,4 +1,4 @@
-/* s3/object/multipart.c: uploads in parts: their names, records and ends. */
+/* s3/object/multipart.c: multipart uploads: names, records, completion and deletion. */
 #include "s3/object/multipart.h"
 
 #include <errno.h>
@@ -127,8 +127,8 @@ void s3_upload_close(struct s3_upload *upload)
 
 /* ---- Deleting. ---- */
 
-/* Parts go first: a record without parts can be aborted again, parts without a record cannot be
- * found by anybody. */
+/* Parts go first: a record without parts can be aborted again, parts without a record would never
+ * be found. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
 {
 	char name[S3_UPLOAD_NAME_MAX];
@@ -176,8 +176,8 @@ const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number
 	return NULL;
 }
 
-/* A hash of the whole cannot be computed from its parts' hashes, and CRC-64 is not defined over
- * parts' sums; the other CRCs support both. */
+/* A full-object hash cannot be computed from the parts' hashes, and CRC-64 has no composite form;
+ * the other CRCs support both. */
 const struct s3_error *s3_upload_checksum(
 	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags)
 {

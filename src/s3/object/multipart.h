@@ -1,11 +1,11 @@
-/* s3/object/multipart.h: uploads in parts. An upload is a record and its parts, all plain objects
- * of a bucket whose name no S3 request can say:
+/* s3/object/multipart.h: multipart uploads. An upload is a record and its parts, all plain objects
+ * of a bucket that no S3 request can name:
  *
  *   u/BUCKET/ID         the record: its body is the key, its headers and flags the object's to be
  *   p/BUCKET/ID/00001   a part
  *
- * Completing makes the parts' bodies one object's, in one commit that ends the upload and moves no
- * byte of them; until then nobody sees any of it.
+ * Completion joins the parts' bodies to one object in one commit, which also ends the upload and
+ * moves no body bytes. Until then no reader sees any of it.
  *
  * Source: S3 User Guide, "Uploading and copying objects using multipart upload". */
 #ifndef S3_MULTIPART_H
@@ -22,14 +22,15 @@ _Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can have all parts of
 #define S3_PART_BYTES_MIN  (5 * MIB) /* all but the last */
 #define S3_UPLOAD_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + S3_UPLOAD_ID_LEN + 1 + 5 + 1)
 
-/* The upload id that an object keeps: completing the same upload again is no error. */
+/* The id of its upload, stored with an object: completing the same upload again is no error. */
 #define S3_UPLOAD_HEADER S3_HIDDEN_PREFIX "upload"
 
 struct s3_upload {
 	char id[S3_UPLOAD_ID_LEN + 1];
-	enum checksum_kind kind; /* what its parts have */
-	bool composite;		 /* the object's checksum is one of its parts' */
-	bool asked;		 /* for a checksum; else none is told until the object is there */
+	enum checksum_kind kind; /* of its parts */
+	bool composite;		 /* the object's checksum is computed from its parts' */
+	bool asked; /* the client asked for a checksum; otherwise none is returned before completion
+		     */
 	struct store_get *get;
 	const struct store_meta *meta; /* the record's; lives as long as get */
 };
@@ -41,11 +42,11 @@ bool s3_upload_id_of(struct slice id, struct slice key);
 /* The name of the record, or (number not 0) of a part; writes a NUL too. */
 struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_number,
 	char ret_name[S3_UPLOAD_NAME_MAX]);
-/* The upload that the call's uploadId means: NoSuchUpload unless it is of this bucket and key. The
+/* Opens the upload of the call's uploadId: NoSuchUpload unless it is of this bucket and key. The
  * caller closes it. */
 const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *ret_upload);
-/* After a part's commit: an upload that ended meanwhile takes the part with it (NoSuchUpload), so
- * that no part is left that nobody could find. */
+/* Called after a part's commit: if the upload has ended meanwhile, deletes the part (NoSuchUpload),
+ * so that no part remains that nothing refers to. */
 const struct s3_error *s3_upload_still_there(
 	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number);
 /* The encryption of its parts; a client's own key must be in the request. */
@@ -55,11 +56,12 @@ const struct s3_error *s3_upload_sse(
 void s3_upload_close(struct s3_upload *upload);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);
-/* Deletes every upload of the call's bucket, which is gone. */
+/* Deletes every upload of the call's bucket, which has been deleted. */
 void s3_uploads_delete_all(struct s3_call *call);
 /* A number of 1 to S3_PARTS_MAX in the parameter partNumber. */
 const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number);
-/* The checksum algorithm and type that headers ask of an upload; *ret_flags: of its record. */
+/* The checksum algorithm and type that the headers request for an upload; *ret_flags: for its
+ * record. */
 const struct s3_error *s3_upload_checksum(
 	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags);
 

@@ -1,5 +1,5 @@
-/* s3/object/put.c: a PutObject but for its answer: a body into the store, seen by nobody until it
- * is whole, checked and durable. */
+/* s3/object/put.c: PutObject without its answer: writes a body to the store. No reader sees it
+ * until it is complete, checked and durable. */
 #include <errno.h>
 
 #include "s3/body/body.h"

@@ -1,5 +1,5 @@
-/* s3/object/read_dp.c: the way of every GET and HEAD to an object: open, conditions, range, head.
- * For a native GET of a hot object it neither parses nor allocates. */
+/* s3/object/read_dp.c: the common path of every GET and HEAD of an object: open, conditions, range,
+ * head. For a native GET of a hot object it neither parses nor allocates. */
 #include <stdio.h>
 
 #include "s3/auth/access.h"
@@ -59,7 +59,7 @@ static void answer_content_range(struct s3_call *call, const struct s3_read *rea
 	s3_answer_header(call, SLICE("Content-Range"), slice_of(text, (size_t)len));
 }
 
-/* partNumber: an object that was put whole is its own part 1. */
+/* partNumber: an object that was not uploaded in parts is part 1 itself. */
 static const struct s3_error *choose_part(
 	struct s3_call *call, struct s3_read *read, struct slice part, bool has_range)
 {
@@ -97,7 +97,7 @@ static const struct s3_error *choose_part(
 	return NULL;
 }
 
-/* If-Range: the range only counts when the object is still the one that the client knows. */
+/* If-Range: the range is used only if the object is still the one that the client knows. */
 static bool range_applies(struct s3_call *call, const struct s3_read *read)
 {
 	struct slice validator = s3_call_header(call, SLICE("if-range"));
@@ -138,7 +138,7 @@ static __attribute__((noinline)) const struct s3_error *choose_range(
 	return s3_error_at(S3_E_INVALID_RANGE);
 }
 
-/* By RDMA a checksum goes with the bytes unasked, when it is one of the bytes. */
+/* Over RDMA a full-object checksum is sent with the bytes without being requested. */
 static bool wants_checksum(struct s3_call *call, const struct store_meta *meta)
 {
 	if (s3_token_of(call))
@@ -147,7 +147,7 @@ static bool wants_checksum(struct s3_call *call, const struct store_meta *meta)
 		s3_call_header(call, SLICE("x-amz-checksum-mode")), SLICE("ENABLED"));
 }
 
-/* Of what is read there is one when it is the whole object, or a part of it. */
+/* A checksum exists if the range read is the whole object or exactly one part. */
 static __attribute__((noinline)) void answer_checksum(
 	struct s3_call *call, const struct s3_read *read)
 {
@@ -159,7 +159,7 @@ static __attribute__((noinline)) void answer_checksum(
 		s3_answer_checksum(call, read->meta);
 }
 
-/* The choices that only a request with headers or parameters has. */
+/* Conditions, part and range, which only a request with headers or parameters has. */
 static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *read)
 {
 	const struct s3_error *error = call->whole ? NULL : check_conditions(call, read);

@@ -1,5 +1,5 @@
-/* s3/object/versions.c: which version a request means, what is answered of it, and what may be
- * deleted. */
+/* s3/object/versions.c: finds the version that a request means, answers its headers, and checks
+ * conditions of deletions. */
 #include "s3/object/versions.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ void s3_deletion_find_marker(
 	check->marker_s = (int64_t)(newest.mtime_ns / NS_PER_S);
 }
 
-/* A marker has no tag and no bytes. */
+/* A delete marker has no ETag and no size. */
 static bool is_marker_expected(const struct s3_deletion_check *check)
 {
 	if (check->if_match.len && !slice_eq(slice_trim(check->if_match), SLICE("*")))
@@ -108,7 +108,7 @@ int s3_deletion_check(const struct store_meta *current, void *arg)
 	bool expected = true;
 
 	check->refused = NULL;
-	/* To delete what is not there is success, whatever it was thought to be. */
+	/* Deleting a missing object succeeds, whatever the conditions say. */
 	if (is_conditional(check) && current)
 		expected = is_as_expected(check, current);
 	else if (check->has_marker && !current)

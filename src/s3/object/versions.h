@@ -1,12 +1,12 @@
-/* s3/object/versions.h: which version a request means, what is answered of it, and what may be
- * deleted. */
+/* s3/object/versions.h: finds the version that a request means, answers its headers, and checks
+ * conditions of deletions. */
 #ifndef S3_VERSIONS_H
 #define S3_VERSIONS_H
 
 #include "s3/core/call.h"
 #include "s3/event/notification.h"
 
-/* Edits the headers of the call's object in the version that the query names; event is told of it.
+/* Edits the headers of the call's object in the version that the query names; sends the event.
  */
 const struct s3_error *s3_edit_version(
 	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event);
@@ -17,21 +17,21 @@ struct s3_deletion_check {
 	bool has_time, has_size;
 	int64_t time_s;
 	uint64_t size;
-	bool by_version; /* then a lock keeps the version */
+	bool by_version; /* then a lock protects the version */
 	bool bypass;
 	int64_t now_ms;
 	/* The newest delete marker of a key without a current object, for conditions. */
 	bool has_marker;
 	int64_t marker_s;
-	const struct s3_error *refused; /* why check refused */
+	const struct s3_error *refused; /* the error of check */
 };
-/* Conditions; empty text is none. */
+/* Parses conditions; empty text: no condition. */
 const struct s3_error *s3_deletion_time_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
 const struct s3_error *s3_deletion_size_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
-/* A key without a current object may end in a delete marker: conditions are then held against that.
- * Before the deletion, of each that names no version. */
+/* A key without a current object may have a delete marker as its newest version: conditions are
+ * then checked against the marker. Called before each deletion that names no version. */
 void s3_deletion_find_marker(
 	struct s3_call *call, struct slice key, struct s3_deletion_check *check);
 store_check_fn s3_deletion_check;

@@ -23,7 +23,7 @@ static int change(json_t *account, void *arg)
 	return 0;
 }
 
-/* Text with data NULL takes it away. Every bucket's settings may have changed with it. */
+/* Text with data NULL removes the block. The change may alter every bucket's settings. */
 static const struct s3_error *keep(struct s3_call *call, struct slice text)
 {
 	struct slice number = s3_call_header(call, SLICE("x-amz-account-id"));

@@ -1,5 +1,5 @@
-/* s3/op/complete_multipart_upload.c: CompleteMultipartUpload: joins parts into the object, which is
- * seen whole or not at all. */
+/* s3/op/complete_multipart_upload.c: CompleteMultipartUpload: joins parts into the object. Readers
+ * see the whole object or nothing. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -18,9 +18,10 @@
 
 struct part {
 	uint32_t number;
-	struct slice etag;     /* as the client knows it */
-	struct slice checksum; /* base64; empty: not said */
-	struct slice other;    /* without it: a checksum of another kind, by its element's name */
+	struct slice etag;     /* as the client sent it */
+	struct slice checksum; /* base64; empty: not given */
+	struct slice
+		other; /* if checksum is empty: the element name of a checksum of another kind */
 	struct store_get *get;
 	const struct store_meta *meta;
 };
@@ -76,7 +77,7 @@ static const struct s3_error *parse(
 	struct slice body;
 	int ret;
 
-	/* x-amz-checksum-… of this request is the object's, not this document's. */
+	/* x-amz-checksum-… of this request is the checksum of the object, not of this document. */
 	error = s3_read_body(call, &no_sums, &body);
 	if (error)
 		return error;
@@ -123,7 +124,8 @@ static struct slice kind_word(enum checksum_kind kind)
 	return slice_from(checksum_header(kind), strlen("x-amz-checksum-"));
 }
 
-/* A checksum of the parts' checksums needs them told; and none of another kind means anything. */
+/* For a composite checksum the client must send the parts' checksums; checksums of another kind are
+ * refused. */
 static const struct s3_error *check_part_sum(
 	struct s3_call *call, const struct s3_upload *upload, const struct part *part)
 {
@@ -229,7 +231,8 @@ static void close_parts(struct completion *completion)
 
 /* ---- The new object. ---- */
 
-/* The MD5 of the parts' MD5s, and their number. A part that has no MD5 counts by its ETag's text.
+/* The MD5 of the parts' MD5s, and their number. A part without an MD5 contributes the text of its
+ * ETag.
  */
 static void add_etag(struct md5 *md5, struct slice etag)
 {
@@ -280,8 +283,8 @@ static const struct s3_error *join_checksums(struct s3_call *call, const struct 
 	return NULL;
 }
 
-/* x-amz-checksum-… and x-amz-mp-object-size of this request, held against the object. A checksum of
- * checksums comes with the number of parts behind it, or without. */
+/* Compares x-amz-checksum-… and x-amz-mp-object-size of this request with the object. A composite
+ * checksum may end with the number of parts. */
 static const struct s3_error *check_whole(struct s3_call *call, const struct store_meta *meta)
 {
 	enum checksum_kind of_object = (enum checksum_kind)meta->checksum_type;
@@ -308,7 +311,7 @@ static const struct s3_error *check_whole(struct s3_call *call, const struct sto
 	return NULL;
 }
 
-/* The whole's CRCs out of the parts'; nothing is read. */
+/* Computes the object's CRCs from the parts'; reads no bodies. */
 static const struct s3_error *join_crcs(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_meta *meta)
 {
@@ -348,8 +351,8 @@ static const struct s3_error *join(struct s3_call *call, const struct s3_upload 
 	return error ? error : check_whole(call, meta);
 }
 
-/* Parts that the client did not name: once the record is gone nobody would find them, so they end
- * in the same commit. */
+/* Parts that the client did not name: without the record nothing refers to them, so the same commit
+ * deletes them. */
 struct unnamed {
 	struct s3_call *call;
 	const struct completion *completion;
@@ -405,7 +408,7 @@ static int drop_unnamed(struct s3_call *call, const struct s3_upload *upload,
 	return ret == -ENOENT ? -ESTALE : ret;
 }
 
-/* The parts' bodies become the object's, and all else of the upload ends with them. */
+/* Gives the parts' bodies to the object, and deletes the rest of the upload in the same commit. */
 static const struct s3_error *compose(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_put *put)
 {
@@ -426,7 +429,7 @@ static const struct s3_error *compose(struct s3_call *call, const struct s3_uplo
 	return ret ? compose_failed(call, upload, ret) : NULL;
 }
 
-/* The data for GetObjectAttributes about parts whose sums form the whole's. */
+/* The data for GetObjectAttributes about parts whose checksums form the object's. */
 static void put_part_sums(
 	const struct s3_upload *upload, const struct completion *completion, struct buf *out)
 {
@@ -444,7 +447,7 @@ static void put_part_sums(
 	buf_put(out, "", 1);
 }
 
-/* The upload's headers, and how long its parts were. */
+/* Keeps the upload's headers and the lengths of its parts. */
 static const struct s3_error *keep_headers(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_meta *meta)
 {
@@ -469,8 +472,8 @@ static const struct s3_error *keep_headers(struct s3_call *call, const struct s3
 	buf_put(&out, "", 1);
 	put_part_sums(upload, completion, &out);
 	kept = buf_slice(&out);
-	/* Thousands of parts of as many lengths are more than a record holds: the object then
-	 * cannot be read by its parts. */
+	/* The lengths of thousands of different parts do not fit in a record: the object then
+	 * cannot be read by part number. */
 	if (kept.len > S3_META_BYTES_MAX)
 		kept = slice_to(kept, plain_len);
 	kept = mem_arena_copy(&call->arena, kept);
@@ -538,7 +541,7 @@ static const struct s3_error *answer(struct s3_call *call, const struct store_me
 	return s3_answer_xml(call, 200, &xml);
 }
 
-/* x-amz-checksum-type says again how the upload was created. */
+/* x-amz-checksum-type repeats the type that the upload was created with. */
 static const struct s3_error *check_type(struct s3_call *call, const struct s3_upload *upload)
 {
 	struct slice said = s3_call_header(call, SLICE("x-amz-checksum-type"));
@@ -552,9 +555,9 @@ static const struct s3_error *check_type(struct s3_call *call, const struct s3_u
 		SLICE_FMT(is));
 }
 
-/* ---- Once more. ---- */
+/* ---- Repeated requests. ---- */
 
-/* The parts as the client says them make the ETag of what is there. */
+/* Whether the client's part list gives the ETag of the existing object. */
 static bool is_same(const struct completion *completion, const struct store_meta *meta)
 {
 	struct store_meta said = {0};
@@ -572,8 +575,8 @@ static bool is_same(const struct completion *completion, const struct store_meta
 	return strcmp(said.etag, meta->etag) == 0;
 }
 
-/* A client that did not hear the answer asks again: while the object that the upload made is the
- * key's, it hears the same. Anything else has not_there said. */
+/* A client that did not receive the answer sends the request again. While the key still has the
+ * object of that upload, the answer is the same; otherwise it is not_there. */
 static const struct s3_error *complete_again(struct s3_call *call, const struct s3_error *not_there)
 {
 	const struct slice detail = call->detail;
@@ -628,7 +631,8 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	s3_upload_close(&upload);
 	if (error)
 		return error;
-	/* The object stands and the upload is gone; what came while that was decided goes, too. */
+	/* The object exists and the upload has ended; deletes parts that arrived in the meantime,
+	 * too. */
 	if (s3_upload_delete(call, upload.id))
 		log_warn("s3", "parts of the completed upload %s remain in the store", upload.id);
 	s3_sse_describe(slice_of(meta.headers, meta.headers_len), &sse);

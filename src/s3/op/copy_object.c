@@ -39,8 +39,8 @@ static const struct s3_error *parse_directive(
 	return NULL;
 }
 
-/* A plain MD5 goes with the bytes; any other ETag is made anew. The checksum is what the request
- * asks for, else of the source's kind. */
+/* An ETag that is an MD5 of the body is copied; any other ETag is computed again. The checksum
+ * algorithm is the request's, otherwise the source's. */
 static const struct s3_error *plan_sums(struct s3_call *call, const struct store_meta *from,
 	struct s3_sums *sums, struct store_meta *meta)
 {
@@ -61,7 +61,7 @@ static const struct s3_error *plan_sums(struct s3_call *call, const struct store
 	return NULL;
 }
 
-/* Owner and list are of who copies, never the source's. */
+/* Owner and access control list come from the caller, never from the source. */
 static int keep_access(struct s3_call *call, struct slice made, struct slice *headers)
 {
 	static const struct slice names[] = {SLICE(S3_OWNER_HEADER), SLICE(S3_ACL_HEADER)};
@@ -73,7 +73,7 @@ static int keep_access(struct s3_call *call, struct slice made, struct slice *he
 	return ret;
 }
 
-/* Headers of the request or of the source, and tags of the one or the other. */
+/* Chooses the headers of the request or of the source, and the tags of either. */
 static const struct s3_error *choose_headers(
 	struct s3_call *call, const struct s3_copy *copy, bool replace, struct store_meta *meta)
 {
@@ -94,7 +94,7 @@ static const struct s3_error *choose_headers(
 			return error;
 	}
 	if (!replace)
-		/* The source's own memory, which stays until it is closed. */
+		/* Memory of the source, valid until the source is closed. */
 		headers = slice_of(copy->from->headers, s3_meta_plain_len(copy->from));
 	redirect = s3_meta_hidden(
 		slice_of(meta->headers, meta->headers_len), SLICE(S3_REDIRECT_HEADER));

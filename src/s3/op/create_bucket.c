@@ -1,5 +1,5 @@
-/* s3/op/create_bucket.c: CreateBucket. The region a bucket is asked for is noted and told, nothing
- * else: this server is every region. */
+/* s3/op/create_bucket.c: CreateBucket. The region of the request is stored and returned, and has no
+ * other effect: this server accepts every region. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -24,7 +24,7 @@ static bool is_region(struct slice region)
 	return region.len > 0 && region.len < sizeof(((struct store_bucket *)NULL)->region);
 }
 
-/* A directory bucket says where it shall be, and its name must say the same. */
+/* The request for a directory bucket names its location, which must match the bucket's name. */
 static const struct s3_error *check_directory(struct s3_call *call, const struct s3_xml *root)
 {
 	const struct s3_xml *location = s3_xml_child(root, "Location");
@@ -47,8 +47,8 @@ static const struct s3_error *check_directory(struct s3_call *call, const struct
 	return NULL;
 }
 
-/* Tags are told as those of objects are, but for the elements around them; they need the action of
- * their own. */
+/* Tags have the form of object tags with other elements around them; they need an action of their
+ * own. */
 static const struct s3_error *parse_tags(
 	struct s3_call *call, const struct s3_xml *node, struct slice *ret_document)
 {
@@ -100,14 +100,14 @@ static const struct s3_error *parse_config(
 					  : NULL;
 }
 
-/* The settings of a new bucket besides its name: object ownership, and its list. */
+/* The settings of a new bucket besides its name. */
 struct making {
 	struct slice ownership, acl, tags; /* documents; data NULL: none */
-	uint8_t flags;			   /* of its presets */
+	uint8_t flags;			   /* of the server's presets */
 };
 
-/* us-east-1 alone answers the owner's second create with success, unless it asks for another list
- * than there is: that would be told as done, and is not. */
+/* Only us-east-1 answers the owner's second create with success. A second create with another
+ * access control list fails: success would claim a change that is not made. */
 static const struct s3_error *create_again(
 	struct s3_call *call, const char *region, const struct making *making)
 {
@@ -170,7 +170,7 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* The bucket is there, and private, until its documents are. */
+/* Until its documents are stored, the bucket exists and is private. */
 static const struct s3_error *keep_making(struct s3_call *call, const struct making *making)
 {
 	struct store_bucket bucket;

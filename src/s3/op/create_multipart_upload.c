@@ -1,4 +1,5 @@
-/* s3/op/create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
+/* s3/op/create_multipart_upload.c: CreateMultipartUpload: stores the metadata of the future
+ * object. */
 #include "document/document.h"
 #include "s3/body/body.h"
 #include "s3/core/answer.h"

@@ -1,5 +1,5 @@
-/* s3/op/create_session.c: CreateSession: a key of its own for one directory bucket, good for five
- * minutes together with its token. Nothing is remembered of it: the token says all. */
+/* s3/op/create_session.c: CreateSession: a separate key for one directory bucket, valid for five
+ * minutes together with its token. The server keeps no state: the token contains everything. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -40,7 +40,7 @@ const struct s3_error *s3_op_create_session(struct s3_call *call)
 		error = s3_call_bucket(call, &bucket);
 	if (error)
 		return error;
-	/* A caller with a session of STS keeps that session's identity. */
+	/* For a caller with an STS session, the new session has that session's identity. */
 	if (call->sts)
 		token.session = *call->sts;
 	s3_xml_begin(&xml, "CreateSessionResult");

@@ -1,4 +1,4 @@
-/* s3/op/declined.c: what is asked for and not served: said so, by name, never ignored. */
+/* s3/op/declined.c: refuses operations that are not served, by name; they are never ignored. */
 #include "s3/core/call.h"
 #include "s3/operation.h"
 

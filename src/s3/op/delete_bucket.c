@@ -31,7 +31,7 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 		return not_empty(call);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	/* A new bucket of this name must not find them. */
+	/* A new bucket of this name must not have them. */
 	s3_uploads_delete_all(call);
 	s3_configs_delete_all(call);
 	return s3_answer_empty(call, 204);

@@ -1,5 +1,4 @@
-/* s3/op/delete_config.c: DeleteBucketCors and its kin; taking away what is not there is done
- * already. */
+/* s3/op/delete_config.c: DeleteBucketCors and its kin; deleting a missing one succeeds. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"

@@ -1,5 +1,5 @@
-/* s3/op/delete_object.c: DeleteObject: a key, or one version of it. Deleting what is not there is
- * success. */
+/* s3/op/delete_object.c: DeleteObject: a key, or one version of it. Deleting a missing key
+ * succeeds. */
 #include "s3/auth/access.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"

@@ -13,7 +13,7 @@
 #include "s3/object/versions.h"
 #include "s3/operation.h"
 
-/* The deletions of the document. Keys that cannot be deleted have their error in refused. */
+/* The deletions of the document. refused has the errors of keys that cannot be deleted. */
 struct deletion {
 	struct store_deletion *list;
 	struct s3_deletion_check *checks;
@@ -108,7 +108,7 @@ static const struct s3_error *parse(struct s3_call *call, struct deletion *delet
 	return parse_objects(call, root, deletion);
 }
 
-/* Each key is a question of its own. */
+/* Each key is authorized by itself. */
 static const struct s3_error *may_delete(
 	struct s3_call *call, const struct store_deletion *deletion)
 {
@@ -121,7 +121,7 @@ static const struct s3_error *may_delete(
 	return error;
 }
 
-/* Deletes what is not refused; notes each one's failure in refused. */
+/* Deletes the keys that are not refused; stores each failure in refused. */
 static const struct s3_error *run(struct s3_call *call, struct deletion *deletion)
 {
 	struct store_deletion *list = mem_arena_get(&call->arena, deletion->count * sizeof(*list));

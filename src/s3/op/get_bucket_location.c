@@ -1,4 +1,4 @@
-/* s3/op/get_bucket_location.c: GetBucketLocation. us-east-1 is told as nothing. */
+/* s3/op/get_bucket_location.c: GetBucketLocation. us-east-1 is an empty element. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/operation.h"

@@ -1,4 +1,4 @@
-/* s3/op/get_bucket_policy_status.c: GetBucketPolicyStatus: whether a bucket lets everybody in. */
+/* s3/op/get_bucket_policy_status.c: GetBucketPolicyStatus: whether a bucket is public. */
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
 #include "s3/core/answer.h"
@@ -6,7 +6,7 @@
 #include "s3/core/settings.h"
 #include "s3/operation.h"
 
-/* Whether the bucket's policy lets everybody in; or (ACL) its list does. */
+/* Whether the bucket's policy, or (ACL) its access control list, allows everybody. */
 static bool settings_is_public(const struct s3_settings *settings)
 {
 	const struct policy *policy = settings->parsed[S3_CONFIG_POLICY];

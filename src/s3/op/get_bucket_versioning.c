@@ -1,5 +1,5 @@
-/* s3/op/get_bucket_versioning.c: GetBucketVersioning: of the bucket itself, not of the document
- * that a PUT kept. */
+/* s3/op/get_bucket_versioning.c: GetBucketVersioning: read from the bucket itself, not from a
+ * stored document. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/operation.h"

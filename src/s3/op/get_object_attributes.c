@@ -1,4 +1,4 @@
-/* s3/op/get_object_attributes.c: GetObjectAttributes: chosen parts of what is known of an object.
+/* s3/op/get_object_attributes.c: GetObjectAttributes: selected attributes of an object.
  */
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ static const struct {
 } names[] = {
 	{SLICE("ETag"), ATTRIBUTE_ETAG},
 	{SLICE("Checksum"), ATTRIBUTE_CHECKSUM},
-	{SLICE("ObjectParts"), ATTRIBUTE_PARTS}, /* an object put whole has none to tell of */
+	{SLICE("ObjectParts"), ATTRIBUTE_PARTS}, /* only for multipart uploads */
 	{SLICE("StorageClass"), ATTRIBUTE_STORAGE_CLASS},
 	{SLICE("ObjectSize"), ATTRIBUTE_SIZE},
 };
@@ -37,7 +37,7 @@ static unsigned attribute_of(struct slice name)
 	return 0;
 }
 
-/* One list, or several headers of it. */
+/* One list, or several headers with a list each. */
 static const struct s3_error *parse(struct s3_call *call, unsigned *ret_wanted)
 {
 	const struct s3_request *request = call->request;
@@ -65,7 +65,7 @@ static const struct s3_error *parse(struct s3_call *call, unsigned *ret_wanted)
 	return NULL;
 }
 
-/* A page of parts, as the request's headers ask for it. */
+/* The page of parts that the request's headers ask for. */
 struct page {
 	uint64_t after, count_max;
 };
@@ -87,7 +87,8 @@ static const struct s3_error *parse_page(struct s3_call *call, struct page *ret_
 	return NULL;
 }
 
-/* Composite checksums are of the parts' own, which are kept with the object where they fit. */
+/* Parts of an object with a composite checksum have checksums, which are stored with the object if
+ * they fit. */
 static void put_part(const struct store_meta *meta, uint32_t number, struct buf *xml)
 {
 	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
@@ -137,7 +138,7 @@ const struct s3_error *s3_op_get_object_attributes(struct s3_call *call)
 		error = s3_read_begin(call, &read);
 	if (error || !read.get)
 		return error;
-	/* Of the head only this belongs here. */
+	/* Of the object's headers, the answer has only these. */
 	call->header_count = call->header_base;
 	s3_answer_time(call, read.meta);
 	s3_answer_version(call, read.meta);

@@ -9,7 +9,7 @@
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
 
-/* Once bytes have left nothing can be taken back: what fails from there on breaks the reply. */
+/* After the first bytes are sent, a failure breaks the reply: it cannot be replaced by an error. */
 static const struct s3_error *send_body(
 	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
 {
@@ -32,7 +32,7 @@ static const struct s3_error *send_body(
 	if (!ret && moved == read->bytes)
 		return NULL;
 	if (ret && !reply->status) {
-		/* Not even the head has left. */
+		/* The head has not been sent, either. */
 		call->header_count = call->header_base;
 		return s3_fail_errno(call, ret);
 	}
@@ -41,7 +41,7 @@ static const struct s3_error *send_body(
 	return NULL;
 }
 
-/* By a token the bytes go first and the head follows them, so there is still another answer. */
+/* With a token the bytes are sent before the head, so an error can still be answered. */
 static __attribute__((noinline)) const struct s3_error *send_by_token(
 	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
 {
@@ -53,7 +53,7 @@ static __attribute__((noinline)) const struct s3_error *send_by_token(
 	reply->broken = false;
 	reply->status = 0;
 	call->header_count = 0;
-	if (reply->error == -ENOBUFS || reply->error == -EHOSTDOWN)
+	if (reply->error == -ENOBUFS || reply->error == -EHOSTDOWN || reply->error == -ETIMEDOUT)
 		return s3_body_failed(call, reply->error);
 	return s3_body_failed(call, -EIO);
 }
@@ -62,6 +62,8 @@ static const struct s3_error *check_window(struct s3_call *call, const struct s3
 {
 	const struct s3_token *token = s3_token_of(call);
 
+	if (call->request->control)
+		return s3_control_check_bytes(call, read->bytes);
 	if (!token || read->bytes <= token->window.bytes)
 		return NULL;
 	call->header_count = 0;

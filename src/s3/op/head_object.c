@@ -1,4 +1,4 @@
-/* s3/op/head_object.c: HeadObject: what GetObject would say before the bytes. */
+/* s3/op/head_object.c: HeadObject: the head of GetObject's answer. */
 #include "s3/core/call.h"
 #include "s3/object/object.h"
 #include "s3/operation.h"

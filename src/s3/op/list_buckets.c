@@ -13,7 +13,7 @@
 struct listing {
 	struct buf xml;
 	struct slice prefix;
-	const char *owner;   /* whose */
+	const char *owner;   /* only buckets of this owner */
 	struct slice region; /* bucket-region: only these; empty: all */
 	uint64_t count, count_max;
 	bool directory; /* directory buckets, instead of the others */
@@ -27,9 +27,9 @@ static bool visit(const struct store_bucket *bucket, void *arg)
 	struct slice name = slice_str(bucket->name);
 
 	if (!slice_starts(name, listing->prefix))
-		/* Names come in order: past the prefix there is nothing more. */
+		/* Names are sorted: after the prefix the walk ends. */
 		return slice_cmp(name, listing->prefix) < 0;
-	/* The server's own buckets have names that no request can say. */
+	/* The server's internal buckets have names that no request can use. */
 	if (!(listing->directory ? s3_express_zone(name).len > 0 : s3_bucket_name_valid(name)) ||
 		strcmp(bucket->owner, listing->owner) != 0)
 		return true;
@@ -78,7 +78,7 @@ static const struct s3_error *parse(
 	return parse_token(call, after, ret_after_len);
 }
 
-/* The buckets after that one, and where the next page begins. */
+/* Writes the buckets after the given one, and the start of the next page. */
 static const struct s3_error *page_put(
 	struct s3_call *call, struct listing *listing, struct slice after)
 {
@@ -92,7 +92,7 @@ static const struct s3_error *page_put(
 		return s3_fail_errno(call, ret);
 	}
 	buf_put_str(&listing->xml, "</Buckets>");
-	/* A page of nothing has nothing to go on from. */
+	/* An empty page has no entry to continue from. */
 	if (listing->more && listing->count)
 		xml_element("ContinuationToken",
 			slice_of(token, base64_encode(listing->last, strlen(listing->last), token)),

@@ -1,5 +1,5 @@
-/* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records lie in order of their ids, which is
- * that of time; a listing is in order of keys, so all of a bucket's records are read and sorted. */
+/* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records are sorted by id, which is by time.
+ * A listing is sorted by key, so all records of the bucket are read and sorted. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 struct upload {
 	struct slice key;
 	struct slice id;
-	struct slice owner; /* who began it; empty: the bucket's owner */
+	struct slice owner; /* who created it; empty: the bucket's owner */
 	uint64_t initiated_ns;
 	enum checksum_kind kind;
 	uint8_t flags;
@@ -70,7 +70,7 @@ static int cmp(const void *left, const void *right)
 	return order ? order : slice_cmp(a->id, b->id);
 }
 
-/* Reads the keys of the records; those that ended meanwhile are left out. */
+/* Reads the keys of the records; uploads that have ended in the meantime are left out. */
 static const struct s3_error *read_keys(struct listing *listing)
 {
 	struct s3_call *call = listing->call;
@@ -205,7 +205,7 @@ static void put_page(struct listing *listing)
 			!is_past_markers(listing, upload))
 			continue;
 		prefix = common_prefix(listing, upload->key);
-		/* A marker inside a common prefix stands for it. */
+		/* A marker inside a common prefix means that the prefix was listed before. */
 		if (prefix.len && (slice_eq(prefix, listing->last_prefix) ||
 					  slice_starts(listing->key_marker, prefix)))
 			continue;

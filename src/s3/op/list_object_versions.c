@@ -1,5 +1,5 @@
-/* s3/op/list_object_versions.c: ListObjectVersions: versions and delete markers. Of a bucket that
- * never had versions, every object is its own latest version, "null". */
+/* s3/op/list_object_versions.c: ListObjectVersions: versions and delete markers. In a bucket that
+ * never had versioning, every object is its latest version, "null". */
 #include "s3/core/call.h"
 #include "s3/object/list.h"
 #include "s3/operation.h"

@@ -1,5 +1,5 @@
-/* s3/op/list_objects_v2.c: ListObjectsV2: pages by continuation token, which is the last entry of
- * the page before in base64: it stays good while keys come and go. */
+/* s3/op/list_objects_v2.c: ListObjectsV2: pages by continuation token, which is the previous page's
+ * last entry in base64, so it stays valid while keys are added and deleted. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/object/list.h"

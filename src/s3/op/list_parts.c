@@ -54,7 +54,7 @@ static const struct s3_error *parse(struct s3_call *call, uint64_t *ret_marker, 
 	return NULL;
 }
 
-/* The caller that began the upload: the owner of its object. */
+/* The caller that created the upload: the owner of its object. */
 static void put_owner(
 	struct s3_call *call, const struct s3_upload *upload, const char *element, struct buf *xml)
 {

@@ -1,6 +1,6 @@
 /* s3/op/named_config.c: configurations of which a bucket can have many, each by an id: analytics,
- * intelligent tiering, inventory, metrics. None can be put (501), so there are none: programs that
- * look at all of a bucket hear so. */
+ * intelligent tiering, inventory, metrics. None can be put (501), so none exist: programs that read
+ * all configurations of a bucket are told so. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"

@@ -1,6 +1,6 @@
-/* s3/op/object_lock.c: Get- and PutObjectRetention, Get- and PutObjectLegalHold: what keeps one
- * version from being deleted. A retention that runs is changed by the rules of its mode, decided on
- * what the version has at that moment. */
+/* s3/op/object_lock.c: Get- and PutObjectRetention, Get- and PutObjectLegalHold: protection of one
+ * version from deletion. The mode of a retention in force limits changes to it; the check uses the
+ * version's headers at the time of the edit. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -57,7 +57,7 @@ static const struct s3_error *read_hidden(
 
 struct retention {
 	struct s3_call *call;
-	struct slice mode, until; /* empty: take it away */
+	struct slice mode, until; /* empty: remove it */
 	int64_t until_ms;
 	bool bypass;
 	bool refused;

@@ -15,7 +15,7 @@
 #include "s3/object/versions.h"
 #include "s3/operation.h"
 
-/* Which version they are of. */
+/* Answers the version of the tags. */
 static void answer_version(struct s3_call *call, const struct store_meta *of)
 {
 	struct store_meta *meta = mem_arena_get(&call->arena, sizeof(*meta));
@@ -44,11 +44,11 @@ const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 
 struct edit {
 	struct s3_call *call;
-	struct slice encoded;	    /* data NULL: take them away */
-	struct store_meta *changed; /* only which version it is */
+	struct slice encoded;	    /* data NULL: remove them */
+	struct store_meta *changed; /* only its version id is set */
 };
 
-/* The call's fiber is parked meanwhile, so its arena is free to use. */
+/* The call's fiber waits meanwhile, so this function may use its arena. */
 static int edit_tags(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
 	struct edit *edit = arg;

@@ -1,4 +1,5 @@
-/* s3/op/options.c: OPTIONS: a preflight: a browser asks for a page whether it may; nobody signs it.
+/* s3/op/options.c: OPTIONS, a preflight: a browser asks whether a page may send a request.
+ * Preflights are not signed.
  *
  * Source: Fetch standard, "CORS protocol". */
 #include "s3/bucket/cors.h"
@@ -7,7 +8,7 @@
 #include "s3/core/settings.h"
 #include "s3/operation.h"
 
-/* Method: what the page would send, where it says so. */
+/* Method: the method that the page would send, if the request names it. */
 static const struct s3_error *forbidden(struct s3_call *call, const struct s3_cors_asked *asked,
 	const char *resource, const char *message)
 {

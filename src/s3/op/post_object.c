@@ -1,6 +1,5 @@
-/* s3/op/post_object.c: POST Object: an upload by a browser's form. Its fields are what a
- * PutObject's headers would be; who asks is said by them, too, and its policy says what they may
- * be. */
+/* s3/op/post_object.c: POST Object: an upload by a browser's form. Its fields take the place of
+ * PutObject's headers and of its credentials. Its policy limits the values of the fields. */
 #include <errno.h>
 
 #include "document/json.h"
@@ -25,12 +24,13 @@
 
 struct post {
 	struct s3_form form;
-	struct buf text; /* up to the file's first bytes, and those that came with them */
+	struct buf
+		text; /* the form up to the file's first bytes, and the bytes received with them */
 	struct slice boundary;
 	struct flow_source *body; /* NULL: closed, or the form source's */
 	struct s3_form_source file;
 	struct s3_form_limits limits;
-	struct s3_request request; /* as a PutObject would be */
+	struct s3_request request; /* the form as a PutObject request */
 };
 
 static struct slice field(const struct post *post, const char *name)
@@ -87,8 +87,8 @@ static const struct s3_error *no_field(struct s3_call *call, const char *name)
 		name);
 }
 
-/* "${filename}" in the key is what the browser calls the file, without its folders; a file without
- * a name leaves it as it is. */
+/* "${filename}" in the key is replaced by the browser's name of the file without folders; it stays
+ * if the file has no name. */
 static const struct s3_error *take_key(struct s3_call *call, const struct post *post)
 {
 	struct slice key = field(post, "key"), name = post->form.file_name;
@@ -145,7 +145,8 @@ static bool parse_credential(struct slice text, struct sigv4_claim *claim)
 	       slice_eq(text, SLICE("s3/aws4_request"));
 }
 
-/* The fields of a signature, as the form's table has them and as they are called. */
+/* Checks the fields of a signature: field is the name in the form's table, called the name in
+ * errors. */
 static const struct s3_error *check_fields(
 	struct s3_call *call, const struct post *post, bool version4)
 {
@@ -234,9 +235,9 @@ static const struct s3_error *check_policy(struct s3_call *call, struct post *po
 		"%s%s%s", refusal.why, refusal.condition[0] ? ": " : "", refusal.condition);
 }
 
-/* ---- As a PutObject. ---- */
+/* ---- The form as PutObject. ---- */
 
-/* The XML of the field as x-amz-tagging says it. */
+/* Converts the field's XML to the text of x-amz-tagging. */
 static const struct s3_error *tags_header(
 	struct s3_call *call, struct slice xml, struct slice *ret_value)
 {
@@ -262,7 +263,7 @@ static const struct s3_error *tags_header(
 	return ret_value->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* The header that a field stands for; empty: it is the form's own. */
+/* The header that a field sets; empty: the field is not a header. */
 static struct slice header_of(struct slice name)
 {
 	static const struct slice plain[] = {SLICE("cache-control"), SLICE("content-type"),
@@ -282,7 +283,7 @@ static struct slice header_of(struct slice name)
 	return SLICE_NONE;
 }
 
-/* Of the browser's own headers only these mean something to an upload. */
+/* Only these of the browser's own headers concern an upload. */
 static const struct slice passed[] = {SLICE("host"), SLICE("origin"), SLICE("referer"),
 	SLICE("user-agent"), SLICE("x-amz-request-payer")};
 
@@ -315,7 +316,7 @@ static const struct s3_error *make_request(struct s3_call *call, struct post *po
 			error = tags_header(call, from->value, &header.value);
 		if (error)
 			return error;
-		/* "acl" and "x-amz-acl" say the same: of two, one would be passed over. */
+		/* "acl" and "x-amz-acl" mean the same: if a form has both, one would be ignored. */
 		if (header.name.len && has_header(headers, count, header.name))
 			return s3_fail(call, S3_E_INVALID_ARGUMENT,
 				"The form has the field %.*s more than once.",
@@ -442,7 +443,7 @@ const struct s3_error *s3_op_post_object(struct s3_call *call)
 	error = post_run(call, post);
 	if (post->body)
 		flow_source_close(post->body);
-	/* The headers that were made point into the text. */
+	/* The headers built above point into the text. */
 	call->request = request;
 	buf_free(&post->text);
 	return error;

@@ -1,4 +1,5 @@
-/* s3/op/put_acl.c: PutBucketAcl and PutObjectAcl: a list by name, by headers or as a document. */
+/* s3/op/put_acl.c: PutBucketAcl and PutObjectAcl: an access control list as a canned name, as
+ * headers or as a document. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -68,10 +69,10 @@ static const struct s3_error *put_bucket_acl(
 
 struct edit {
 	struct s3_call *call;
-	struct slice text; /* data NULL: the list of things that have none */
+	struct slice text; /* data NULL: the default list */
 };
 
-/* The call's fiber is parked meanwhile, so its arena is free to use. */
+/* The call's fiber waits meanwhile, so this function may use its arena. */
 static int edit_acl(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
 	struct edit *edit = arg;

@@ -1,4 +1,5 @@
-/* s3/op/put_config.c: PutBucketCors and its kin: holds a document against its schema and keeps it.
+/* s3/op/put_config.c: PutBucketCors and its kin: checks a document against its schema and stores
+ * it.
  */
 #include "s3/body/body.h"
 #include "s3/core/answer.h"

@@ -1,5 +1,5 @@
-/* s3/op/put_object.c: PutObject: a body into the store, seen by nobody until it is whole, checked
- * and durable. */
+/* s3/op/put_object.c: PutObject: writes a body to the store. No reader sees it until it is
+ * complete, checked and durable. */
 #include <errno.h>
 
 #include "s3/body/body.h"
@@ -28,7 +28,7 @@ const struct s3_error *s3_op_put_object(struct s3_call *call)
 					 : s3_put_object(call, &input, &meta);
 	if (error)
 		return error;
-	/* A PutObject that wrote the null version does not say so. */
+	/* A PutObject that wrote the null version returns no version id. */
 	if (meta.version_id[0] && strcmp(meta.version_id, "null") != 0)
 		s3_answer_version(call, &meta);
 	s3_lifecycle_answer(call, &meta);

@@ -1,5 +1,5 @@
-/* s3/op/rdma_connect.c: POST and DELETE /?rdma-connect: a client's queue pair is joined to one of
- * the server's, which later tokens of its go over. docs/spec/wire.md, part B. */
+/* s3/op/rdma_connect.c: POST and DELETE /?rdma-connect: connects a client's queue pair to one of
+ * the server's, which the client's later tokens use. docs/spec/token.md. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* s3/op/rename_object.c: RenameObject: an object of a directory bucket gets another key, in one
- * commit that moves none of its bytes; the old object of that key ends in the same commit.
+/* s3/op/rename_object.c: RenameObject: gives an object of a directory bucket another key, in one
+ * commit that moves none of its bytes. The same commit replaces the object that had that key.
  *
  * Source: S3 API reference, RenameObject. */
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "s3/core/stored.h"
 #include "s3/operation.h"
 
-#define RENAMED_HEADER	 S3_HIDDEN_PREFIX "renamed" /* "TOKEN SHA256-OF-SOURCE": who asked for it */
+#define RENAMED_HEADER	 S3_HIDDEN_PREFIX "renamed" /* "TOKEN SHA256-OF-SOURCE": its request */
 #define TOKEN_LEN_MAX	 64u
 #define RENAME_TRIES_MAX 8u
 
@@ -90,7 +90,7 @@ static const struct s3_error *make_mark(
 	return ret_mark->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* Whether this very request was answered before, and its answer lost. */
+/* Whether the same request was done before: the client did not receive its answer. */
 static bool is_done(struct s3_call *call, struct slice mark)
 {
 	const struct store_meta *meta;
@@ -123,7 +123,7 @@ static const struct s3_error *check_source(struct s3_call *call, const struct st
 	return NULL;
 }
 
-/* *ret_ret -ESTALE: the source changed meanwhile. */
+/* *ret_ret -ESTALE: the source has changed since. */
 static const struct s3_error *rename_once(
 	struct s3_call *call, struct slice source, struct slice mark, int *ret_ret)
 {

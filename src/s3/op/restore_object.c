@@ -1,5 +1,5 @@
-/* s3/op/restore_object.c: RestoreObject and GetObjectTorrent: nothing here is archived, so that
- * there is nothing to restore, which is an error as S3 has it; and nothing is seeded. */
+/* s3/op/restore_object.c: RestoreObject and GetObjectTorrent: this server archives nothing, so a
+ * restore gets S3's error for an object that is not archived; it has no torrents, either. */
 #include "s3/core/call.h"
 #include "s3/core/named.h"
 #include "s3/core/stored.h"

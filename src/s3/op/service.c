@@ -1,4 +1,4 @@
-/* s3/op/service.c: POST /: the calls of IAM, STS and SNS, told apart by their form's Action. */
+/* s3/op/service.c: POST /: the calls of IAM, STS and SNS, selected by the form's Action. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 #include "s3/operation.h"
 
 #define FORM_BYTES_MAX	(256 * KIB)
-#define FORM_FIELDS_MAX 512u /* of tags and client ids there are hundreds */
+#define FORM_FIELDS_MAX 512u /* a request may have hundreds of tags and client ids */
 #define REPLY_BYTES_MAX (4 * MIB)
 
 #define ENTITY(kind, title)                                        \
@@ -47,11 +47,16 @@ static const struct api_action actions[] = {
 	{"CreatePolicy", api_create, API_POLICY, true, API_IAM},
 	{"GetPolicy", api_get, API_POLICY, false, API_IAM},
 	{"DeletePolicy", api_delete, API_POLICY, true, API_IAM},
-	{"GetPolicyVersion", api_policy_version, API_POLICY, false, API_IAM},
+	{"GetPolicyVersion", api_get_version, API_POLICY, false, API_IAM},
+	{"ListPolicyVersions", api_list_versions, API_POLICY, false, API_IAM},
+	{"CreatePolicyVersion", api_create_version, API_POLICY, true, API_IAM},
+	{"SetDefaultPolicyVersion", api_set_default_version, API_POLICY, true, API_IAM},
+	{"DeletePolicyVersion", api_delete_version, API_POLICY, true, API_IAM},
+	{"ListEntitiesForPolicy", api_entities_for_policy, API_POLICY, false, API_IAM},
 	{"ListUsers", api_list_all, API_USER, false, API_IAM},
 	{"ListGroups", api_list_all, API_GROUP, false, API_IAM},
 	{"ListRoles", api_list_all, API_ROLE, false, API_IAM},
-	{"ListPolicies", api_list_all, API_POLICY, false, API_IAM},
+	{"ListPolicies", api_list_managed, API_POLICY, false, API_IAM},
 	POLICIES(API_USER, "User"),
 	POLICIES(API_GROUP, "Group"),
 	POLICIES(API_ROLE, "Role"),
@@ -75,6 +80,16 @@ static const struct api_action actions[] = {
 	{"RemoveUserFromGroup", api_group_remove, API_GROUP, true, API_IAM},
 	{"ListGroupsForUser", api_groups_of_user, API_USER, false, API_IAM},
 	{"UpdateAssumeRolePolicy", api_trust, API_ROLE, true, API_IAM},
+	{"UpdateRoleDescription", api_role_description, API_ROLE, true, API_IAM},
+	{"ListInstanceProfilesForRole", api_list_none, API_ROLE, false, API_IAM},
+	{"ListMFADevices", api_list_none, API_USER, false, API_IAM},
+	{"ListVirtualMFADevices", api_list_none, API_NONE, false, API_IAM},
+	{"ListSSHPublicKeys", api_list_none, API_USER, false, API_IAM},
+	{"ListSigningCertificates", api_list_none, API_USER, false, API_IAM},
+	{"ListServiceSpecificCredentials", api_list_none, API_USER, false, API_IAM},
+	{"GetLoginProfile", api_no_login, API_USER, false, API_IAM},
+	{"DeleteLoginProfile", api_no_login, API_USER, false, API_IAM},
+	{"GetAccessKeyLastUsed", api_key_last_used, API_NONE, false, API_IAM},
 	{"GetAccountSummary", api_summary, API_NONE, false, API_IAM},
 	{"GetCallerIdentity", api_caller, API_NONE, false, API_STS},
 	{"AssumeRole", api_assume_role, API_NONE, false, API_STS},
@@ -86,6 +101,7 @@ static const struct api_action actions[] = {
 	{"GetTopicAttributes", api_get_topic, API_NONE, false, API_SNS},
 	{"SetTopicAttributes", api_set_topic_attributes, API_NONE, true, API_SNS},
 	{"DeleteTopic", api_delete_topic, API_NONE, true, API_SNS},
+	{"ListTagsForResource", api_topic_tags, API_NONE, false, API_SNS},
 };
 
 static const struct {
@@ -128,9 +144,10 @@ static const struct api_action *find_action(struct slice name)
 	return NULL;
 }
 
-/* ---- Who may. ---- */
+/* ---- Authorization. ---- */
 
-/* "arn:aws:iam::123456789012:user/name" of what the form names, as far as it is known. */
+/* "arn:aws:iam::123456789012:user/name" of the resource that the form names, as far as it names
+ * one. */
 static struct slice resource_of(struct api *api, json_t *account, char text[IAM_ARN_LEN_MAX])
 {
 	enum api_kind kind = api->action->kind;
@@ -138,8 +155,8 @@ static struct slice resource_of(struct api *api, json_t *account, char text[IAM_
 	const json_t *entity;
 	int len;
 
-	if (api->action->service == API_SNS && api_field(api, "TopicArn").len)
-		return api_field(api, "TopicArn");
+	if (api->action->service == API_SNS && api_topic_arn(api).len)
+		return api_topic_arn(api);
 	if (kind == API_NONE)
 		return SLICE("*");
 	name = api_field(api, api_name_field(kind));
@@ -155,26 +172,41 @@ static struct slice resource_of(struct api *api, json_t *account, char text[IAM_
 	return slice_of(text, (size_t)len);
 }
 
+/* iam:PolicyARN: which policy is attached or detached. */
+static uint32_t condition_values(
+	void *arg, struct slice key, struct slice *ret_values, uint32_t max)
+{
+	const struct api *api = arg;
+	struct slice arn = api_field(api, "PolicyArn");
+	bool attaches = api->action->run == api_attach || api->action->run == api_detach;
+
+	if (!max || !attaches || !arn.len || !slice_eq_nocase(key, SLICE("iam:PolicyARN")))
+		return 0;
+	ret_values[0] = arn;
+	return 1;
+}
+
 static const struct s3_error *authorize(struct api *api, json_t *account)
 {
 	char action[80], arn[IAM_ARN_LEN_MAX];
 
-	/* Its token says who asks. */
+	/* The token identifies the caller. */
 	if (api->action->run == api_assume_role_web)
 		return NULL;
 	if (api->call->identity->anonymous)
 		return s3_error_at(S3_E_MISSING_TOKEN);
-	/* Every caller may ask for its own identity; roles have a policy of their own. */
+	/* Every caller may ask for its own identity; trust policies decide about roles. */
 	if (api->action->service == API_STS)
 		return NULL;
 	snprintf(action, sizeof(action), "%s:%s", services[api->action->service].word,
 		api->action->name);
-	return s3_call_may_service(api->call, action, resource_of(api, account, arn));
+	return s3_call_may_service_if(
+		api->call, action, resource_of(api, account, arn), condition_values, api);
 }
 
 /* ---- Running. ---- */
 
-/* The server's own account is nobody's document until something is made in it. */
+/* The server's own account has no document until the first entity is created in it. */
 static json_t *account_of_root(void)
 {
 	json_t *account = json_object();
@@ -280,5 +312,6 @@ const struct s3_error *s3_op_service(struct s3_call *call)
 	if (api.xml.data)
 		secret_wipe(api.xml.data, api.xml.len);
 	buf_free(&api.xml);
+	json_decref(api.builtins);
 	return error;
 }

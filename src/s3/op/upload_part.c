@@ -15,7 +15,8 @@ static const struct s3_error *match_sums(
 {
 	if (sums->kind == CHECKSUM_NONE)
 		sums->kind = upload->kind;
-	/* An upload that asked for none takes any part: its own sum is made of the bytes. */
+	/* An upload without a requested checksum accepts any part: its own checksum is computed
+	 * from the bytes. */
 	if (sums->kind == upload->kind || upload->kind == CHECKSUM_CRC64NVME)
 		return NULL;
 	return s3_fail(call, S3_E_INVALID_REQUEST,

@@ -24,7 +24,7 @@ static const struct s3_error *range_error(
 	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
 }
 
-/* Here a range must be whole and lie in the source, unlike that of a GET. */
+/* Unlike the range of a GET, this range must have both ends and lie inside the source. */
 static const struct s3_error *choose_range(
 	struct s3_call *call, const struct s3_copy *copy, struct range *ret_range)
 {

@@ -24,9 +24,9 @@ static const struct s3_error *redirect(struct s3_call *call, uint32_t status, st
 
 struct target {
 	struct slice protocol, host; /* empty: the request's own */
-	struct slice key;	     /* as it is, not encoded */
+	struct slice key;	     /* not percent-encoded */
 	struct slice query;
-	bool encoded; /* the key is part of a path already */
+	bool encoded; /* the key is already percent-encoded */
 };
 
 static const struct s3_error *redirect_to(
@@ -101,7 +101,7 @@ static const struct s3_error *missing(struct s3_call *call)
 	return error ? error : s3_error_at(S3_E_NO_SUCH_KEY);
 }
 
-/* Opens the page of a key, for nobody. */
+/* Opens the page of a key for an anonymous caller. */
 static const struct s3_error *open_page(
 	struct s3_call *call, struct slice key, struct s3_read *ret_read)
 {
@@ -150,7 +150,7 @@ static struct slice with_suffix(
 	return joined.len <= LIMIT_KEY_LEN_MAX ? joined : SLICE_NONE;
 }
 
-/* "docs" is not there, but "docs/index.html" is: its reader is sent to "docs/". */
+/* "docs" does not exist, but "docs/index.html" does: the answer redirects to "docs/". */
 static bool is_folder(struct s3_call *call, struct slice key, struct slice index)
 {
 	struct slice page = with_suffix(call, key, "/", index);
@@ -173,7 +173,7 @@ static const struct s3_error *fail(struct s3_call *call, const struct s3_website
 		return redirect_by(call, rule, key);
 	if (!website->error_key.len || why->status >= 500 || why->status < 400)
 		return why;
-	/* The page of the error is the whole of it, whatever part the reader asked for. */
+	/* The error page is sent whole, even if the request has a range. */
 	call->whole = true;
 	if (open_page(call, website->error_key, &read) || !read.get)
 		return why;

@@ -1,4 +1,5 @@
-/* s3/sse/sse.c: encryption at rest: what requests ask for, data keys and what seals them. */
+/* s3/sse/sse.c: encryption at rest: the parameters of requests, data keys and the keys that seal
+ * them. */
 #include "s3/sse/sse.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ int s3_keyring_parse(struct slice text, struct s3_keyring *keyring)
 	return keyring->master_count ? 0 : -EINVAL;
 }
 
-/* The file's key ring in one line, for a server that has no such file: tests. */
+/* A one-line key ring, for a server without a key file: tests. */
 static int keyring_of_secret(const char *secret, struct s3_keyring *keyring)
 {
 	keyring->master_count = 1;
@@ -65,7 +66,7 @@ int s3_keyring_open(const struct s3_opts *opts, struct s3_keyring **ret_keyring)
 		ret = opts->encryption_keys
 			      ? s3_keyring_parse(slice_str(opts->encryption_keys), keyring)
 			      : keyring_of_secret(opts->root_secret_key, keyring);
-	/* Keys without an address are refused there, too. */
+	/* s3_vault_open also refuses keys without an address. */
 	if (!ret && opts->vault && (opts->vault->address[0] || opts->vault->keys[0]))
 		ret = s3_vault_open(opts->vault, &keyring->vault);
 	if (ret)
@@ -92,7 +93,7 @@ static const uint8_t *master_of(const struct s3_keyring *keyring, struct slice i
 	return NULL;
 }
 
-/* The key that seals data keys: of SSE-S3 and of each KMS name another. */
+/* The key that seals data keys: one for SSE-S3, and one for each KMS key name. */
 static int sealing_key(
 	const uint8_t *master, const struct s3_sse *sse, uint8_t ret_key[S3_SSE_KEY_BYTES])
 {
@@ -106,7 +107,7 @@ static int sealing_key(
 		slice_of(info, (size_t)len), ret_key, S3_SSE_KEY_BYTES);
 }
 
-/* A data key is sealed together with what it is for: a record that says otherwise opens nothing. */
+/* A data key is sealed together with its purpose: a record with another purpose cannot open it. */
 #define SEALED_FOR_GCM "gcm"
 
 static int seal(const uint8_t *key, const uint8_t *data_key, char ret_text[SEALED_LEN])
@@ -164,7 +165,7 @@ static struct slice header(struct s3_call *call, const char *prefix, const char 
 	return s3_call_header(call, slice_of(full, (size_t)len));
 }
 
-/* The client's own key out of three headers. *ret_given false: none of them is there. */
+/* Reads the client's own key from three headers. *ret_given false: the request has none of them. */
 static const struct s3_error *customer_key(struct s3_call *call, const char *prefix,
 	uint8_t ret_key[S3_SSE_KEY_BYTES], struct slice *ret_md5, bool *ret_given)
 {
@@ -461,9 +462,9 @@ static const struct s3_error *open_server_side(
 	return ret ? s3_fail_errno(call, -EIO) : NULL;
 }
 
-/* "c SEALED MD5", or "s3 SEALED MASTER BUCKET-KEY" and the KMS key's name; the first word goes on
- * with a plus where the body is authenticated. "vault" is a KMS key of the key service, and MASTER
- * what that made of the sealing key. */
+/* "c SEALED MD5", or "s3 SEALED MASTER BUCKET-KEY" and the KMS key's name; the first word ends with
+ * a plus if the body is authenticated. "vault" is a KMS key of the key service; MASTER is then the
+ * sealing key as the service encrypted it. */
 static void parse_record(
 	struct slice headers, struct s3_sse *sse, struct slice *ret_sealed, struct slice *ret_id)
 {

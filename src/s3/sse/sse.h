@@ -1,8 +1,8 @@
-/* s3/sse/sse.h: encryption at rest. Every encrypted body has a data key of its own, which is kept
+/* s3/sse/sse.h: encryption at rest. Every encrypted body has a data key of its own, which is stored
  * with the object, sealed by AES-256-GCM: under the server's master key (SSE-S3), under a named key
- * made of it or of a key service's (SSE-KMS), or under a key that the client sends each time and
- * nobody keeps (SSE-C). The body is AES-256-GCM under the data key, piece by piece;
- * docs/spec/disk.md has the record.
+ * derived from it or held by a key service (SSE-KMS), or under a key that the client sends each
+ * time and the server does not store (SSE-C). The body is AES-256-GCM under the data key, piece by
+ * piece; docs/spec/disk.md has the record.
  *
  * Source: S3 User Guide, "Protecting data with server-side encryption". */
 #ifndef S3_SSE_H
@@ -32,39 +32,40 @@ struct s3_keyring {
 	char kms_default[S3_SSE_KMS_NAME_MAX + 1];
 	struct s3_vault *vault; /* keys that a key service holds; NULL: none */
 };
-/* Lines of "ID BASE64", '#' starts a comment. -EINVAL: not so, or none. */
+/* Lines of "ID BASE64", '#' starts a comment. -EINVAL: a malformed line, or no key. */
 int s3_keyring_parse(struct slice text, struct s3_keyring *keyring);
 int s3_keyring_open(const struct s3_opts *opts, struct s3_keyring **ret_keyring);
 void s3_keyring_close(struct s3_keyring *keyring); /* wipes; takes NULL */
 
 struct s3_sse {
 	enum s3_sse_kind kind;
-	bool authenticated;	       /* the body is; not of what was put before bodies were */
+	bool authenticated; /* the body is authenticated; false: put before bodies were */
 	uint8_t key[S3_SSE_KEY_BYTES]; /* the data key */
 	struct slice kms_key;
-	bool vault; /* the key is the key service's */
+	bool vault; /* the key service holds the key */
 	bool bucket_key;
 	struct slice customer_md5; /* base64 */
 };
 /* The encryption of a write, from its headers or its bucket's default: kind S3_SSE_NONE without
- * either. *ret_record: what S3_SSE_HEADER is to hold, in the arena. */
+ * either. *ret_record: the value for S3_SSE_HEADER, in the arena. */
 const struct s3_error *s3_sse_begin(
 	struct s3_call *call, struct s3_sse *ret_sse, struct slice *ret_record);
-/* The same of a copy: of what lies encrypted nothing becomes plain text unasked. */
+/* The same for a copy: an encrypted source stays encrypted unless the request asks otherwise. */
 const struct s3_error *s3_sse_begin_copy(
 	struct s3_call *call, bool encrypted, struct s3_sse *ret_sse, struct slice *ret_record);
-/* Opens the data key of what is kept; prefix: of the headers that a client's own key comes in:
- * "x-amz-server-side-encryption-customer-" or the same of a copy's source. headers: stored ones. */
+/* Opens the data key of a stored object. prefix: of the headers with a client's own key:
+ * "x-amz-server-side-encryption-customer-" or the same of a copy's source. headers: the stored
+ * ones. */
 #define S3_SSE_CLIENT	   "x-amz-server-side-encryption-customer-"
 #define S3_SSE_COPY_CLIENT "x-amz-copy-source-server-side-encryption-customer-"
 const struct s3_error *s3_sse_open(
 	struct s3_call *call, struct slice headers, const char *prefix, struct s3_sse *ret_sse);
 /* The stored encryption data, except for the data key, which stays encrypted. */
 void s3_sse_describe(struct slice headers, struct s3_sse *ret_sse);
-/* True when a header says anything of encryption. */
+/* True when a header concerns encryption. */
 bool s3_sse_asked(const struct s3_call *call);
-/* The same for a read, where only a client's own key has a place: what the object needs to be read,
- * in the arena; NULL: nothing. */
+/* For a read, which may only name a client's own key: the encryption that the object needs to be
+ * read, in the arena; NULL: none. */
 const struct s3_error *s3_sse_of_read(
 	struct s3_call *call, const struct store_meta *meta, const struct s3_sse **ret_sse);
 static inline struct store_crypt_key s3_sse_key(const struct s3_sse *sse)
@@ -73,12 +74,12 @@ static inline struct store_crypt_key s3_sse_key(const struct s3_sse *sse)
 }
 /* The headers of an answer. */
 void s3_sse_answer(struct s3_call *call, const struct s3_sse *sse);
-/* An ETag that tells nothing of the body, for kinds whose ETag is not its MD5. */
+/* An ETag that reveals nothing about the body, for kinds whose ETag is not its MD5. */
 void s3_sse_etag(const struct s3_sse *sse, char etag[2 * MD5_BYTES + 1]);
 /* Adds the record to headers that are to be stored, and the flag. */
 const struct s3_error *s3_sse_keep(
 	struct s3_call *call, struct slice record, struct store_meta *meta);
-/* Opens a source of an object's bytes, decrypted where sse is not NULL and not of kind none. */
+/* Opens a source of an object's bytes. They are decrypted unless sse is NULL or of kind none. */
 int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_get *get,
 	uint64_t offset, uint64_t bytes, struct flow_source **ret_source);
 

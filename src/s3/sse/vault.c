@@ -1,5 +1,5 @@
 /* s3/sse/vault.c: the key service's client: calls on helper threads, at most two at a time, each
- * with an end; a cache in front of them. */
+ * with a timeout; a cache in front of them. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <jansson.h>
@@ -31,8 +31,8 @@ DEFINE_COUNTER(cache_hits, "nebulaio_kms_cache_hits_total", NULL,
 	"Keys found in memory, without a call to the key service.");
 
 struct cached {
-	uint64_t until_ns; /* 0: nobody's */
-	bool current;	   /* seals new data keys, too */
+	uint64_t until_ns; /* 0: free */
+	bool current;	   /* also seals new data keys */
 	char name[VAULT_NAME_MAX + 1];
 	char text[S3_VAULT_TEXT_MAX + 1];
 	uint8_t key[S3_VAULT_KEY_BYTES];
@@ -44,10 +44,10 @@ struct s3_vault {
 	char ca_file[VAULT_URL_MAX + 1];
 	char keys[VAULT_KEYS_MAX];
 	uint64_t cache_ns;
-	pthread_mutex_t lock; /* of what follows; never held while anything waits */
+	pthread_mutex_t lock; /* of the members below; never held while waiting */
 	uint32_t busy;
 	uint64_t failed_ns;
-	int failed; /* what is told until the rest is over */
+	int failed; /* the error that calls get until the pause is over */
 	struct cached cached[S3_VAULT_CACHED_MAX];
 };
 
@@ -128,7 +128,7 @@ static size_t take(char *data, size_t size, size_t count, void *arg)
 	return reply->failed ? 0 : size * count;
 }
 
-/* The token's header, to be freed. */
+/* Builds the token's header; the caller frees it. */
 static int credentials_read(const struct s3_vault *vault, struct curl_slist **ret_headers)
 {
 	char line[TOKEN_BYTES_MAX + 32] = "X-Vault-Token: ";
@@ -150,7 +150,7 @@ static int credentials_read(const struct s3_vault *vault, struct curl_slist **re
 	return *ret_headers ? 0 : len ? -ENOMEM : -EACCES;
 }
 
-/* Parses the answer's data, or the reason why there is none. */
+/* Parses the answer's data, or the reason of the refusal. */
 static int answer_parse(struct call *call, const struct buf *reply, long status)
 {
 	json_t *json = json_loadb(reply->data ? reply->data : "", reply->len, 0, NULL);
@@ -222,7 +222,7 @@ static void call_run(void *arg)
 	buf_free(&reply);
 }
 
-/* Waits for one of the few turns. While the service rests, its last failure is the answer. */
+/* Waits for one of the few turns. For REST_NS after a failure, the call fails with that error. */
 static int turn_take(struct s3_vault *vault)
 {
 	uint64_t end_ns = clock_now_ns() + TURN_NS_MAX;
@@ -258,7 +258,7 @@ static int call_do(struct call *call)
 	fiber_offload_long(call_run, call);
 	pthread_mutex_lock(&vault->lock);
 	vault->busy--;
-	/* A refusal is of one key; silence is of all. */
+	/* A refusal concerns one key; a timeout concerns all keys. */
 	vault->failed = call->ret == -EIO || call->ret == -ETIMEDOUT ? call->ret : 0;
 	vault->failed_ns = clock_now_ns();
 	pthread_mutex_unlock(&vault->lock);
@@ -269,7 +269,7 @@ static int call_do(struct call *call)
 
 /* ---- The cache. ---- */
 
-/* text empty: the one that seals now. */
+/* text empty: finds the key that seals now. */
 static bool cache_find(
 	struct s3_vault *vault, struct slice name, struct slice text, struct cached *ret_cached)
 {
@@ -291,7 +291,7 @@ static bool cache_find(
 	return found;
 }
 
-/* In the place of the one that ends first. */
+/* Replaces the entry that expires first. */
 static void cache_add(struct s3_vault *vault, const struct cached *cached)
 {
 	struct cached *first;

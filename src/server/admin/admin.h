@@ -18,7 +18,7 @@ struct admin_opts {
 	struct s3 *s3;
 	struct reactor *const *reactors; /* borrowed for the life of the server */
 	uint32_t reactor_count;
-	const _Atomic bool *draining; /* not ready any more */
+	const _Atomic bool *draining; /* when set, /health/ready answers 503 */
 	bool minio_public;	      /* MinIO's scrape paths need no token */
 };
 

@@ -16,12 +16,12 @@ struct admin_process {
 	uint64_t virtual_bytes, resident_bytes, descriptors, descriptors_max;
 };
 void admin_process_read(struct admin_process *ret_process);
-/* The same, by the names that Prometheus' own clients use. Unknown values are left out. */
+/* Writes them under the names that Prometheus' own clients use. Unknown values are left out. */
 void admin_process_metrics(struct buf *out);
 
 #define ADMIN_METRICS_BYTES_MAX (4 * MIB)
-/* Answers with a text that make writes on a helper thread, because it is long. In a fiber, or on
- * any thread. */
+/* Answers with the text of `make`. In a fiber, make runs on a helper thread, because the text is
+ * long. In a fiber, or on any thread. */
 typedef void admin_make_fn(const struct admin_opts *opts, struct buf *out);
 void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request *request,
 	struct s3_reply *reply, admin_make_fn *make);

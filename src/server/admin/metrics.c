@@ -37,7 +37,8 @@ void metric_line(struct buf *out, const char *name, const char *labels, uint64_t
 
 /* ---- Counters. ---- */
 
-/* Counters are never freed, so that they are collected with the registry locked and printed later.
+/* Counters are never freed, so this file collects them under the registry's lock and prints them
+ * later.
  */
 struct counter_set {
 	const struct counter **all;
@@ -63,7 +64,7 @@ static void collect_counter(const struct counter *counter, void *arg)
 	set->all[set->count++] = counter;
 }
 
-/* By name, for the lines of one metric stand together in the format; then as they were registered.
+/* Sorts by name, because the format wants the lines of one metric together; then by registration.
  */
 static int by_name(const void *left, const void *right)
 {
@@ -100,7 +101,7 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)NS_PER_S;
 }
 
-/* Only those that have something in them: there is one for each operation and transport. */
+/* Leaves out empty ones: there is a histogram for each operation and transport. */
 static void put_hist(const struct counter_hist *hist, struct buf *out)
 {
 	uint64_t values[COUNTER_HIST_PLACES], sum = 0;
@@ -126,7 +127,7 @@ static void put_hist(const struct counter_hist *hist, struct buf *out)
 
 struct hist_walk {
 	struct buf *out;
-	const char *name; /* of the one before */
+	const char *name; /* of the previous histogram */
 };
 
 /* Histograms of one name are registered together. */
@@ -196,7 +197,7 @@ static void ring_labels(char labels[32], uint32_t idx)
 	snprintf(labels, 32, "ring=\"%s\",core=\"%u\"", idx % 2 ? "rdma" : "base", idx / 2);
 }
 
-/* The format's histogram: each bucket counts what the shorter ones count, too. */
+/* In this format each bucket of a histogram includes the counts of all shorter ones. */
 static void put_latencies(const struct region *region, struct buf *out)
 {
 	static const char NAME[] = "nebulaio_ring_latency_seconds";
@@ -337,7 +338,7 @@ static void put_reactors(const struct admin_opts *opts, struct buf *out)
 	}
 }
 
-/* Which program this is; its value is always 1. */
+/* The program's version, in labels; the value is always 1. */
 static void put_build(struct buf *out)
 {
 	metric_head(out, "nebulaio_build_info", "The program's version and its compiler.");

@@ -9,7 +9,7 @@
 
 /* ---- Requests, by operation. ---- */
 
-/* In which MinIO's name is not S3's in lower case. */
+/* The operations whose name in MinIO is not S3's in lower case. */
 static const struct {
 	struct slice ours, theirs;
 } NAMES[] = {
@@ -100,7 +100,7 @@ static void count(const struct counter *counter, void *arg)
 
 /* ---- Lines. ---- */
 
-/* Each has the label by which MinIO's servers are told apart. */
+/* Each line has the label that identifies one of MinIO's servers. */
 struct minio {
 	struct buf *out;
 	char server[65];
@@ -132,7 +132,7 @@ static void put_seconds(const struct minio *minio, const char *name, const char 
 	buf_printf(minio->out, "%s{server=\"%s\"} %.6f\n", name, minio->server, value);
 }
 
-/* Of the operations that there have been: the answers whose class is between these. */
+/* Writes, for each operation with answers, how many have a status class from first to last. */
 static void put_requests(const struct minio *minio, const struct operations *operations,
 	const char *name, const char *help, uint32_t first, uint32_t last)
 {
@@ -180,7 +180,8 @@ static void drives(const struct admin_opts *opts, uint64_t *ret_total, uint64_t 
 	*ret_offline = 0;
 	for (uint32_t i = 0; i < total; i++)
 		*ret_offline += volumes[i].state == DISK_MEMBER_MISSING;
-	*ret_total = MAX(total, 1u); /* a store of one volume lists none, and is not open without */
+	*ret_total =
+		MAX(total, 1u); /* a store of one volume lists none; an open store has its volume */
 }
 
 static void put_drives(const struct minio *minio, const struct admin_opts *opts)
@@ -240,7 +241,7 @@ static bool count_bucket(const struct store_bucket *bucket, void *arg)
 {
 	uint64_t *buckets = arg;
 
-	*buckets += bucket->name[0] != '.'; /* our own are not MinIO's to count */
+	*buckets += bucket->name[0] != '.'; /* not the server's own */
 	return true;
 }
 
@@ -289,7 +290,7 @@ bool admin_minio_handle(void *arg, const struct s3_request *request, struct s3_r
 	for (uint32_t i = 0; i < request->header_count; i++)
 		if (slice_eq_nocase(request->headers[i].name, SLICE("authorization")))
 			signed_by = request->headers[i].value;
-	/* A signed request is of an object in a bucket that is named so. */
+	/* A signed request means an object in a bucket of this name. */
 	if (signed_by.len && !slice_starts(signed_by, SLICE("Bearer ")))
 		return false;
 	if (opts->minio_public)

@@ -43,7 +43,7 @@ void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request
 	struct buf out;
 
 	buf_init(&out, ADMIN_METRICS_BYTES_MAX);
-	/* On a helper, so that requests of this core do not wait. */
+	/* On a helper thread, so that requests of this core do not wait. */
 	if (fiber_self())
 		fiber_offload(metrics_make,
 			&(struct metrics_job){.opts = opts, .make = make, .out = &out});
@@ -57,7 +57,7 @@ void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request
 	buf_free(&out);
 }
 
-/* Whether a write would be taken: who spreads requests must know. */
+/* Says whether the server would accept a write, which load balancers must know. */
 static void answer_ready(
 	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
 {

@@ -39,7 +39,7 @@ static bool stat_read(uint64_t fields[STAT_END])
 	return at != NULL;
 }
 
-/* Once, so that a clock that is set does not look like a restart. */
+/* Computed once, so that a change of the clock does not look like a restart. */
 static void started_find(void)
 {
 	uint64_t fields[STAT_END];
@@ -54,7 +54,8 @@ static void started_find(void)
 		    (double)fields[STAT_STARTTIME] / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Its size is their number since Linux 6.2; before, it is 0 and they are counted. */
+/* Since Linux 6.2 the folder's size is the number of descriptors; before, it is 0, and this counts
+ * them. */
 static uint64_t descriptors_count(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -70,7 +71,7 @@ static uint64_t descriptors_count(void)
 			count += entry->d_name[0] != '.';
 	}
 	closedir(dir);
-	return count - 1; /* without the one that looks */
+	return count - 1; /* without the descriptor of this folder */
 }
 
 void admin_process_read(struct admin_process *ret_process)

@@ -10,7 +10,7 @@ static void discard_main(void *arg)
 
 int job_discard_start(struct reactor *reactor, const struct job_discard_opts *opts)
 {
-	/* Only read. */
+	/* The fiber only reads opts. */
 	return opts->bytes_per_s
 		       ? fiber_spawn(reactor, "discard", discard_main, (void *)(uintptr_t)opts)
 		       : 0;

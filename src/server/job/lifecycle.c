@@ -31,7 +31,8 @@ struct job_lifecycle {
 	bool ended;
 };
 
-/* A version is judged when the next is known: only then is it known to be alone. */
+/* The walk judges a version when it knows the next one: only then does it know whether the version
+ * is the key's only one. */
 struct kept {
 	bool any;
 	size_t key_len;
@@ -49,7 +50,7 @@ struct walk {
 	struct kept last;
 };
 
-/* ---- Doing. ---- */
+/* ---- Actions. ---- */
 
 struct unchanged {
 	const struct job_lifecycle *job;
@@ -190,7 +191,7 @@ static int bucket_walk(struct walk *walk)
 	int ret = 0;
 
 	while (more && !ret && !job->ending) {
-		/* Copies: acting must not change where the next page starts. */
+		/* Copies, because an action must not change where the next page starts. */
 		char key[LIMIT_KEY_LEN_MAX], version[33];
 		struct store_list_opts opts = {.bucket = walk->bucket, .entries_max = PAGE_ENTRIES};
 
@@ -260,7 +261,7 @@ static void buckets_run(struct job_lifecycle *job)
 		next.any = false;
 		if (store_bucket_list(job->opts.store, slice_str(after), next_visit, &next))
 			break;
-		/* The server's own buckets have names that start so. */
+		/* The names of the server's own buckets start with a dot. */
 		if (next.any && next.name[0] != '.')
 			bucket_run(job, next.name);
 	}
@@ -269,7 +270,7 @@ static void buckets_run(struct job_lifecycle *job)
 
 /* ---- The fiber. ---- */
 
-/* That long, or until the job ends. */
+/* Sleeps for ns, or until the job ends. */
 static void job_rest(struct job_lifecycle *job, uint64_t ns)
 {
 	uint64_t deadline_ns = clock_now_ns() + ns;

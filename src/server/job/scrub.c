@@ -10,6 +10,6 @@ static void scrub_main(void *arg)
 
 int job_scrub_start(struct reactor *reactor, const struct job_scrub_opts *opts)
 {
-	/* Only read. */
+	/* The fiber only reads opts. */
 	return fiber_spawn(reactor, "scrub", scrub_main, (void *)(uintptr_t)opts);
 }

@@ -42,20 +42,22 @@ int local_delete_each(
 int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
-/* ---- Where the bytes of a put go. ---- */
-/* The place of the next bytes (a multiple of STORE_CHUNK_BYTES, but for the last): a contiguous run
- * of the volume. Call it in order of offset. -ENOSPC. */
+/* ---- A chunk of a body: one call for a put, two for a get that reads the volume. ---- */
+/* A contiguous part of a chunk on the volume. */
 struct store_run {
 	uint16_t target; /* of the base ring */
 	uint64_t volume_offset;
-	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment, but for the
-			   object's end */
+	uint32_t bytes; /* a multiple of the disk's alignment, but for the object's end */
 };
-int local_put_space(
-	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
- */
-int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
+/* Starts the transfer of a run that begins `at` bytes into the chunk. */
+typedef void store_run_fn(void *arg, const struct store_run *run, uint32_t at);
+
+/* Takes the body's next bytes: notes their checksums, finds their place and calls start for each
+ * run of it, in order. The bytes lie in one chunk and begin where the call before ended; all but
+ * the body's last are a multiple of STORE_CHECK_BYTES. -ENOSPC. After an error the put can only be
+ * aborted, once the transfers that were started have ended. */
+int local_put_chunk(
+	struct store_put *put, uint64_t offset, struct slice bytes, store_run_fn *start, void *arg);
 /* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes over the frames (owner OWNER_APP), which the
  * commit writes. A put uses either this call or space, never both. */
 void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
@@ -64,24 +66,22 @@ void local_put_frames_take(struct store_put *put, struct region_span span, uint3
 void local_put_cache_take(
 	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
 
-/* ---- The place of a get's bytes. ---- */
 /* The body when it lives in the record; false when it has extents. */
 bool local_get_inline(const struct store_get *get, struct slice *ret_body);
 /* The cached chunk that holds the offset: true, with a reference that the caller drops by
  * region_put(…, OWNER_CACHE). The span holds the whole chunk from its start. False: not cached. */
 bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
-/* The place of the bytes from offset on; contiguous, at most `bytes`. */
-int local_get_run(
-	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Verifies pieces of one stretch; the offset is a multiple of STORE_CHECK_BYTES in the stretch. 0
- * or -EIO (logged and counted). A store over several volumes reads a damaged piece from the other
- * volumes into data (whose last block must be there as a whole) and repairs the medium; so the call
- * may wait. */
-int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-/* Offers a verified whole chunk to the cache. The chunk starts at offset and the caller holds it as
- * OWNER_APP. True: the cache took it; owner becomes OWNER_CACHE, the reference count 2, and one
- * reference is the caller's. False: the cache declined and nothing changed. */
-bool local_get_cache_offer(
-	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
+/* Finds the place of bytes of one stretch and calls start for each run of it, in order. -ERANGE:
+ * not in one stretch. -EIO: the segment has no such place. */
+int local_get_chunk(
+	struct store_get *get, uint64_t offset, uint32_t bytes, store_run_fn *start, void *arg);
+/* Verifies bytes of one stretch that were read into the span, which the caller holds as OWNER_APP.
+ * The offset is a multiple of STORE_CHECK_BYTES in the stretch, and the span holds the last piece
+ * as a whole. 0 or -EIO (logged and counted). A store over several volumes reads a damaged piece
+ * from the other volumes into the span and repairs the medium, so the call may wait.
+ * The call offers a whole chunk to the cache. *ret_cached: the cache took it; its owner is then
+ * OWNER_CACHE, the reference count 2, and one reference is the caller's. */
+int local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
+	struct region_span span, bool *ret_cached);
 
 #endif

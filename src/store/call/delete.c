@@ -172,11 +172,6 @@ static void delete_rounds(struct round *round)
 			round->list[i].result = -EAGAIN;
 }
 
-static bool key_valid(struct slice key)
-{
-	return key.len > 0 && key.len <= LIMIT_KEY_LEN_MAX;
-}
-
 int local_delete_each(
 	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
 {
@@ -186,7 +181,7 @@ int local_delete_each(
 	if (count > LIMIT_DELETE_KEYS_MAX)
 		return -EINVAL;
 	for (uint32_t i = 0; i < count; i++)
-		if (!key_valid(list[i].key))
+		if (!store_key_valid(list[i].key))
 			return -EINVAL;
 	round.bucket = buckets_find(store->buckets, bucket_name);
 	if (!round.bucket)

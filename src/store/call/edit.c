@@ -19,7 +19,7 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 	uint32_t turn = 0;
 	int ret;
 
-	if (name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
+	if (!store_key_valid(name->key))
 		return -EINVAL;
 	commit.bucket = buckets_find(store->buckets, name->bucket);
 	if (!commit.bucket)

@@ -78,7 +78,7 @@ static int current_open(struct store *store, struct slice bucket, struct slice k
 	int ret = 0;
 
 	*ret_bucket_exists = bucket_id != 0;
-	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
+	if (!bucket_id || !store_key_valid(key))
 		return -ENOENT;
 	if (!record_table_find(store->records, bucket_id, key, &object))
 		ret = object_fetch(store, bucket_id, key, &object);
@@ -118,7 +118,7 @@ int local_get_open(struct store *store, const struct store_name *name, struct st
 		return current_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
 	bucket = buckets_find(store->buckets, name->bucket);
 	*ret_bucket_exists = bucket != NULL;
-	if (!bucket || name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
+	if (!bucket || !store_key_valid(name->key))
 		ret = -ENOENT;
 	else
 		ret = version_object(store, bucket, name, &object);
@@ -178,22 +178,21 @@ bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span
 	       cache_find(get->store->cache, part->data_id, chunk_idx, bytes, ret_span);
 }
 
-bool local_get_cache_offer(
-	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
+/* Offers [offset, end) of the part to the cache, if that is a whole chunk. */
+static bool chunk_offer(struct store_get *get, const struct object_part *part, uint64_t offset,
+	uint64_t end, struct region_span span)
 {
-	const struct object_part *part = get_part(get, offset);
-	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
 	struct cache_offer offer = {
 		.data_id = part->data_id,
-		.chunk_idx = chunk_idx,
-		.bytes = bytes,
+		.chunk_idx = (uint32_t)(offset / STORE_CHUNK_BYTES),
+		.bytes = (uint32_t)(end - offset),
 		.span = span,
 		.owner = OWNER_APP,
 		.keep_reference = true,
 	};
 
-	return get->store->cache && bytes && bytes == chunk_bytes(part, chunk_idx) &&
-	       (offset - part->start) % STORE_CHUNK_BYTES == 0 &&
+	return get->store->cache && offset % STORE_CHUNK_BYTES == 0 &&
+	       offer.bytes == chunk_bytes(part, offer.chunk_idx) &&
 	       !atomic_load_explicit(&get->object->dead, memory_order_relaxed) &&
 	       cache_add(get->store->cache, &offer);
 }
@@ -245,27 +244,29 @@ static int get_segment(struct store_get *get, const struct object_part *part, ui
 	return job.ret;
 }
 
-int local_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+int local_get_chunk(
+	struct store_get *get, uint64_t offset, uint32_t bytes, store_run_fn *start, void *arg)
 {
 	const struct object_part *part = get_part(get, offset);
-	struct segment *segment;
-	uint64_t volume_offset, run_bytes;
-	int ret;
+	struct store_run run = {.target = get->store->target};
 
 	offset -= part->start;
-	if (offset >= part->bytes || bytes == 0)
+	if (offset >= part->bytes || bytes == 0 || bytes > part->bytes - offset)
 		return -ERANGE;
-	ret = get_segment(get, part, offset, &segment);
-	if (ret)
-		return ret;
-	ret = segment_find(segment, offset % SEGMENT_BYTES, &volume_offset, &run_bytes);
-	if (ret)
-		return -EIO;
-	run_bytes = MIN(run_bytes, part->bytes - offset);
-	ret_run->target = get->store->target;
-	ret_run->volume_offset = volume_offset;
-	ret_run->bytes = (uint32_t)MIN(run_bytes, (uint64_t)bytes);
-	CHECK(ret_run->bytes);
+	for (uint32_t at = 0; at < bytes; at += run.bytes) {
+		struct segment *segment;
+		uint64_t run_bytes;
+		int ret = get_segment(get, part, offset + at, &segment);
+
+		if (ret)
+			return ret;
+		if (segment_find(
+			    segment, (offset + at) % SEGMENT_BYTES, &run.volume_offset, &run_bytes))
+			return -EIO;
+		run.bytes = (uint32_t)MIN(run_bytes, (uint64_t)(bytes - at));
+		CHECK(run.bytes);
+		start(arg, &run, at);
+	}
 	return 0;
 }
 
@@ -294,17 +295,10 @@ static __attribute__((noinline, cold)) int piece_mend(
 	return stripe_mend(&get->store->volume, segment, &wrong, true);
 }
 
-int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+/* Compares the pieces of [offset, end) of the part with their checksums. */
+static int pieces_verify(struct store_get *get, const struct object_part *part, uint64_t offset,
+	uint64_t end, uint8_t *at)
 {
-	const struct object_part *part = get_part(get, offset);
-	uint8_t *at = (uint8_t *)data;
-	uint64_t end;
-
-	offset -= part->start;
-	end = offset + bytes;
-	if (offset % STORE_CHECK_BYTES || end > part->bytes ||
-		(end % STORE_CHECK_BYTES && end != part->bytes))
-		return -EINVAL;
 	while (offset < end) {
 		uint32_t piece = (uint32_t)MIN(end - offset, (uint64_t)STORE_CHECK_BYTES);
 		struct segment *segment;
@@ -324,6 +318,25 @@ int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_
 	return 0;
 }
 
+int local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
+	struct region_span span, bool *ret_cached)
+{
+	const struct object_part *part = get_part(get, offset);
+	uint64_t end;
+	int ret;
+
+	*ret_cached = false;
+	offset -= part->start;
+	if (offset % STORE_CHECK_BYTES || offset + bytes > part->bytes)
+		return -EINVAL;
+	end = MIN(ALIGN_UP(offset + bytes, (uint64_t)STORE_CHECK_BYTES), part->bytes);
+	CHECK(end - offset <= region_span_bytes(span));
+	ret = pieces_verify(get, part, offset, end, span.data);
+	if (!ret)
+		*ret_cached = chunk_offer(get, part, offset, end, span);
+	return ret;
+}
+
 int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
 {
 	const struct object *object = get->object;
@@ -336,6 +349,8 @@ int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 		memcpy(ret_tag, object->tag, STORE_TAG_BYTES);
 		return object->has_tag && !offset ? 0 : -ENOENT;
 	}
+	if (!object->segment_count)
+		return -ENOENT;
 	ret = get_segment(get, part, offset - part->start, &segment);
 	if (ret)
 		return ret;

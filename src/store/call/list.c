@@ -20,17 +20,6 @@
 
 DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
 
-/* The length of the common prefix that the key falls under, or 0. */
-size_t list_prefix_len(const struct store_list_opts *opts, struct slice key)
-{
-	ptrdiff_t at;
-
-	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
-		return 0;
-	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
-	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
-}
-
 /* The walk starts at the prefix, or past `after`, which may itself be a common prefix. */
 static void walk_from(const struct list_page *page, struct key *from)
 {
@@ -42,7 +31,7 @@ static void walk_from(const struct list_page *page, struct key *from)
 		return;
 	}
 	key_object(from, page->bucket_id, after);
-	if (list_prefix_len(opts, after) == after.len)
+	if (store_list_prefix_len(opts, after) == after.len)
 		key_successor(from);
 	else
 		from->bytes[from->len++] =
@@ -97,7 +86,7 @@ static int page_fill(struct list_page *page, struct index_walk *walk)
 
 	while (index_walk_get(walk, &index_key, &record)) {
 		struct slice key = slice_from(index_key, OBJECT_KEY_AT);
-		size_t prefix_len = list_prefix_len(page->opts, key);
+		size_t prefix_len = store_list_prefix_len(page->opts, key);
 		int ret;
 
 		if (page->row_count == page->opts->entries_max) {

@@ -28,8 +28,6 @@ struct list_page {
 	bool more;
 	int ret;
 };
-/* The length of the common prefix that the key falls under, or 0. */
-size_t list_prefix_len(const struct store_list_opts *opts, struct slice key);
 /* Adds a key with the part of its record that lists need, or a common prefix (empty record).
  * -ENOMEM. */
 int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);

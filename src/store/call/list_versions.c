@@ -61,7 +61,7 @@ static void cursor_from(const struct merge *merge, enum cursor_kind kind, struct
 	key_from(kind, from, bucket_id, after);
 	if (merge->within)
 		return;
-	if (list_prefix_len(opts, after) == after.len)
+	if (store_list_prefix_len(opts, after) == after.len)
 		key_successor(from);
 	else if (kind != CURSOR_VERSIONS)
 		from->bytes[from->len++] = 0; /* the struct has room */
@@ -212,7 +212,8 @@ static int within_find(struct merge *merge)
 	int found = 1;
 
 	merge->within = after.len && page->opts->version_after.len;
-	if (merge->within && !version_seq_parse(page->opts->version_after, &merge->within_seq))
+	if (merge->within &&
+		!store_version_seq_parse(page->opts->version_after, &merge->within_seq))
 		found = null_seq(page, after, &merge->within_seq);
 	merge->within_all = found == 0;
 	return found < 0 ? found : 0;
@@ -256,7 +257,7 @@ static int merge_run(struct merge *merge)
 	if (!ret)
 		ret = cursors_open(merge);
 	while (!ret && !page->more && (least = cursors_least(merge))) {
-		size_t prefix_len = list_prefix_len(page->opts, least->key);
+		size_t prefix_len = store_list_prefix_len(page->opts, least->key);
 
 		if (!prefix_len) {
 			ret = version_add(merge, least);

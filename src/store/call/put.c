@@ -23,7 +23,7 @@
 DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.");
 DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
 
-/* open → (frames | (checked, space, cache)* | (compose, drop)*) → commit or abort, which free it.
+/* open → (frames | (chunk, cache)* | (compose, drop)*) → commit or abort, which free it.
  */
 struct store_put {
 	struct store_put_head head;
@@ -81,7 +81,7 @@ int local_put_open(
 	struct bucket *bucket;
 	int ret;
 
-	if (opts->key.len == 0 || opts->key.len > LIMIT_KEY_LEN_MAX)
+	if (!store_key_valid(opts->key))
 		return -EINVAL;
 	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
 		return -EFBIG;
@@ -142,26 +142,14 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 	return 0;
 }
 
-int local_put_space(
-	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+/* Adds an extent of at most `bytes` to the segment. */
+static int run_grant(
+	struct store_put *put, struct segment *segment, uint32_t bytes, struct store_run *ret_run)
 {
-	uint64_t segment_left = SEGMENT_BYTES - offset % SEGMENT_BYTES;
-	struct segment *segment;
 	uint32_t blocks;
 	uint64_t block;
-	int ret;
+	int ret = grow_lease(put->store, region_frames_for(bytes), &block, &blocks);
 
-	put_check(put);
-	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data ||
-		put->composition.count)
-		return -EINVAL;
-	if (offset + bytes > LIMIT_PUT_BYTES_MAX || bytes > put->bytes_max - offset)
-		return -EFBIG;
-	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
-	if (ret)
-		return ret;
-	bytes = (uint32_t)MIN((uint64_t)MIN(bytes, STORE_CHUNK_BYTES), segment_left);
-	ret = grow_lease(put->store, region_frames_for(bytes), &block, &blocks);
 	if (ret)
 		return ret;
 	ret = segment_add(segment, block, blocks);
@@ -176,35 +164,54 @@ int local_put_space(
 	return 0;
 }
 
-/* The segment that holds the piece at offset. */
-static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
+/* Adds the checksums of a body's pieces to its segment, which has room for them. */
+static void checks_note(struct segment *segment, struct slice bytes)
 {
-	put_check(put);
-	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->composition.count)
-		return -EINVAL;
-	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
+	for (size_t at = 0; at < bytes.len; at += STORE_CHECK_BYTES)
+		segment->checks[segment->check_count++] = crc32c_update(
+			0, bytes.data + at, MIN(bytes.len - at, (size_t)STORE_CHECK_BYTES));
 }
 
-int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+int local_put_chunk(
+	struct store_put *put, uint64_t offset, struct slice bytes, store_run_fn *start, void *arg)
 {
 	struct segment *segment;
-	uint32_t check;
-	int ret = piece_segment(put, offset, &segment);
+	int ret;
 
+	put_check(put);
+	if (offset != put->space_bytes || offset % STORE_CHECK_BYTES || bytes.len == 0 ||
+		put->span.data || put->composition.count)
+		return -EINVAL;
+	if (offset + bytes.len > LIMIT_PUT_BYTES_MAX || bytes.len > put->bytes_max - offset)
+		return -EFBIG;
+	if (offset % STORE_CHUNK_BYTES + bytes.len > STORE_CHUNK_BYTES)
+		return -EINVAL;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
 	if (ret)
 		return ret;
-	check = (uint32_t)(offset % SEGMENT_BYTES / STORE_CHECK_BYTES);
-	if (check != segment->check_count)
-		return -EINVAL;
-	segment->checks[segment->check_count++] = crc32c;
+	CHECK(segment->check_count == offset % SEGMENT_BYTES / STORE_CHECK_BYTES);
+	checks_note(segment, bytes);
+	for (uint32_t at = 0; at < bytes.len;) {
+		struct store_run run;
+
+		ret = run_grant(put, segment, (uint32_t)bytes.len - at, &run);
+		if (ret)
+			return ret;
+		start(arg, &run, at);
+		at += run.bytes;
+	}
 	return 0;
 }
 
 int local_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
 {
 	struct segment *segment;
-	int ret = piece_segment(put, offset, &segment);
+	int ret;
 
+	put_check(put);
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->composition.count)
+		return -EINVAL;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
 	if (ret)
 		return ret;
 	if (offset % SEGMENT_BYTES / STORE_CHECK_BYTES != segment->tag_count)
@@ -368,9 +375,7 @@ static int grouped_prepare(struct store_put *put, struct commit *commit)
 			return ret;
 		}
 	}
-	for (uint32_t at = 0; at < put->grouped_bytes; at += STORE_CHECK_BYTES)
-		segment->checks[segment->check_count++] = crc32c_update(
-			0, put->span.data + at, MIN(put->grouped_bytes - at, STORE_CHECK_BYTES));
+	checks_note(segment, slice_of(put->span.data, put->grouped_bytes));
 	memset(put->span.data + put->grouped_bytes, 0, padding);
 	commit->span = put->span;
 	put->span.data = NULL;

@@ -1,4 +1,4 @@
-/* store/check/check.h: what the files of store share about starts and checks: loading, replaying,
+/* store/check/check.h: the interface within store for starts and checks: loading, replaying,
  * repairing, rebuilding. */
 #ifndef STORE_CHECK_H
 #define STORE_CHECK_H
@@ -11,7 +11,7 @@
 #include "store/object/object.h"
 #include "store/volume/volume.h"
 
-/* ---- load.c, replay.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
+/* ---- load.c, replay.c, recover.c, snapshot.c: common parts of a start and a check. ---- */
 struct store *store_alloc(const struct store_opts *opts);
 /* Locks, opens volume and index, replays the log, loads the buckets; space is empty. */
 int store_load(struct store *store, bool create);
@@ -56,8 +56,8 @@ struct salvage {
 /* Copies the damaged bytes to files and reports everything known about them. */
 int salvage_hole(struct store *store, struct salvage *salvage, const struct log_hole *hole);
 /* Called when the index has all remaining groups, before the log is released. Takes out of the
- * index what the lost groups left half-done, and makes the medium reallocate the log's unreadable
- * blocks. */
+ * index the partial effects of the lost groups, and makes the medium reallocate the log's
+ * unreadable blocks. */
 int salvage_end(struct store *store, struct salvage *salvage);
 
 /* ---- salvage_mend.c: the first part of salvage_finish. ---- */
@@ -72,5 +72,11 @@ bool stripe_lacking(const struct store *store);
 /* Fiber call of the array monitor: 0 when enough volumes are back and the store takes writes again.
  */
 int stripe_regain(struct store *store);
+
+/* ---- printable.c ---- */
+#define PRINTABLE_BYTES_MAX 1024u
+/* Prints a name that users chose for a terminal: valid UTF-8 stays; everything that would not be
+ * visible as it is (control characters, other bytes, backslashes) becomes \\xHH. */
+void printable_put(struct buf *out, struct slice text);
 
 #endif

@@ -38,7 +38,7 @@ struct subject {
 static void subject_put(const struct fsck *fsck, const struct subject *subject)
 {
 	buf_printf(fsck->out, "%s/", subject->bucket);
-	shown_put(fsck->out, subject->key);
+	printable_put(fsck->out, subject->key);
 }
 
 static void subject_fill(struct fsck *fsck, struct slice index_key, struct subject *ret_subject)
@@ -168,7 +168,7 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
 		fsck->report->bad_records++;
 		buf_put_str(fsck->out, "bucket ");
-		shown_put(fsck->out, slice_from(key, 1));
+		printable_put(fsck->out, slice_from(key, 1));
 		buf_put_str(fsck->out, ": its record is damaged\n");
 	}
 	return true;

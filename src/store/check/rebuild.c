@@ -3,9 +3,9 @@
  *
  * The walk need not see bodies whose put began after the walk: the put writes them to the volume.
  * Nor do rows that end matter: their blocks are not reused while a batch that may name them is in
- * work. The walk could miss an older body whose row moves from before the walk's position to behind
- * it (a rename, a version that becomes current again, a body that another object is composed of).
- * The index thread notes such rows when it applies them, and the rebuild looks each of them up
+ * progress. The walk could miss an older body whose row moves from before the walk's position to
+ * after it (a rename, a version that becomes current again, a body that another object is composed
+ * of). The index thread notes such rows when it applies them, and the rebuild looks each of them up
  * again. The volume is whole when the walk is over and no row is noted. */
 #include "store/check/check.h"
 #include "store/commit/committer.h"
@@ -40,7 +40,7 @@ struct store_rebuild {
 	struct store *store;
 	uint32_t kind;
 	struct key after;	/* len 0: from the start of the kind */
-	uint64_t data_id_first; /* the volume has bodies from this number on already */
+	uint64_t data_id_first; /* the volume already has the bodies from this number on */
 	struct rebuild_keys
 		keys; /* noted rows that were taken over, to be looked up from keys_at on */
 	size_t keys_at;

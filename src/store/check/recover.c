@@ -90,7 +90,7 @@ struct scan {
 	struct store *store;
 	uint64_t rows;
 	uint64_t complaints;
-	uint64_t beyond;     /* extents behind the volume's end */
+	uint64_t beyond;     /* extents beyond the volume's end */
 	uint64_t end_blocks; /* where the last of them ends, on a volume that is no array */
 	uint64_t reported_ns;
 };
@@ -101,7 +101,7 @@ static void scan_complain(struct scan *scan, const char *what)
 		log_error("store", "the index is damaged: %s: run fsck", what);
 }
 
-/* Whether it is behind the end; false for an extent that no volume could have. */
+/* Whether it is beyond the end; false for an extent that no volume could have. */
 static bool is_beyond(const struct volume *volume, const struct extent *extent)
 {
 	return disk_stripe_is(extent->block) == (volume->set_count != 0) &&

@@ -1,5 +1,5 @@
-/* store/check/replay.c: a start's work on the log: applies its tail to the index, and tells the end
- * of the log from damage. Blocks. */
+/* store/check/replay.c: a start's work on the log: applies its tail to the index, and distinguishes
+ * the end of the log from damage. Blocks. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -162,7 +162,7 @@ struct replay {
 	bool hole_at_end; /* the bytes after the last group cannot be read */
 };
 
-/* ---- Holes: groups are missing, but the log goes on behind them. ---- */
+/* ---- Holes: groups are missing, but the log continues after them. ---- */
 
 static void hole_refuse(const struct store *store, const struct log_hole *hole)
 {
@@ -196,7 +196,7 @@ static void hole_pass(const struct store *store, const struct log_hole *hole)
 		store->volume.path, (unsigned long long)hole->at.seq);
 }
 
-/* The medium's errors prevent a search: whether the log goes on is unknown. */
+/* The medium's errors prevent a search: whether the log continues is unknown. */
 static int search_failed(const struct store *store, const struct journal_at *at, int error)
 {
 	if (error == -EIO)
@@ -233,7 +233,7 @@ static void carried_tell(const struct store *store, const struct log_hole *hole)
 		(unsigned long long)hole->find.first.seq);
 }
 
-/* Fetches the group after a hole, from the search's result; as replay_fetch. */
+/* Fetches the group after a hole, from the search's result; like replay_fetch. */
 static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
@@ -261,8 +261,8 @@ static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **re
 	return carried ? 1 : journal_read(&store->volume, &next, ret_bytes, ret_head);
 }
 
-/* Reads the group at `at`, or the next one behind a hole that may be passed, and moves *at to it.
- * 1; 0: the log ends here; -EUCLEAN (reported): the log is damaged. */
+/* Reads the group at `at`, or the next one after a hole that may be passed, and moves *at to it. 1;
+ * 0: the log ends here; -EUCLEAN (reported): the log is damaged. */
 static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
@@ -481,7 +481,7 @@ int recover_replay(struct store *store)
 	if (replay.replayed)
 		log_info("store", "%s: recovered: %llu groups replayed from the log", store->dir,
 			(unsigned long long)replay.replayed);
-	/* Groups given up at the log's end count as applied: the new log begins behind them. */
+	/* Groups given up at the log's end count as applied: the new log begins after them. */
 	if (replay.state.applied_seq + 1 < replay.at.seq) {
 		replay.state.applied_seq = replay.at.seq - 1;
 		ret = index_state_write(store->index, &replay.state);

@@ -129,7 +129,7 @@ static void mutation_name(struct part *part, const struct mutation *mutation)
 		return;
 	if (mutation->key.data[0] == 'B') {
 		buf_printf(out, "  lost: bucket %s: ", put ? "created or changed" : "deleted");
-		shown_put(out, slice_from(mutation->key, 1));
+		printable_put(out, slice_from(mutation->key, 1));
 		buf_put_str(out, "\n");
 		return;
 	}
@@ -141,9 +141,9 @@ static void mutation_name(struct part *part, const struct mutation *mutation)
 	buf_printf(out, "  lost: %s%s: %s/", put ? "stored" : "deleted",
 		mutation->key.data[0] == 'O' ? "" : " (a former version)", bucket.name);
 	if (mutation->key.data[0] == 'V' && key_version_parse(mutation->key, &version) == 0)
-		shown_put(out, slice_of(version.key, version.key_len));
+		printable_put(out, slice_of(version.key, version.key_len));
 	else
-		shown_put(out, slice_from(mutation->key, 9));
+		printable_put(out, slice_from(mutation->key, 9));
 	buf_put_str(out, "\n");
 }
 

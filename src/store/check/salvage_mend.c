@@ -1,4 +1,4 @@
-/* store/check/salvage_mend.c: takes out of the index what lost groups left half-done: records
+/* store/check/salvage_mend.c: removes from the index the partial effects of lost groups: records
  * without their body's rows, objects whose space belongs to other objects now, rows that no record
  * names, objects of unknown buckets. Blocks. */
 #include "store/check/check.h"
@@ -87,7 +87,7 @@ static void object_remove(struct mend *mend, struct slice row, const char *why)
 	buf_printf(out, "removed%s: %s/", row.data[0] == 'O' ? "" : " (a former version)",
 		bucket ? bucket->info.name : "?");
 	bucket_put(bucket);
-	shown_put(out, slice_from(row, MIN(row.len, (size_t)9)));
+	printable_put(out, slice_from(row, MIN(row.len, (size_t)9)));
 	buf_printf(out, ": %s\n", why);
 	mend->salvage->report->objects_removed++;
 	row_delete(mend, row);
@@ -152,7 +152,8 @@ static bool inline_is_there(struct mend *mend, const struct object *object)
 	return len == object->meta.bytes;
 }
 
-/* NULL: no extents are checked */
+/* The reason to remove the object; NULL: it is intact. Marks its extents in used, and also in
+ * shared if another object names them. */
 static const char *object_wrong(struct mend *mend, struct object *object)
 {
 	if (object->body == BODY_INLINE && !inline_is_there(mend, object))
@@ -369,7 +370,7 @@ int salvage_mend(struct store *store, struct salvage *salvage)
 		passes(&mend);
 	if (!mend.ret)
 		mend.ret = index_flush(store->index);
-	/* The following start loads the buckets again. */
+	/* The next start loads the buckets again. */
 	buckets_close(store->buckets);
 	store->buckets = NULL;
 	space_close(mend.used);

@@ -138,7 +138,7 @@ int snapshot_write(struct store *store)
 	return 0;
 }
 
-/* Whether it is of this store, and nothing was written since. */
+/* Whether it is of this store, and nothing has been written since. */
 static bool head_is_last(const struct store *store, const struct snapshot_head *head)
 {
 	return memcmp(head->magic, MAGIC, sizeof(MAGIC)) == 0 && head->version == STORE_VERSION &&

@@ -1,12 +1,12 @@
 /* store/check/stripe_regain.c: a store over several volumes takes no writes while too many volumes
  * are gone, and continues by itself when enough are back.
  *
- * A volume that is back has everything that was acknowledged: a commit is acknowledged when it is
- * on all volumes that the superblocks call good, and when a volume that missed it is called lost
- * there. So the good volumes of the last superblocks that are back are good again, as at a start.
- * Also as at a start, the log goes on in a new epoch: a group that was reported as failed is never
- * replayed, and its space can be reused. A body that was written earlier may lack a part on a
- * volume that is called good now: its commit fails. */
+ * A volume that is back has every acknowledged commit: a commit is acknowledged when it is on all
+ * volumes that the superblocks call good, and when a volume that missed it is called lost there. So
+ * the good volumes of the last superblocks that are back are good again, as at a start. Also as at
+ * a start, the log goes on in a new epoch: a group that was reported as failed is never replayed,
+ * and its space can be reused. A body that was written earlier may lack a part on a volume that is
+ * called good now: its commit fails. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/index_apply.h"

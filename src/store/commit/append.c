@@ -222,7 +222,7 @@ int local_rename(struct store *store, const struct store_name *from, const struc
 	struct commit commit = {.items = &item, .item_count = 1, .composition = &composition};
 	int ret;
 
-	if (to.len == 0 || to.len > LIMIT_KEY_LEN_MAX || slice_eq(to, from->key) ||
+	if (!store_key_valid(to) || slice_eq(to, from->key) ||
 		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
 	commit.bucket = buckets_find(store->buckets, from->bucket);

@@ -33,7 +33,7 @@ struct composition {
 /* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
 int composition_add(struct store *store, struct composition *composition, struct bucket *bucket,
 	struct slice key, const struct store_get *get, bool drop);
-/* As compose_add, for an object that gets another key; it may have any kind of body. */
+/* Like composition_add, for an object that gets another key; it may have any kind of body. */
 int composition_move(struct store *store, struct composition *composition, struct bucket *bucket,
 	struct slice key, const struct store_get *get);
 /* The object composed of those bodies. -EINVAL: meta->bytes is not their sum. */
@@ -41,8 +41,8 @@ int composition_object(struct composition *composition, const struct store_meta 
 	uint64_t data_id, struct object **ret_object);
 /* Upper bound of its size in a group. */
 size_t composition_bytes(const struct composition *composition);
-/* Whether everything is as it was when added (else -ESTALE). If so, removes the objects from commit
- * order. */
+/* Whether all objects are unchanged since they were added (otherwise -ESTALE). If so, removes the
+ * objects from commit order. */
 int composition_plan(struct composition *composition, struct group *group);
 void composition_undo(struct composition *composition);
 void composition_publish(struct store *store, struct composition *composition,

@@ -1,4 +1,4 @@
-/* store/commit/commit.h: what the files of store share about commits.
+/* store/commit/commit.h: the interface within store for commits.
  *
  *   caller's fiber                committer (a fiber of the first reactor)      index thread
  *   put/delete/bucket calls  ──►  queue ─► plan in order ─► group ─►            apply to RocksDB,
@@ -37,8 +37,8 @@ struct object;
 _Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
 
 /* ---- commit.c: planning and publishing; committer.c: the fiber and its writes. ---- */
-/* What happens to an entry's old object: its body ends; it lives on elsewhere; its body lives on in
- * the object that replaces it. */
+/* The fate of an entry's old object: its body is deleted; it stays, in another row; the object that
+ * replaces it keeps its body. */
 enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
 #define CHANGE_NEW     1u /* adds an object or a delete marker */
 #define CHANGE_BODY    2u /* the body's rows are new, too */
@@ -143,9 +143,7 @@ void outbox_end_add(struct group *group, const struct commit *commit);
 int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text);
 
-/* ---- version.c: which row a version has. ---- */
-/* The sequence number that a version id stands for. False: not an id of this store, or "null". */
-bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
+/* ---- version.c: the row of a version. ---- */
 /* Fiber call: pins the entry that holds the version (empty: the current one, which may not exist).
  * When the commit is planned, the entry may hold another version. -ENOENT: no such version. */
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,

@@ -17,7 +17,7 @@
 
 DEFINE_COUNTER_FULL(volume_full, "volume");
 
-/* Grow ahead when less than this part of a step is free. */
+/* The volume grows ahead of need when less than this part of a step is free. */
 #define AHEAD_PART	 2u
 #define LOOK_INTERVAL_NS NS_PER_S
 #define FULL_TOLD_NS	 (60 * NS_PER_S) /* shortest interval between two log messages */

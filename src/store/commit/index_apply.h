@@ -46,7 +46,7 @@ int index_apply_start(struct store *store);
 void index_apply_stop(struct store *store);
 /* Takes the group over. */
 void index_apply_push(struct store *store, struct group *group);
-struct group *index_apply_group(struct store *store); /* a new or kept one; NULL: no memory */
+struct group *index_apply_group(struct store *store); /* a new or a kept one; NULL: no memory */
 void index_apply_group_give(
 	struct store *store, struct group *group); /* a group that was not written */
 /* Fiber call: until everything up to seq is applied. -EIO: the index failed. */
@@ -59,7 +59,7 @@ int index_apply_settle(struct store *store);
 int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* Makes a checkpoint on the calling thread. Blocks. */
 int index_apply_checkpoint_now(struct store *store);
-/* As index_apply_checkpoint_now, and the log continues in a new epoch: its groups behind the tail
+/* Like index_apply_checkpoint_now, and the log continues in a new epoch: its groups after the tail
  * become invalid. Everything published is applied, and no group is in flight. */
 int index_apply_checkpoint_anew(struct store *store);
 

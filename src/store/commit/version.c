@@ -16,28 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEQ_DIGITS 16u
-
-bool version_seq_parse(struct slice version_id, uint64_t *ret_seq)
-{
-	uint64_t seq = 0;
-
-	if (version_id.len != SEQ_DIGITS)
-		return false;
-	for (uint32_t i = 0; i < SEQ_DIGITS; i++) {
-		char digit = version_id.data[i];
-
-		if (digit >= '0' && digit <= '9')
-			seq = seq << 4 | (uint64_t)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			seq = seq << 4 | (uint64_t)(digit - 'a' + 10);
-		else
-			return false;
-	}
-	*ret_seq = seq;
-	return seq != 0;
-}
-
 static bool entry_holds(struct store *store, struct record_entry *entry, struct slice version_id)
 {
 	struct object *object = record_entry_object(store->records, entry);
@@ -64,7 +42,7 @@ static int row_pin(struct store *store, struct bucket *bucket, struct slice key,
 	if (slice_eq(version_id, SLICE("null")))
 		return record_entry_pin(
 			store->records, bucket->info.id | ENTRY_NULL, key, ret_entry);
-	if (!version_seq_parse(version_id, &seq))
+	if (!store_version_seq_parse(version_id, &seq))
 		return -ENOENT;
 	return record_entry_pin_version(store->records, bucket->info.id, key, seq, ret_entry);
 }

@@ -54,17 +54,19 @@ static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
 	local_put_cache_take(sink_of(writer)->put, piece->offset, piece->span, piece->bytes);
 }
 
-static int checks_note(struct put_sink *self, const struct flow_piece *piece)
+/* A store_run_fn of a slot in the writer's window. */
+static void run_write(void *arg, const struct store_run *run, uint32_t at)
 {
-	for (uint32_t at = 0; at < piece->bytes; at += STORE_CHECK_BYTES) {
-		uint32_t bytes = MIN(piece->bytes - at, STORE_CHECK_BYTES);
-		int ret = local_put_checked(
-			self->put, piece->offset + at, crc32c_update(0, piece->data + at, bytes));
+	struct flow_slot *slot = (struct flow_slot *)arg;
+	struct region_sqe sqe = {
+		.opcode = REGION_OP_WRITE,
+		.target = run->target,
+		.addr = (uint64_t)(uintptr_t)(slot->piece.data + at),
+		.offset = run->volume_offset,
+		.len = ALIGN_UP(run->bytes, FRAME_BYTES),
+	};
 
-		if (ret)
-			return ret;
-	}
-	return 0;
+	flow_io_start(slot->writer->core, &slot->io, &sqe);
 }
 
 /* Starts the writes of a piece that begins on a chunk boundary and is a whole chunk, or the body's
@@ -81,21 +83,8 @@ static int chunk_write(struct put_sink *self, struct flow_piece *piece)
 		region_switch(core->region, piece->span, OWNER_APP, OWNER_DISK);
 	}
 	slot = flow_writer_begin(&self->writer, piece);
-	ret = checks_note(self, piece);
-	for (uint32_t at = 0; at < piece->bytes && !ret;) {
-		struct region_sqe sqe = {.opcode = REGION_OP_WRITE};
-		struct store_run run;
-
-		ret = local_put_space(self->put, piece->offset + at, piece->bytes - at, &run);
-		if (ret)
-			break;
-		sqe.target = run.target;
-		sqe.addr = (uint64_t)(uintptr_t)(piece->data + at);
-		sqe.offset = run.volume_offset;
-		sqe.len = ALIGN_UP(run.bytes, FRAME_BYTES);
-		flow_io_start(core, &slot->io, &sqe);
-		at += run.bytes;
-	}
+	ret = local_put_chunk(self->put, slot->piece.offset,
+		slice_of(slot->piece.data, slot->piece.bytes), run_write, slot);
 	if (ret && !slot->io.error)
 		slot->io.error = ret;
 	if (ret && !self->writer.error)

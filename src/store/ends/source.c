@@ -40,28 +40,24 @@ static void stretch_enter(struct get_source *self)
 	self->stretch_end = stretch.start + stretch.bytes;
 }
 
-/* Starts the reads of [from, to) into the slot's span; from lies on a check boundary of the chunk.
- */
-static int read_start(struct get_source *self, struct flow_slot *slot, uint64_t from, uint64_t to)
+struct reading {
+	struct flow_core *core;
+	struct flow_slot *slot;
+};
+
+/* A store_run_fn: reads the run into the slot's span. */
+static void run_read(void *arg, const struct store_run *run, uint32_t at)
 {
-	uint8_t *data = slot->piece.span.data;
+	const struct reading *reading = (const struct reading *)arg;
+	struct region_sqe sqe = {
+		.opcode = REGION_OP_READ,
+		.target = run->target,
+		.addr = (uint64_t)(uintptr_t)(reading->slot->piece.span.data + at),
+		.offset = run->volume_offset,
+		.len = ALIGN_UP(run->bytes, FRAME_BYTES),
+	};
 
-	while (from < to) {
-		struct region_sqe sqe = {.opcode = REGION_OP_READ};
-		struct store_run run;
-		int ret = local_get_run(self->get, from, (uint32_t)(to - from), &run);
-
-		if (ret)
-			return ret;
-		sqe.target = run.target;
-		sqe.addr = (uint64_t)(uintptr_t)data;
-		sqe.offset = run.volume_offset;
-		sqe.len = ALIGN_UP(run.bytes, FRAME_BYTES);
-		flow_io_start(self->reader.source.core, &slot->io, &sqe);
-		data += run.bytes;
-		from += run.bytes;
-	}
-	return 0;
+	flow_io_start(reading->core, &reading->slot->io, &sqe);
 }
 
 /* Gets the chunk from the cache, held for this piece: 1; 0: not now; -ENOENT: not cached; -errno.
@@ -131,7 +127,8 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 		if (ret != 1)
 			return ret;
 		slot->piece.data = slot->piece.span.data + (offset - check.from);
-		ret = read_start(self, slot, check.from, check.to);
+		ret = local_get_chunk(self->get, check.from, (uint32_t)(check.to - check.from),
+			run_read, &(struct reading){reader->source.core, slot});
 		if (ret)
 			slot->io.error = ret;
 	}
@@ -139,29 +136,17 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 	return 1;
 }
 
-/* Verifies bytes from the volume and offers whole chunks to the cache. */
-static int piece_verify(struct get_source *self, struct flow_piece *piece)
+/* The piece's bytes have arrived from the volume, behind those of the same check before them. */
+static int piece_arrived(struct get_source *self, struct flow_piece *piece)
 {
-	uint64_t piece_end = piece->offset + piece->bytes;
-	struct around check, chunk;
-	struct store_stretch stretch;
-	uint64_t end;
-	int ret;
+	uint32_t before = (uint32_t)(piece->data - piece->span.data);
+	bool cached;
+	int ret = local_get_arrived(
+		self->get, piece->offset - before, before + piece->bytes, piece->span, &cached);
 
-	/* The piece's own stretch: reads ahead may be in a later one. */
-	local_get_stretch(self->get, piece->offset, &stretch);
-	end = stretch.start + stretch.bytes;
-	check = around(stretch.start, end, piece->offset, piece_end, STORE_CHECK_BYTES);
-	chunk = around(stretch.start, end, piece->offset, piece_end, STORE_CHUNK_BYTES);
-	ret = local_get_verify(
-		self->get, check.from, piece->span.data, (uint32_t)(check.to - check.from));
-	if (ret)
-		return ret;
-	if (check.from == chunk.from && check.to == chunk.to &&
-		local_get_cache_offer(
-			self->get, check.from, piece->span, (uint32_t)(check.to - check.from)))
+	if (cached)
 		piece->hold = FLOW_HOLD_CACHE;
-	return 0;
+	return ret;
 }
 
 static int object_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
@@ -173,7 +158,7 @@ static int object_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	if (ret != 1)
 		return ret;
 	if (piece.hold == FLOW_HOLD_LEASE) {
-		ret = piece_verify(self, &piece);
+		ret = piece_arrived(self, &piece);
 		if (ret) {
 			flow_piece_end(source->core, &piece, OWNER_APP);
 			return ret;

@@ -1,4 +1,4 @@
-/* store/index/index.h: what the files of store share about the index. */
+/* store/index/index.h: the interface within store of the index. */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 

@@ -73,8 +73,8 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (row_a > row_b) - (row_a < row_b);
 }
 
-/* Such a row has a number that is never used again: when both the put and the deletion are here,
- * the index needs neither. */
+/* Such a row has a number that is never used again: when the merge has both the put and the
+ * deletion, the index needs neither. */
 static bool came_and_went(const struct mutation *first, const struct mutation *last)
 {
 	return first->op == MUTATION_PUT && last->op == MUTATION_DELETE &&

@@ -116,7 +116,7 @@ void carry_add(struct carry *carry, const struct group *group)
 
 	if (bytes > CARRIED_BYTES_MAX)
 		return;
-	/* Keeps the older groups that still fit behind the new one, whole groups only. */
+	/* Keeps the older groups that still fit after the new one, whole groups only. */
 	while (kept < carry->len) {
 		struct group_head head;
 		uint32_t next;

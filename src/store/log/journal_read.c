@@ -1,5 +1,5 @@
-/* store/log/journal_read.c: reads the log's groups back, and searches the log for groups behind a
- * place where one is missing. Blocks. */
+/* store/log/journal_read.c: reads the log's groups back, and searches the log for groups after a
+ * missing one. Blocks. */
 #include "store/log/journal.h"
 #include "store/volume/volume.h"
 
@@ -258,16 +258,24 @@ int journal_search(
 	struct volume *volume, const struct journal_at *at, struct journal_find *ret_find)
 {
 	struct search search = {.volume = volume, .at = at, .find = ret_find};
+	uint64_t changes;
 	void *piece;
-	int ret = 0;
+	int ret;
 
 	volume_check(volume);
-	*ret_find = (struct journal_find){0};
 	if (posix_memalign(&piece, BLOCK_BYTES, PIECE_BYTES))
 		return -ENOMEM;
 	search.piece = (uint8_t *)piece;
-	for (; !ret; search.copy++)
-		ret = copy_search(&search);
+	/* A member that is lost meanwhile leaves its number to the next copy, whose first part has
+	 * then not been read: begin again without it. */
+	do {
+		changes = disk_array_changes(volume->disk);
+		*ret_find = (struct journal_find){0};
+		search.spoilt_bytes = 0;
+		ret = 0;
+		for (search.copy = 0; !ret; search.copy++)
+			ret = copy_search(&search);
+	} while (ret == -ENOENT && disk_array_changes(volume->disk) != changes);
 	free(piece);
 	return ret == -ENOENT ? 0 : ret;
 }

@@ -187,17 +187,6 @@ struct page {
 	int ret;
 };
 
-/* The length of the common prefix that the key falls under, or 0. */
-static size_t prefix_len(const struct store_list_opts *opts, struct slice key)
-{
-	ptrdiff_t at;
-
-	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
-		return 0;
-	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
-	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
-}
-
 /* Adds an entry. False: the page is full, or failed. */
 static bool row_add(struct page *page, struct slice key, struct object *object, bool latest)
 {
@@ -224,24 +213,24 @@ static bool row_add(struct page *page, struct slice key, struct object *object, 
 	return true;
 }
 
-/* The index at which a continued key goes on: behind the version, or behind its former place. */
+/* The index at which a listing continues within a key: after the version, or after its former
+ * place. */
 static uint32_t versions_from(const struct page *page, const struct key *key)
 {
 	struct slice behind = page->opts->version_after;
-	uint64_t seq = 0;
+	uint64_t seq;
 	uint32_t at;
 
 	if (!behind.len || !slice_eq(memory_key_name(key), page->opts->after))
 		return 0;
 	if (memory_key_version(key, behind, &at))
 		return at + 1;
-	for (uint32_t i = 0; i < behind.len; i++)
-		seq = seq << 4 | (uint64_t)(behind.data[i] <= '9' ? behind.data[i] - '0'
-								  : behind.data[i] - 'a' + 10);
+	/* The null version's former place is unknown: list all versions again. */
+	if (!store_version_seq_parse(behind, &seq))
+		return 0;
 	for (at = 0; at < key->version_count && key->versions[at]->seq >= seq; at++)
 		;
-	/* The null version's former place is unknown: list all versions again. */
-	return slice_eq(behind, SLICE("null")) ? 0 : at;
+	return at;
 }
 
 static bool key_add(struct page *page, const struct key *key)
@@ -255,7 +244,8 @@ static bool key_add(struct page *page, const struct key *key)
 	return true;
 }
 
-/* Behind `after`, which is a key that may have versions left, or a common prefix. */
+/* Whether the key is after `after`, which is a key that may have versions left, or a common
+ * prefix. */
 static bool is_behind(const struct page *page, struct slice key)
 {
 	struct slice after = page->opts->after;
@@ -265,7 +255,8 @@ static bool is_behind(const struct page *page, struct slice key)
 		return true;
 	if (slice_cmp(key, after) < (within ? 0 : 1))
 		return false;
-	return within || prefix_len(page->opts, after) != after.len || !slice_starts(key, after);
+	return within || store_list_prefix_len(page->opts, after) != after.len ||
+	       !slice_starts(key, after);
 }
 
 static bool prefix_shows(
@@ -286,7 +277,7 @@ static void page_fill(struct page *page, const struct bucket *bucket)
 	for (uint32_t at = memory_key_place(bucket, opts->prefix); at < bucket->key_count; at++) {
 		const struct key *key = bucket->keys[at];
 		struct slice name = memory_key_name(key),
-			     prefix = slice_to(name, prefix_len(opts, name));
+			     prefix = slice_to(name, store_list_prefix_len(opts, name));
 
 		if (!slice_starts(name, opts->prefix))
 			return;

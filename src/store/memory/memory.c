@@ -111,7 +111,7 @@ static int memory_bucket_edit(
 	return ret;
 }
 
-/* The visitor may call the store: it is shown copies. */
+/* The visitor may call the store: so it gets copies. */
 static int memory_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
 {

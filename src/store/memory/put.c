@@ -32,18 +32,13 @@ struct store_put {
 	char key[];
 };
 
-static bool key_valid(struct slice key)
-{
-	return key.len && key.len <= LIMIT_KEY_LEN_MAX;
-}
-
 int memory_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
 {
 	struct store_put *put;
 	int ret = 0;
 
-	if (!key_valid(opts->key))
+	if (!store_key_valid(opts->key))
 		return -EINVAL;
 	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
 		return -EFBIG;
@@ -242,7 +237,7 @@ static uint64_t mtime_next(struct store *store)
 	return store->mtime_last_ns;
 }
 
-/* Ends rows of earlier starts: this store keeps no rows, so there is nothing to do. */
+/* This store keeps no rows, but numbers them as the interface says. */
 static void row_number(struct store *store, struct store_outbox_row *row)
 {
 	if (row)
@@ -290,7 +285,7 @@ static struct object *put_object(const struct store_put *put, const struct store
 	return object;
 }
 
-/* An object ends once: who names it twice names what is gone by then. */
+/* An object can be deleted only once: a put that names it twice is refused. */
 static int endings_check(const struct store_put *put)
 {
 	uint32_t i;
@@ -417,7 +412,8 @@ int memory_rename(struct store *store, const struct store_name *from, const stru
 	struct bucket *bucket;
 	int ret;
 
-	if (!key_valid(to) || slice_eq(to, from->key) || headers.len > STORE_HEADERS_BYTES_MAX)
+	if (!store_key_valid(to) || slice_eq(to, from->key) ||
+		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
 	pthread_mutex_lock(&store->lock);
 	bucket = memory_bucket_find(store, from->bucket);
@@ -469,7 +465,7 @@ static int change_run(struct store *store, const struct store_name *name,
 {
 	int ret;
 
-	if (!key_valid(name->key))
+	if (!store_key_valid(name->key))
 		return -EINVAL;
 	pthread_mutex_lock(&store->lock);
 	ret = change_locked(store, name, change);
@@ -553,7 +549,7 @@ int memory_delete_each(
 	if (count > LIMIT_DELETE_KEYS_MAX)
 		return -EINVAL;
 	for (uint32_t i = 0; i < count; i++)
-		if (!key_valid(list[i].key))
+		if (!store_key_valid(list[i].key))
 			return -EINVAL;
 	pthread_mutex_lock(&store->lock);
 	bucket = memory_bucket_find(store, bucket_name);

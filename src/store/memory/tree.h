@@ -38,7 +38,7 @@ struct object {
 struct key {
 	char *name;
 	size_t len;
-	struct object **versions; /* the newest first; each with a reference */
+	struct object **versions; /* newest first; each with a reference */
 	uint32_t version_count;
 };
 

@@ -113,7 +113,7 @@ static uint32_t segments_for(uint64_t bytes)
 	return (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
 }
 
-/* Lays out the parts behind the struct in its memory: segments, parts (of several), headers, inline
+/* Lays out the parts after the struct in its memory: segments, parts (of several), headers, inline
  * body. */
 struct object_shape {
 	uint32_t segment_count;
@@ -305,13 +305,16 @@ static void segment_give(struct store *store, const struct segment *segment)
 	for (uint32_t i = 0; i < segment->extent_count; i++) {
 		const struct extent *extent = &segment->extents[i];
 
-		if (space_has(store->space, extent->block, extent->blocks))
-			space_give(store->space, extent->block, extent->blocks);
-		else
+		int ret = space_reclaim(store->space, extent->block, extent->blocks);
+
+		if (ret)
 			log_error("store",
 				"%s: the index is damaged: an object that was deleted named blocks "
-				"%llu+%u, which are no blocks of bodies: run fsck",
-				store->dir, (unsigned long long)extent->block, extent->blocks);
+				"%llu+%u, which %s: run fsck",
+				store->dir, (unsigned long long)extent->block, extent->blocks,
+				ret == -ERANGE	? "are no blocks of bodies"
+				: ret == -EBUSY ? "another object names, too"
+						: "were free already");
 	}
 }
 

@@ -1,4 +1,4 @@
-/* store/object/watch.c: tells watchers that an object is no longer its key's object, before the
+/* store/object/watch.c: informs watchers that an object is no longer its key's object, before the
  * caller that replaced or deleted it gets its result. Few objects are watched; for the others, a
  * commit only checks a flag. */
 #include "store/object/object.h"

@@ -2,8 +2,8 @@
  * then need not keep unused data, and a thin volume can give the space to others. It works in the
  * background, some time after the deletion, one run at a time and within a rate limit.
  *
- * A run is taken from the allocator before the discard and given back afterwards, so nobody can be
- * writing there. Space becomes free only after the commit that ended its object is durable, so no
+ * A run is taken from the allocator before the discard and given back afterwards, so no put can
+ * write there. Space becomes free only after the commit that ended its object is durable, so no
  * recovery reads it. The exception is space freed because a group's write failed, but then the
  * store is fenced. */
 #include "store/space/space.h"

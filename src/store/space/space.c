@@ -17,7 +17,7 @@
 #define CHUNK_WORDS    (CHUNK_BLOCKS / WORD_BITS)
 #define SUMMARY_CHUNKS 64u
 #define CHUNK_NONE     UINT64_MAX
-#define HELD_FIRST     64u
+#define RUNS_FIRST     64u
 /* Limits of a discarded run: a shorter run is not worth a command; a longer one, or one with more
  * than this part of the free space, would be missed meanwhile. */
 #define DISCARD_BLOCKS_MIN 16u
@@ -53,6 +53,9 @@ struct space {
 	uint32_t held_count;
 	uint32_t held_cap;
 	struct space_run *held;
+	struct space_run *shared; /* runs that two rows of the index named at the start */
+	uint32_t shared_count;
+	uint32_t shared_cap;
 	uint64_t lent_blocks; /* free, but being discarded: marked as in use */
 	uint64_t *words;      /* 1: in use */
 	uint64_t *given; /* one bit per chunk: it has space that was given back and not discarded
@@ -165,6 +168,7 @@ void space_close(struct space *space)
 		return;
 	pthread_mutex_destroy(&space->lock);
 	free(space->held);
+	free(space->shared);
 	free(space->words);
 	free(space->given);
 	free(space->chunk_free);
@@ -409,19 +413,57 @@ static void run_free(struct space *space, struct space_run run)
 		space->given[chunk / SUMMARY_CHUNKS] |= 1ull << chunk % SUMMARY_CHUNKS;
 }
 
-/* Without memory the run is lost until the next start; that is better than using it too early. */
-static void held_add(struct space *space, uint64_t block, uint32_t blocks)
+struct space_runs {
+	struct space_run **runs;
+	uint32_t *count, *cap;
+};
+
+/* Adds the run to a list, unless there is no memory. */
+static void runs_add(struct space_runs list, uint64_t block, uint32_t blocks)
 {
-	if (space->held_count == space->held_cap) {
-		uint32_t cap = MAX(space->held_cap * 2, HELD_FIRST);
-		void *grown = realloc(space->held, cap * sizeof(*space->held));
+	if (*list.count == *list.cap) {
+		uint32_t cap = MAX(*list.cap * 2, RUNS_FIRST);
+		void *grown = realloc(*list.runs, cap * sizeof(struct space_run));
 
 		if (!grown)
 			return;
-		space->held = (struct space_run *)grown;
-		space->held_cap = cap;
+		*list.runs = (struct space_run *)grown;
+		*list.cap = cap;
 	}
-	space->held[space->held_count++] = (struct space_run){.block = block, .blocks = blocks};
+	(*list.runs)[(*list.count)++] = (struct space_run){.block = block, .blocks = blocks};
+}
+
+/* Without memory the run is lost until the next start; that is better than using it too early. */
+static void held_add(struct space *space, uint64_t block, uint32_t blocks)
+{
+	runs_add((struct space_runs){&space->held, &space->held_count, &space->held_cap}, block,
+		blocks);
+}
+
+static bool run_is_used(const struct space *space, uint64_t block, uint64_t blocks)
+{
+	while (blocks) {
+		const uint64_t *words = &space->words[block / CHUNK_BLOCKS * CHUNK_WORDS];
+		uint32_t at = block % CHUNK_BLOCKS;
+		uint32_t count = (uint32_t)MIN(blocks, (uint64_t)CHUNK_BLOCKS - at);
+
+		if (bit_find(words, at, false) < at + count)
+			return false;
+		block += count;
+		blocks -= count;
+	}
+	return true;
+}
+
+static bool run_is_shared(const struct space *space, uint64_t block, uint32_t blocks)
+{
+	for (uint32_t i = 0; i < space->shared_count; i++) {
+		const struct space_run *shared = &space->shared[i];
+
+		if (block < shared->block + shared->blocks && shared->block < block + blocks)
+			return true;
+	}
+	return false;
 }
 
 /* Under the lock; takes blocks of a volume. */
@@ -431,16 +473,25 @@ static bool is_inside(const struct space *space, uint64_t block, uint32_t blocks
 	       block + blocks <= space->chunk_count * CHUNK_BLOCKS;
 }
 
-bool space_has(struct space *space, uint64_t block, uint32_t blocks)
+int space_reclaim(struct space *space, uint64_t block, uint32_t blocks)
 {
-	bool has;
+	int ret = 0;
 
 	if (!run_of(space, &block, &blocks))
-		return false;
+		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
-	has = is_inside(space, block, blocks);
+	if (!is_inside(space, block, blocks))
+		ret = -ERANGE;
+	else if (run_is_shared(space, block, blocks))
+		ret = -EBUSY;
+	else if (!run_is_used(space, block, blocks))
+		ret = -ENOENT;
+	else if (space->holds)
+		held_add(space, block, blocks);
+	else
+		run_free(space, (struct space_run){.block = block, .blocks = blocks});
 	pthread_mutex_unlock(&space->lock);
-	return has;
+	return ret;
 }
 
 void space_give(struct space *space, uint64_t block, uint32_t blocks)
@@ -468,8 +519,10 @@ void space_let_go(struct space *space)
 {
 	pthread_mutex_lock(&space->lock);
 	if (--space->holds == 0) {
+		/* Two rows of a damaged index may have named the same blocks. */
 		for (uint32_t i = 0; i < space->held_count; i++)
-			run_free(space, space->held[i]);
+			if (run_is_used(space, space->held[i].block, space->held[i].blocks))
+				run_free(space, space->held[i]);
 		space->held_count = 0;
 	}
 	pthread_mutex_unlock(&space->lock);
@@ -584,6 +637,10 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 		ret = -ERANGE;
 	else if (run_change(space, block, blocks, true) != blocks)
 		ret = -EEXIST;
+	if (ret == -EEXIST)
+		runs_add((struct space_runs){&space->shared, &space->shared_count,
+				 &space->shared_cap},
+			block, blocks);
 	pthread_mutex_unlock(&space->lock);
 	return ret;
 }

@@ -19,10 +19,12 @@ int space_grow(struct space *space, uint64_t block_count);
 /* Leases a run of up to `blocks` (1 to CHUNK_BLOCKS): the full length if there is such a run,
  * otherwise the longest one. Returns its length, 0 when nothing is free. */
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
-/* Whether it is a run of the space: check it before you give back a run that the index names. */
-bool space_has(struct space *space, uint64_t block, uint32_t blocks);
-/* Frees a run. CHECKs that its blocks were in use. */
+/* Frees a run that this process leased. CHECKs that its blocks were in use. */
 void space_give(struct space *space, uint64_t block, uint32_t blocks);
+/* Frees a run that the index names, which is untrusted input. All of it stays as it is when
+ * -ERANGE: it is no run of the space; -ENOENT: some of it is free already; -EBUSY: another row
+ * named some of it when the space was marked. */
+int space_reclaim(struct space *space, uint64_t block, uint32_t blocks);
 /* Between these two calls, freed blocks are not leased again. */
 void space_hold(struct space *space);
 void space_let_go(struct space *space);
@@ -32,8 +34,8 @@ void space_let_go(struct space *space);
  * given back. */
 uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *ret_block);
 void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
-/* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now);
- * -ERANGE: outside. */
+/* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now, and is
+ * not reclaimed); -ERANGE: outside. */
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
 uint64_t space_free_blocks(struct space *space);
 uint64_t space_used_blocks(struct space *space);

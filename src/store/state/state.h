@@ -61,7 +61,7 @@ struct store {
 		regains; /* from 1: a body whose write began before one cannot be committed */
 	_Atomic bool quiescing;
 	struct fiber *array_monitor; /* of the volumes; on the committer's reactor */
-	struct fiber *scrubber;	     /* there, too */
+	struct fiber *scrubber;	     /* on the committer's reactor, too */
 	struct fiber *discarder;
 	_Atomic bool scrub_asked;
 	_Atomic uint64_t scrub_done_bytes,

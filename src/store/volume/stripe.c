@@ -174,7 +174,7 @@ int stripe_super_write(struct volume *volume)
 		}
 	}
 	if (again || !disk_array_quorum(volume->disk)) {
-		/* Nobody was told about anything that those volumes would have missed. */
+		/* No commit that those volumes missed was acknowledged. */
 		volume->super.set_lost = lost_before;
 		return -EHOSTDOWN;
 	}
@@ -289,7 +289,7 @@ static int set_create(struct set *set)
 	volume->super.set_parity = (uint16_t)set->opts->erasure_parity;
 	bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
 	for (uint32_t i = 0; i < count && !ret; i++) {
-		/* A volume of a store whose index is not here belongs to somebody, unless the
+		/* A volume of a store whose index is not here belongs to another store, unless the
 		 * creation of that store was interrupted: then nothing was ever stored there. */
 		if (set->candidates[i].found == 0 && set->candidates[i].super.epoch)
 			set->candidates[i].found = -EMEDIUMTYPE;

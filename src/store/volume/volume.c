@@ -370,7 +370,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	found = volume_super_read(volume->path, false, &volume->super);
 	begun = found == 0 && volume->super.epoch > 0;
 	if (begun && opts->create && !known) {
-		/* It has a store's objects, and the index is elsewhere. */
+		/* The volume has a store's objects, and that store's index is elsewhere. */
 		found = -EMEDIUMTYPE;
 	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
 		log_error("store",

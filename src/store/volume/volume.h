@@ -98,7 +98,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
 void volume_close(struct volume *volume);
 /* Fills in volume->path. -EUCLEAN with a log line: the store's volume is a file of its own. */
 int volume_locate(const struct volume_opts *opts, struct volume *volume);
-/* No volume, or one whose creation never began. */
+/* Whether there is no volume, or one whose creation never began. */
 bool volume_missing(const struct volume *volume);
 /* Makes DIR/volume lead to a volume elsewhere, so that the next start and fsck find it. */
 int volume_link(const char *dir, const struct volume *volume);
@@ -107,7 +107,7 @@ int volume_super_write(struct volume *volume);
 
 /* For stripe.c: opens one volume of several. As volume_open; -EMEDIUMTYPE: not ours, or damaged. */
 int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
-/* The same of what lies at a path; probe: that it cannot be reached is no news. */
+/* The same for the volume at a path; probe: an unreachable volume is not logged. */
 int volume_super_read(const char *path, bool probe, struct superblock *ret_super);
 void volume_super_init(struct superblock *super, const struct volume_opts *opts);
 void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES]);
@@ -136,12 +136,6 @@ bool stripe_member_whole(const struct volume *volume, uint32_t member);
 /* Fiber call, before a group is acknowledged: if a volume failed since the last call, records that
  * on the others. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct volume *volume);
-
-/* ---- shown.c ---- */
-#define SHOWN_BYTES_MAX 1024u
-/* Prints a name that users chose for a terminal: valid UTF-8 stays; everything that would not be
- * visible as it is (control characters, other bytes, backslashes) becomes \\xHH. */
-void shown_put(struct buf *out, struct slice text);
 
 /* ---- modes.c ---- */
 /* Removes the access rights of all users except the owner from the store's directory and files.

@@ -160,7 +160,7 @@ static __always_inline void read_key(struct key *key, void *at, void *end)
 		read_ipv6(key, at, end);
 }
 
-/* Without branches, so that the verifier has one path to follow for each rule. */
+/* Has no branches, so that the verifier has one path to follow for each rule. */
 static __always_inline __u32 differs(const struct key *key, const struct filter_rule *rule)
 {
 	__u32 differs = ((key->family ^ rule->family) & rule->family_mask) |
@@ -250,7 +250,7 @@ int nebulaio_filter(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* The kernel lets no program ask a driver under another license. */
+/* The kernel lets only programs under this license ask a driver. */
 #ifdef FILTER_STAMPED
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #else

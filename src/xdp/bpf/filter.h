@@ -44,7 +44,7 @@ struct filter_mark {
 	__u32 magic;
 	__u32 rule;
 	__u64 time_ns;	   /* CLOCK_MONOTONIC, when the driver handed the packet in */
-	__u64 hardware_ns; /* the card's clock, when the packet came; 0: not told */
+	__u64 hardware_ns; /* the card's clock, when the packet came; 0: not known */
 };
 
 #endif

@@ -109,7 +109,7 @@ static void test_errors(nebulaio::RDMAContext &ctx)
 	check(!fresh.connected() &&
 			error_of([&] { fresh.connect("127.0.0.1", 1); }).status() == 0 &&
 			!fresh.connected(),
-		"nobody at the address");
+		"an address without a server");
 	nebulaio::Options options;
 	options.access_key = "somebody";
 	options.secret_key = "else-entirely";

@@ -1,5 +1,6 @@
-"""tests/e2e/bindings/ecosystem_test.py: what people read and write with, through nebulaio:// and the package's own helpers.
-run-bindings-ecosystem installs it all and starts this; what could not be installed is skipped, and said."""
+"""tests/e2e/bindings/ecosystem_test.py: common libraries that read and write through nebulaio:// and the package's own
+helpers. run-bindings-ecosystem installs it all and starts this; those that could not be installed are skipped with a
+message."""
 
 import importlib.util
 import pathlib

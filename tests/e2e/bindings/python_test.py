@@ -1,5 +1,5 @@
 """tests/e2e/bindings/python_test.py: the package nebulaio against a server; run-bindings-python installs it and starts this.
-Each function below is a group of checks; what it needs besides the package stands in its decorator."""
+Each function below is a group of checks; its decorator lists its requirements besides the package."""
 
 import asyncio
 import ctypes
@@ -51,7 +51,7 @@ def raised(kind, call, *args, **options):
 
 
 def nobody_answers():
-    """An endpoint that takes connections and says nothing."""
+    """An endpoint that accepts connections and sends nothing."""
     silent = socket.create_server(("127.0.0.1", 0))
     SILENT.append(silent)
     return f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -147,7 +147,7 @@ def test_errors():
     error = raised(PermissionError, RDMAClient(RDMA, "nobody", "nothing-at-all").ping)
     tap.check(error is not None and "InvalidAccessKeyId" in str(error), "unknown keys are a PermissionError", error)
     error = raised(nebulaio.NebulaConnectionError, RDMAClient("127.0.0.1:1", *KEYS, request_timeout=3600.0).ping)
-    tap.check(error is not None and error.status == 0 and "server listens" in str(error), "nobody there is said, at once", error)
+    tap.check(error is not None and error.status == 0 and "server listens" in str(error), "a missing server is reported at once", error)
     tap.check(any("server listens" in line for line in handler.lines), "and logged, by the logger nebulaio", handler.lines)
     logging.getLogger("nebulaio").removeHandler(handler)
 
@@ -198,7 +198,7 @@ def test_settings():
 
 @needs()
 def test_http():
-    """The same calls where there is no RDMA at all."""
+    """The same calls without RDMA."""
     with RDMAClient(f"http://{HTTP}", *KEYS) as client:
         bodies = {f"http/{size}": os.urandom(size) for size in (0, 1, 70000, 3 * MIB)}
         puts = [client.put_object(BUCKET, key, body) for key, body in bodies.items()]
@@ -233,7 +233,7 @@ def test_buffers():
     after = client.stats()
     tap.check(after.bytes_copied - before.bytes_copied <= 100 and after.registrations == before.registrations,
               "buffers are neither copied nor registered (100 bytes travel inside a message)", (before, after))
-    tap.check(view[:100] == view[100:200], "what came is what went")
+    tap.check(view[:100] == view[100:200], "the received bytes are those sent")
     tap.check(raised(BufferError, buffer.release) is not None, "a buffer with views is not released")
     view.release()
     buffer.release()
@@ -280,7 +280,7 @@ def test_registrations():
 
 @needs()
 def test_ways():
-    """The device is found and told; reads from the server's memory, encryption and kept registrations are to be had."""
+    """The device is found and reported; reads from the server's memory, encryption and cached registrations work."""
     with opened() as client:
         tap.check(client.device == "simulated" and "127.0.0.1" in client.device_why, "the device is told", client.device_why)
         client.put_object(BUCKET, "hot", b"hot")
@@ -327,7 +327,7 @@ def test_threads():
         for thread in threads:
             thread.join()
         tap.check(not wrong, "six threads share a client, one at a time")
-    # The request waits for its whole time: who holds the interpreter's lock meanwhile stops the other thread.
+    # The request waits for its whole time-out: a call that held the interpreter's lock would stop the other thread.
     silent = RDMAClient(nobody_answers(), *KEYS, request_timeout=0.5)
     counted, done = [0], threading.Event()
 
@@ -402,7 +402,7 @@ def region_frames():
 
 
 def in_flight():
-    """Requests that the server works on."""
+    """The server's requests in progress."""
     with urllib.request.urlopen(f"http://{ADMIN}/metrics", timeout=300) as answer:
         return int(re.search(rb"^nebulaio_s3_requests_in_flight (\d+)", answer.read(), re.M)[1])
 
@@ -511,7 +511,7 @@ def test_numpy():
 
 
 class OnlyDLPack:
-    """What a torch tensor is to us: no buffer protocol."""
+    """Like a torch tensor for this package: no buffer protocol."""
 
     def __init__(self, array):
         self.array = array
@@ -546,7 +546,7 @@ def test_dlpack():
 
 
 class OnCard:
-    """A tensor in a GPU's memory, as a framework hands it out; the capsule is made by hand."""
+    """A tensor in a GPU's memory, like a framework's; this class builds the capsule itself."""
 
     class Managed(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -566,7 +566,7 @@ class OnCard:
 
 @needs()
 def test_gpu():
-    """Device memory of a driver that is not there: pages that the processor may not touch (tests/unit/client/fake_cuda.c)."""
+    """Device memory of an emulated driver: pages that the processor must not access (tests/unit/client/fake_cuda.c)."""
     library = pathlib.Path(os.environ["BUILD_DIR"]) / "tests/unit/client/libfake_cuda.so"
     if not library.exists():
         tap.skip("GPU memory", "the tests' driver was not built")
@@ -584,6 +584,7 @@ def test_gpu():
         shadow.raw = bytes(size)
         client.get_into(BUCKET, "on-card", OnCard(address, size))
         tap.check(shadow.raw == body, "and received into")
+        tap.check(client.stats().bytes_staged == 2 * size, "each through host memory, which is counted", client.stats())
         tap.check(raised(BufferError, client.put_from, BUCKET, "on-card", OnCard(address, size, 8)) is not None,
                   "another maker's device is refused")
 
@@ -676,7 +677,7 @@ def test_checkpoint():
         tensors = {f"block{i}": np.full(CHECKPOINT_BYTES // 8 // 4, i, "f4") for i in range(8)}
         into = {name: np.empty_like(array) for name, array in tensors.items()}
         for array in into.values():
-            array[::1024] = 0  # its pages are there before the clock runs
+            array[::1024] = 0  # maps its pages before the measurement
         begin, before = time.monotonic(), client.stats()
         data.save_tensors(client, BUCKET, "checkpoint", tensors)
         saved = time.monotonic()

@@ -14,7 +14,7 @@ ENV = {k: v for k, v in os.environ.items() if not k.startswith(("NEBULAIO_", "AW
 
 
 class Flow:
-    """A running `nebulaio flow`; what it says is collected."""
+    """A running `nebulaio flow`, whose output is collected."""
 
     def __init__(self, source, target, *extra):
         self.process = subprocess.Popen([PROGRAM, "flow", "--from", str(source), "--to", str(target), "--json", *map(str, extra)],
@@ -32,7 +32,7 @@ class Flow:
         return bool(chunk)
 
     def until(self, pattern, seconds=PATIENCE_S):
-        """The match of a pattern in what it says."""
+        """The match of a pattern in its output."""
         deadline = time.monotonic() + seconds
         while not (match := re.search(pattern, self.text)):
             if time.monotonic() > deadline or not self.read(max(0, deadline - time.monotonic())):
@@ -45,7 +45,7 @@ class Flow:
         return self.until(r"listening on \S*:(\d+),").group(1)
 
     def wait(self, seconds=PATIENCE_S):
-        """The summary, after the program's own end."""
+        """The summary, after the program has ended by itself."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.read(max(0, deadline - time.monotonic())):
             pass

@@ -1,5 +1,5 @@
-"""tests/e2e/lib/blocks.py: the code blocks of a document: Markdown's fences, reStructuredText's code-block and `::`, and
-programs that stand in plain text. Standard library only."""
+"""tests/e2e/lib/blocks.py: the code blocks of a document: Markdown's fences, reStructuredText's code-block and `::`,
+and programs in plain text. Standard library only."""
 
 import re
 
@@ -16,7 +16,8 @@ class Block:
 
 
 def markdown(document, lines):
-    """A fence is three backquotes or more at a line's begin; whatever begins so ends it, also with a word behind it."""
+    """A fence is three backquotes or more at the start of a line; the next such line ends it, also with a word after
+    it."""
     blocks, begin, language = [], None, ""
     for number, line in enumerate(lines, 1):
         fence = re.match(r"\s*```+\s*(\S*)", line)
@@ -31,7 +32,7 @@ def markdown(document, lines):
 
 
 def restructured(document, lines):
-    """What is indented below `.. code-block:: LANGUAGE`, or below a paragraph that ends in `::`."""
+    """The indented lines below `.. code-block:: LANGUAGE`, or below a paragraph that ends in `::`."""
     blocks, number = [], 0
     while number < len(lines):
         line = lines[number]

@@ -1,4 +1,4 @@
-"""tests/e2e/lib/exporter.py: a host whose volume a store has over RDMA."""
+"""tests/e2e/lib/exporter.py: a host that exports a volume over RDMA."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from nebula import PROGRAM, READY_S, kept_port
 
 
 class Exporter:
-    """`nebulaio volume serve` with one volume, on a port that stays its own."""
+    """`nebulaio volume serve` with one volume, on a port that stays the same."""
 
     def __init__(self, folder, number, secret, host="127.0.0.1", device="simulated"):
         self.folder, self.number, self.secret = folder, number, secret

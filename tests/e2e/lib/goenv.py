@@ -10,15 +10,15 @@ MODULES = pathlib.Path(__file__).resolve().parents[3] / "bindings/go"
 GO = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/lib/go/bin")
 IMPORTS = {"github.com/piwi3910/nebulaio/client/core": "core", "github.com/piwi3910/nebulaio/client/rdma": "rdma",
            "github.com/nebulaio/client-rdma": "client-rdma"}
-# The race detector cannot run position-independent programs. Go finds out only of some compilers ($CC) that they make
-# those unless told.
+# The race detector cannot run position-independent programs. Go detects only for some compilers ($CC) that they build
+# those by default.
 NO_PIE = "-ldflags=-extldflags=-no-pie"
 
 
 def environment(build, **more):
-    """As a user's who builds against the build folder. No module is fetched: there is none to fetch. Go's cache does
-    not look into headers outside a module, but keeps apart what was compiled with other flags: here one that says which
-    header it was, or a tree that was brought up to date would run code of the old one."""
+    """Like a user's environment, with the build folder's library. No module is fetched: there is none to fetch. Go's
+    cache does not check headers outside a module, but separates code compiled with other flags: a flag here identifies
+    the header, otherwise an updated tree would run old code."""
     header = hashlib.sha256((MODULES.parents[1] / "include/nebulaio/nebulaio.h").read_bytes()).hexdigest()
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("NEBULAIO_", "AWS_", "GO", "CGO_", "PKG_CONFIG"))}
@@ -28,7 +28,7 @@ def environment(build, **more):
 
 
 def module(folder, source, more=""):
-    """A program of its own, as the documents' reader has it; in a second file what the document leaves out."""
+    """A program of its own, as for the documents' reader; a second file has the parts that the document omits."""
     folder.mkdir(parents=True, exist_ok=True)
     requires = "".join(f"require {name} v0.0.0\n" for name in IMPORTS)
     replaces = "".join(f"replace {name} => {MODULES / path}\n" for name, path in IMPORTS.items())
@@ -38,7 +38,7 @@ def module(folder, source, more=""):
 
 
 def build(env, folder):
-    """The program, or None and what the compiler says."""
+    """The program, or None and the compiler's messages."""
     done = subprocess.run([GO, "build", "-race", NO_PIE, "-o", "document", "."], cwd=folder, env=env, capture_output=True,
                           text=True, timeout=1200)
     return (folder / "document" if done.returncode == 0 else None), done.stdout + done.stderr

@@ -82,7 +82,7 @@ def library():
 
 
 class Native:
-    """A client that one thread at a time uses. Options are those of neb_options; log takes (level, text)."""
+    """A client for one thread at a time. Options are those of neb_options; log takes (level, text)."""
 
     def __init__(self, endpoints, keys=(nebula.ACCESS_KEY, nebula.SECRET_KEY), room=1 << 20, log=None, **options):
         self.library = library()
@@ -125,7 +125,7 @@ class Native:
         return answer
 
     def list(self, bucket=b"bucket", visit=None, stop=None, **fields):
-        """(error, entries): all, or the first so many; visit(count) is told of each as it comes."""
+        """(error, entries): all, or the first so many; visit(count) is called for each as it arrives."""
         entries = []
 
         def each(_, entry):

@@ -1,4 +1,4 @@
-"""tests/e2e/lib/nebula.py: a server of our own to test against, a signed HTTP client, and TAP lines. Standard library only."""
+"""tests/e2e/lib/nebula.py: the tests' own server, a signed HTTP client, and TAP lines. Standard library only."""
 
 import hashlib
 import hmac
@@ -19,20 +19,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = pathlib.Path(os.environ.get("NEBULAIO", ROOT / "build" / "nebulaio"))
 ACCESS_KEY = "testaccesskey"
 SECRET_KEY = "test-secret-key-0123456789"
-# A start may wait for the kernel to let go of a killed one's device (30 s), and then has a log to replay.
+# A start may wait until the kernel releases a killed server's device (30 s), and then replays a log.
 READY_S = 180
-# Of what another process has to do: only for what hangs, so that a busy machine is none.
+# For the work of another process: long enough that only a hang exceeds it, even on a busy machine.
 PATIENCE_S = 180
 
-# A server that has next to nothing: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
-# session, a log of 1 MiB. Any suite runs against such a one with NEBULAIO_TEST_SMALL=1; what it sets itself goes first.
+# A server with minimal resources: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
+# session, a log of 1 MiB. Any suite runs against such a server with NEBULAIO_TEST_SMALL=1; its own settings override
+# these.
 SMALL = ("memory.bytes=8MiB", "memory.cache_bytes=0", "memory.records_bytes=1MiB", "rdma.max_send_wr=8",
          "rdma.max_recv_wr=8", "rdma.cq_size=16", "rdma.session_requests=1", "data.log_bytes=1MiB", "cpu.reactors=1")
 
 
 def kept_port():
-    """A port of 127.0.0.1 that nobody has, and that the kernel gives nobody by itself, as it does with those of
-    bind(0) and of outgoing connections: it stays free while nobody listens."""
+    """A free port of 127.0.0.1 outside the kernel's range for bind(0) and outgoing connections, so that it stays free
+    while nothing listens."""
     first_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.SystemRandom().randrange(10000, max(10001, min(first_given, 32768)))
@@ -42,11 +43,11 @@ def kept_port():
                 datagram.bind(("127.0.0.1", port))
                 return port
             except OSError:
-                pass  # somebody has it
+                pass  # it is in use
 
 
 def becomes(condition, seconds=PATIENCE_S):
-    """Whether it comes true in time. For what another program does and tells nobody."""
+    """Whether it becomes true in time. For actions of another program without a notification."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -69,6 +70,7 @@ class Server:
         self.rdma = None
         self.https = None
         self.admin = None
+        self.console = None
 
     def command(self):
         return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
@@ -77,7 +79,7 @@ class Server:
 
     def env(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_")}
-        return dict(env, NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
+        return dict(env, NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY, NEBULAIO_CONSOLE_ADDRESS="127.0.0.1:0")
 
     def start(self):
         with open(self.log_path, "ab") as log:
@@ -88,6 +90,7 @@ class Server:
         self.rdma = fields.get("rdma")
         self.https = fields.get("https")
         self.admin = fields.get("admin")
+        self.console = fields.get("console")
         return self
 
     def _ready_line(self):
@@ -124,7 +127,7 @@ class Server:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
     def kill(self):
-        """SIGKILL: as a power cut for the process."""
+        """SIGKILL: like a power cut for the process."""
         self.process.kill()
         return self.process.wait()
 
@@ -154,10 +157,13 @@ def _hmac(key, text):
 
 
 class Client:
-    """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD."""
+    """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD, unless its headers say another
+    x-amz-content-sha256."""
 
-    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=PATIENCE_S, region="us-east-1"):
+    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=PATIENCE_S, region="us-east-1",
+                 service="s3"):
         self.region = region
+        self.service = service
         self.address = address
         self.keys = (access_key, secret_key)
         self.connection = http.client.HTTPConnection(address, timeout=timeout)
@@ -173,7 +179,7 @@ class Client:
             method, path, query,
             *(f"{n}:{' '.join(headers[n].split())}" for n in names), "",
             ";".join(names), headers["x-amz-content-sha256"]])
-        scope = f"{date}/{self.region}/s3/aws4_request"
+        scope = f"{date}/{self.region}/{self.service}/aws4_request"
         key = ("AWS4" + self.keys[1]).encode()
         for part in scope.split("/"):
             key = _hmac(key, part)
@@ -195,7 +201,7 @@ class Client:
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
 
     def leave_closed(self):
-        """A server closes what has idled for long: the next request opens another."""
+        """A server closes idle connections: the next request opens another."""
         if self.connection.sock:
             poll = select.poll()
             poll.register(self.connection.sock, select.POLLRDHUP)
@@ -207,7 +213,7 @@ class Client:
 
 
 def seen(frame):
-    """Where a check stands, and what its function had in its variables."""
+    """The place of a check, and the variables of its function."""
     plain = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), subprocess.CompletedProcess)
     found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items()
              if isinstance(value, plain) and name != "env"]

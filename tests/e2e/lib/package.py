@@ -1,5 +1,5 @@
-"""tests/e2e/lib/package.py: what the tests of the Python package nebulaio share, in an environment that has it: groups of checks,
-each skipped, and said, where a module that it needs could not be installed."""
+"""tests/e2e/lib/package.py: common parts of the tests of the Python package nebulaio, in an environment with it: groups
+of checks. A group is skipped with a message if a module that it needs could not be installed."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ groups = []
 
 
 def needs(*modules):
-    """Marks a function as a group of checks, which needs these besides the package."""
+    """Marks a function as a group of checks, which needs these modules besides the package."""
     def mark(function):
         groups.append((function, modules))
         return function

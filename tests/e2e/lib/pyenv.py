@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """tests/e2e/lib/pyenv.py: environments for Python with the package nebulaio in them, installed by pip from a copy of its
-sources. Standard library only; other packages come from the registry where that answers, once for a build folder, all
-into one environment: BUILD/python. `pyenv.py BUILD` fetches them beforehand, while something else runs."""
+sources. Standard library only; other packages come from the registry if it answers, once per build folder, all into one
+environment: BUILD/python. `pyenv.py BUILD` fetches them beforehand, while other work runs."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "bindings/python"
 BUILT = ("build", "*.egg-info", "*.so", "__pycache__")
-# What tests use where they can have it; each line is fetched in one go. boto3 since it sends CRC64NVME by itself.
+# Packages that tests use if they are available; each line is fetched in one step. boto3 from the version that sends
+# CRC64NVME by default.
 PACKAGES = (("numpy", "fsspec", "boto3>=1.36"), ("pandas", "pyarrow", "zarr", "dask[dataframe]"),
             ("safetensors", "ml_dtypes"))
 FETCH_S = 240
@@ -44,7 +45,7 @@ def locked(build):
 
 
 def run(*command, timeout=FETCH_S, **options):
-    """Whether it went well, and what it said."""
+    """Whether it succeeded, and its output."""
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, **options)
         return done.returncode == 0, (done.stdout + done.stderr)[-2000:]
@@ -65,14 +66,14 @@ def install(folder, sources, build):
 
 
 def fetch(folder, *packages):
-    """What the registry gives of them; else a comment line says why not."""
+    """Installs those that the registry has; otherwise prints a comment line with the reason."""
     well, said = run(folder / "bin/python", "-m", "pip", "install", "-q", "--retries", "0", "--timeout", "20", *packages)
     if not well:
         print(f"# no {' '.join(packages)}: {said.strip().splitlines()[-1:]}", flush=True)
 
 
 def filled(folder):
-    """The environment, with the packages that could be had: the first who asks has them fetched. The lock is held."""
+    """The environment with the available packages, which the first call fetches. The lock is held."""
     if (folder / "filled").exists():
         return True, ""
     well, said = create(folder)
@@ -90,7 +91,7 @@ def packages(build):
 
 
 def digest():
-    """Of all that an installed package is made of, but for the library, which it finds where that was built."""
+    """A digest of everything in an installed package, except the library, which it finds in the build folder."""
     wanted = hashlib.sha256()
     for path in sorted([*SOURCES.rglob("*"), *(ROOT / "include/nebulaio").iterdir()]):
         parts = path.relative_to(ROOT).parts
@@ -100,7 +101,7 @@ def digest():
 
 
 def shared(tap, build, *more):
-    """A python with the package nebulaio and the registry's packages, or None. more: packages that are wanted, too."""
+    """A python with the package nebulaio and the registry's packages, or None. more: further packages."""
     with locked(build) as folder:
         well, said = filled(folder)
         stamp = folder / "nebulaio.sha256"
@@ -114,7 +115,8 @@ def shared(tap, build, *more):
 
 
 def fresh(tap, folder, build):
-    """The same in an environment of its own, or None: how pip installs the package. The sources are in folder/sources."""
+    """The same in an environment of its own, or None: a test of the package's installation by pip. The sources are in
+    folder/sources."""
     others = packages(build)
     well, said = create(folder / "venv")
     if not tap.check(well, "an environment (python3-venv)", said):
@@ -127,8 +129,8 @@ def fresh(tap, folder, build):
 
 
 def sanitizer_environment(build):
-    """A library that clang's sanitizers watch wants their run time before all else. Python keeps much until its end, so
-    leaks are not counted."""
+    """A library with clang's sanitizers needs their run time loaded first. Python keeps much memory until its end, so
+    leaks are not reported."""
     if not sanitized(build):
         return {}
     name = subprocess.run(["clang", "-print-file-name=libclang_rt.asan-x86_64.so"], check=True, capture_output=True,

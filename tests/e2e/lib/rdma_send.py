@@ -1,5 +1,5 @@
-"""tests/e2e/lib/rdma_send.py: boto3 over RDMA. What botocore would send by HTTP goes as a generic request capsule over a
-native session, by libnebulaio: the same requests, the same answers, another wire."""
+"""tests/e2e/lib/rdma_send.py: boto3 over RDMA. botocore's HTTP requests are sent as generic request capsules over a
+native session, by libnebulaio: the same requests and answers on another transport."""
 
 import ctypes
 import io
@@ -13,10 +13,10 @@ from botocore.awsrequest import AWSResponse
 from native import Header, Iov, Native, Request, Result
 
 BODY_BYTES_MAX = 96 << 20
-DOCUMENT_BYTES_MAX = 4 << 20  # what answers a request that has a body itself
+DOCUMENT_BYTES_MAX = 4 << 20  # maximum of an answer to a request with a body
 NEB_S3 = 32
 HEADERS_MAX = 32
-# Of the connection, not of the request; or of a signature, which a session does not need.
+# Headers of the connection, not of the request; or of a signature, which a session does not need.
 NOT_SENT = {"host", "connection", "content-length", "transfer-encoding", "expect", "authorization", "x-amz-date",
             "x-amz-content-sha256", "user-agent", "amz-sdk-invocation-id", "amz-sdk-request", "accept-encoding"}
 
@@ -43,7 +43,7 @@ def unchunked(body, headers):
 
 
 class Session:
-    """One authenticated native session; strict: what RDMA cannot do fails."""
+    """One authenticated native session; strict: requests that RDMA cannot serve fail."""
 
     def __init__(self, address, access_key, secret_key):
         self.native = Native(f"rdma://{address}", (access_key, secret_key), BODY_BYTES_MAX, pool_bytes=32 << 20)
@@ -84,7 +84,7 @@ class Session:
         for line in result.headers.decode().splitlines():
             name, _, value = line.partition(": ")
             answer[name.lower()] = value
-        if result.code:  # the library has read the error's document: what it found, in one again
+        if result.code:  # the library has parsed the error's document: its results as a document again
             text = "".join(f"<{tag}>{escape(value.decode())}</{tag}>" for tag, value in (
                 ("Code", result.code), ("Message", result.message), ("RequestId", result.request_id)))
             answer["content-length"] = str(len(text))
@@ -103,7 +103,7 @@ class Raw(io.BytesIO):
 
 
 def attach(client, session):
-    """From now on what this boto3 client sends goes over the session."""
+    """From now on this boto3 client's requests use the session."""
 
     def send(request, **_):
         url = urllib.parse.urlsplit(request.url)

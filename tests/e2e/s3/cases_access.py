@@ -1,4 +1,4 @@
-"""Who may: accounts and what is whose, access control lists, policies, public access, sessions."""
+"""Access: accounts and owners, access control lists, policies, public access, sessions."""
 
 import datetime
 import json
@@ -63,7 +63,7 @@ def test_expected_owner(s):
     denied(one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner="999999999999")
     copy = {"Bucket": bucket, "Key": "copy", "CopySource": f"{bucket}/key"}
     denied(one.copy_object, **copy, ExpectedSourceBucketOwner="222222222222")
-    # It is the number, and nothing else that says who somebody is.
+    # Only the account number counts, no other id of an owner.
     for wrong in ONE, "11111111111", "11111111111x", "arn:aws:iam::111111111111:root":
         refused(400, "InvalidBucketOwnerAWSAccountID", one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner=wrong)
         refused(400, "InvalidBucketOwnerAWSAccountID", one.copy_object, **copy, ExpectedSourceBucketOwner=wrong)
@@ -73,7 +73,7 @@ def test_canned_lists(s):
     one, two, nobody = s.one(), s.two(), s.client(unsigned=True)
     bucket = made(s, one, ACL="public-read")
     equal(grants(one.get_bucket_acl(Bucket=bucket)), [(ALL, "READ"), (ONE, "FULL_CONTROL")])
-    # Groups come first, as clients have come to read them.
+    # Groups come first, because clients expect that order.
     equal([g["Permission"] for g in one.get_bucket_acl(Bucket=bucket)["Grants"]], ["READ", "FULL_CONTROL"])
     one.put_object(Bucket=bucket, Key="private", Body=b"p")
     one.put_object(Bucket=bucket, Key="public", Body=b"q", ACL="public-read")
@@ -94,7 +94,7 @@ def test_canned_lists(s):
     refused(400, "InvalidArgument", one.put_bucket_acl, Bucket=bucket, ACL="no-such-list")
 
 
-def test_what_others_write_is_theirs(s):
+def test_objects_of_others_are_theirs(s):
     one, two = s.one(), s.two()
     bucket = made(s, one, ACL="public-read-write")
     two.put_object(Bucket=bucket, Key="key", Body=b"x")
@@ -105,11 +105,11 @@ def test_what_others_write_is_theirs(s):
     one.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerPreferred"}]})
     two.put_object(Bucket=bucket, Key="given", Body=b"x", ACL="bucket-owner-full-control")
     equal(one.get_object_acl(Bucket=bucket, Key="given")["Owner"]["ID"], ONE)
-    # A copy is of who copies, whatever the source's list was.
+    # A copy belongs to the caller, whatever the source's list was.
     one.put_object(Bucket=bucket, Key="open", Body=b"x", ACL="public-read")
     one.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/open")
     equal(grants(one.get_object_acl(Bucket=bucket, Key="copy")), [(ONE, "FULL_CONTROL")])
-    # So are uploads in parts.
+    # So do multipart uploads.
     upload = two.create_multipart_upload(Bucket=bucket, Key="parts", ACL="public-read")["UploadId"]
     shown = two.list_multipart_uploads(Bucket=bucket)["Uploads"][0]
     equal((shown["Owner"]["ID"], shown["Initiator"]["DisplayName"]), (TWO, "Two"))
@@ -141,7 +141,7 @@ def test_listings_name_the_owner_of_each_object(s):
 
 
 def test_the_bucket_is_mine_the_object_is_not(s):
-    """A bucket's owner may delete what others put there; their lists say whether it may read it."""
+    """A bucket's owner may delete others' objects; the objects' lists decide whether it may read them."""
     one, two = s.one(), s.two()
     bucket, own = made(s, one, ACL="public-read-write"), made(s, one)
     two.put_object(Bucket=bucket, Key="key", Body=b"x")
@@ -162,7 +162,7 @@ def test_the_bucket_is_mine_the_object_is_not(s):
     one.delete_object(**here)
 
 
-def test_who_gave_all_rights_away_can_take_them_back(s):
+def test_an_owner_without_rights_can_take_them_back(s):
     one = s.one()
     bucket = made(s, one)
     one.put_object(Bucket=bucket, Key="key", Body=b"x")
@@ -187,7 +187,7 @@ def test_grants(s):
         {"Grantee": {"Type": "Group", "URI": ALL}, "Permission": "READ"}]})
     two.put_bucket_acl(Bucket=bucket, GrantFullControl="id=222222222222")
     equal(grants(two.get_bucket_acl(Bucket=bucket)), [(TWO, "FULL_CONTROL")])
-    # Nothing is given to its owner any more, but to read and to write the list.
+    # Its owner has only the rights to read and to write the list.
     one.put_bucket_acl(Bucket=bucket, AccessControlPolicy={"Owner": owner, "Grants": []})
     equal(one.get_bucket_acl(Bucket=bucket)["Grants"], [])
     for bad, status, code in (({"Type": "CanonicalUser", "ID": "nobody"}, 400, "InvalidArgument"),
@@ -241,12 +241,12 @@ def test_bucket_policy(s):
     two.put_object(Bucket=bucket, Key="two", Body=b"x")
     denied(two.get_object, Bucket=bucket, Key="other/b")
     denied(two.delete_object, Bucket=bucket, Key="two")
-    # Who is not his own master needs a policy of his own, too.
+    # A user in an account needs a policy of its own, too.
     s.reader().list_objects_v2(Bucket=bucket)
     denied(s.reader().put_object, Bucket=bucket, Key="reader", Body=b"x")
     one.delete_bucket_policy(Bucket=bucket)
     denied(nobody.get_object, Bucket=bucket, Key="public/a")
-    # A denial binds the owner, too, but for policies.
+    # A denial applies to the owner, too, except for policy calls.
     one.put_bucket_policy(Bucket=bucket, Policy=policy(
         {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": [resource, resource + "/*"]}))
     denied(one.get_object, Bucket=bucket, Key="public/a")
@@ -271,7 +271,7 @@ def test_policies_that_are_none(s):
 
 
 def test_a_policy_that_binds_its_owner(s):
-    """Without the header an owner always gets rid of a policy; with it he is shut out by his own word."""
+    """Without the header an owner can always delete a policy; with it, the policy can lock the owner out."""
     one = s.one()
     bucket = made(s, one)
     actions = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"]
@@ -323,7 +323,7 @@ def test_conditions(s):
 
 
 def test_conditions_on_the_request_itself(s):
-    """Each of these would let through what it is there to stop, were its key not known."""
+    """Each of these denials would have no effect if its condition key were unknown."""
     one = s.one()
     bucket = made(s, one, ObjectLockEnabledForBucket=True)
     resource = f"arn:aws:s3:::{bucket}/"
@@ -347,7 +347,7 @@ def test_conditions_on_the_request_itself(s):
     for days, call in ((9, one.put_object), (12, lambda **put: denied(one.put_object, **put))):
         call(Bucket=bucket, Key="short/key", Body=b"x", ObjectLockMode="GOVERNANCE",
              ObjectLockRetainUntilDate=now + datetime.timedelta(days=days))
-    # What stands in a document counts as what stands in headers.
+    # Values in a document count like values in headers.
     place = {"Bucket": bucket, "Key": "short/key"}
     for days, call in ((10, one.put_object_retention), (12, lambda **put: denied(one.put_object_retention, **put))):
         call(Retention={"Mode": "GOVERNANCE", "RetainUntilDate": now + datetime.timedelta(days=days)}, **place)
@@ -412,7 +412,7 @@ def test_public_access_block(s):
 
 
 def control(s, client):
-    """S3 Control puts the account's number before the endpoint's name, which an address has not."""
+    """S3 Control puts the account's number before the endpoint's name, which is impossible with an address."""
     def to_endpoint(request, **_):
         request.url = s.endpoint + "/v20180820/" + request.url.partition("/v20180820/")[2]
 
@@ -442,7 +442,7 @@ def test_public_access_block_of_an_account(s):
         denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
         denied(made, s, one, ACL="public-read")
         made(s, two, ACL="public-read")
-        # What either blocks is blocked.
+        # Both blocks apply together.
         one.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={"BlockPublicPolicy": True})
         denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
         denied(one.put_bucket_policy, Bucket=bucket, Policy=public)
@@ -473,7 +473,7 @@ def test_users_inside_an_account(s):
     denied(reader.put_object, Bucket=bucket, Key="key", Body=b"y")
     denied(reader.delete_bucket, Bucket=bucket)
     denied(reader.create_bucket, Bucket=bucket + "-x")
-    # Owners of their own inside one account see nothing of each other.
+    # Separate owners in one account see nothing of each other.
     three, four = s.three(), s.four()
     own = made(s, three)
     equal(three.list_buckets()["Owner"]["ID"], THREE)
@@ -481,8 +481,8 @@ def test_users_inside_an_account(s):
     denied(four.list_objects_v2, Bucket=own)
 
 
-def test_what_is_not_there_is_told_to_who_may_list_it(s):
-    """And a condition on s3:prefix is about the key that is asked for."""
+def test_missing_objects_are_told_to_callers_that_may_list(s):
+    """A condition on s3:prefix applies to the requested key."""
     one, two = s.one(), s.two()
     bucket = made(s, one)
     resource = f"arn:aws:s3:::{bucket}"

@@ -1,4 +1,4 @@
-"""Signatures: who is let in, and how who is not is told."""
+"""Signatures: accepted ones, and the errors of refused ones."""
 
 import calendar
 import email.utils
@@ -65,12 +65,12 @@ def test_presigned(s):
 
 
 def test_presigned_parameters_in_place_of_headers(s):
-    """As old boto and today's JavaScript SDK put them into URLs; a header that says it again is welcome."""
+    """As in URLs of old boto and of today's JavaScript SDK; a header with the same value is accepted."""
     bucket = s.open_bucket()
     given = {"x-amz-acl": "public-read", "x-amz-meta-one": "1", "x-amz-storage-class": "STANDARD_IA"}
     old = old_client(s).generate_presigned_url("put_object", {
         "Bucket": bucket, "Key": "key", "ACL": "public-read", "Metadata": {"one": "1"}, "StorageClass": "STANDARD_IA"})
-    # What is said there of the body's sum is not held against it: the signer did not know the body.
+    # A checksum there is not compared with the body: the signer did not know the body.
     query = urllib.parse.urlencode({**given, "x-amz-checksum-crc32": "AAAAAA==", "x-amz-sdk-checksum-algorithm": "CRC32"})
     request = AWSRequest("PUT", f"{s.endpoint}/{bucket}/key?{query}")
     S3SigV4QueryAuth(Credentials(*s.keys), "s3", "us-east-1").add_auth(request)
@@ -87,7 +87,7 @@ def test_presigned_parameters_in_place_of_headers(s):
 
 
 def presign(s, method, path, query):
-    """A URL with whatever parameters, signed."""
+    """A signed URL with any parameters."""
     request = AWSRequest(method, f"{s.endpoint}{path}?{urllib.parse.urlencode(query)}")
     S3SigV4QueryAuth(Credentials(*s.keys), "s3", "us-east-1").add_auth(request)
     return request.url
@@ -103,7 +103,7 @@ def test_presigned_copy(s):
 
 
 def test_presigned_conditions(s):
-    """A URL that may create and not overwrite: who holds it cannot take its condition away."""
+    """A URL that may create and not overwrite: its holder cannot remove the condition."""
     bucket = s.bucket()
     for name in "If-None-Match", "if-none-match":
         url = presign(s, "PUT", f"/{bucket}/{name}", {name: "*"})
@@ -121,13 +121,13 @@ def test_presigned_conditions(s):
     equal(fetch(s, "GET", presign(s, "GET", key, {"If-Unmodified-Since": "Thu, 01 Jan 2015 00:00:00 GMT"}))[0], 412)
     equal(fetch(s, "GET", presign(s, "GET", key, {"If-Modified-Since": "Fri, 01 Jan 2016 00:00:00 GMT"}))[0], 200)
     equal(fetch(s, "PUT", presign(s, "PUT", key, {"If-Match": "other"}), b"second")[0], 412)
-    # What older SDKs put there beside means nothing, what nobody does is refused.
+    # Extra parameters of older SDKs have no effect, and unsupported ones are refused.
     equal(fetch(s, "GET", presign(s, "GET", key, {"Content-Type": "a/b", "Cache-Control": "no-cache"}))[0], 200)
     equal(fetch(s, "GET", presign(s, "GET", key, {"Range": "bytes=0-0"}))[0], 200)
 
 
 def test_signed_chunks(s):
-    """The body that a good seed signature came with must be signed chunk by chunk."""
+    """A body with a valid seed signature must be signed chunk by chunk."""
     bucket = s.bucket()
     forged = b"5;chunk-signature=" + b"0" * 64 + b"\r\nhello\r\n0;chunk-signature=" + b"0" * 64 + b"\r\n\r\n"
     status, _, body = s.raw("PUT", f"/{bucket}/key", forged, headers={
@@ -161,7 +161,7 @@ def test_errors_tell_what_they_are_about(s):
 
 
 def test_scope_of_any_region(s):
-    """Also of none, as clients sign that were given the region \"\"."""
+    """Also an empty one, as signed by clients with the region \"\"."""
     bucket = s.bucket()
     for region in ("", "mars-1"):
         client = nebula.Client(s.plain.split("//")[1], *s.keys, region=region)
@@ -188,7 +188,7 @@ def test_signature_version_2(s):
     equal((answer["Body"].read(), answer["ContentType"], answer["Metadata"]), (b"bo", "c/d", {"one": "1", "two": "2"}))
     refused(403, "SignatureDoesNotMatch", old_client(s, "wrong").get_object, Bucket=bucket, Key="key")
     if tuple(int(number) for number in boto3.__version__.split(".")[:2]) < (1, 28):
-        return  # some before sign "/bucket?acl?acl" and the like, which nobody understands
+        return  # some older ones sign invalid paths like "/bucket?acl?acl"
     old.get_bucket_acl(Bucket=bucket)
     equal(old.list_objects_v2(Bucket=bucket, Prefix="a b/ü")["KeyCount"], 1)
     upload = old.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
@@ -236,7 +236,7 @@ def test_presigned_by_signature_version_2(s):
 
 
 def test_dates_as_in_mail(s):
-    """Signed with a Date and no x-amz-date; the zone may be told as mail tells it."""
+    """Signed with a Date and no x-amz-date; the zone may have the format of mail."""
     bucket = s.bucket()
     host, now = urllib.parse.urlsplit(s.plain).netloc, time.gmtime()
     day, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)

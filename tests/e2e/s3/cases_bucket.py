@@ -1,4 +1,4 @@
-"""Buckets: their life, names, and what clients ask them."""
+"""Buckets: their life, names, and clients' requests for their configurations."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_created_again_by_its_owner(s):
 
 
 def test_new_ones_are_closed(s):
-    """As at AWS since 2023: lists off, public access blocked; each goes when its owner says so, and for good."""
+    """As at AWS since 2023: lists off, public access blocked; the owner can remove each permanently."""
     one, name = s.one(), f"{s.prefix}{next(s.numbers)}"
     one.create_bucket(Bucket=name)
     rules = one.get_bucket_ownership_controls(Bucket=name)["OwnershipControls"]["Rules"]
@@ -122,7 +122,7 @@ def test_configurations_that_are_not_there(s):
     refused(404, "ServerSideEncryptionConfigurationNotFoundError", s.s3.get_bucket_encryption, Bucket=name)
 
 
-def test_what_is_not_served_is_declined(s):
+def test_unserved_operations_are_declined(s):
     name = s.bucket()
     s.put(name, "key")
     for path, headers in [("?inventory", {}), ("/key", {"x-amz-write-offset-bytes": "0"})]:

@@ -12,7 +12,7 @@ SUMS = {"crc32": "y/Q5Jg==", "crc32c": "4waSgw==", "crc64nvme": "rosUhgp5mIg=",
         "sha1": base64.b64encode(hashlib.sha1(BODY).digest()).decode(),
         **{name: base64.b64encode(hashlib.new(name, BODY).digest()).decode() for name in ("sha256", "sha512", "md5")},
         "xxhash64": "jLhB20DmroM=", "xxhash3": "ctyxi2ehff8=", "xxhash128": "MxGUd+3l3NXpcWQnaB1YYA=="}
-JOINED = ("crc32", "crc32c", "crc64nvme")  # a whole's can be had from its parts'
+JOINED = ("crc32", "crc32c", "crc64nvme")  # the object's can be computed from its parts'
 
 
 def test_headers(s):
@@ -71,7 +71,7 @@ def test_client_default(s):
 
 
 def test_every_kind(s):
-    """Copied, listed, and as the checksum of a part's checksum."""
+    """Copied, listed, and as a composite checksum."""
     bucket = s.bucket()
     s.put(bucket, "source", body=BODY)
     for kind, value in SUMS.items():
@@ -106,7 +106,7 @@ def test_every_kind(s):
 
 
 def test_attributes_of_parts(s):
-    """Page by page, with the parts' own checksums where the whole's is made of them."""
+    """Page by page, with the parts' own checksums if the object's is composite."""
     bucket = s.bucket()
     upload = s.s3.create_multipart_upload(Bucket=bucket, Key="key", ChecksumAlgorithm="SHA256")["UploadId"]
     parts = []
@@ -121,7 +121,7 @@ def test_attributes_of_parts(s):
             raise AssertionError(f"completed with {text}")
         except s.s3.exceptions.ClientError as error:
             equal(error.response["Error"]["Code"], "BadDigest")
-    # With the number of parts behind it, or without, as libraries send it; again is no harm.
+    # With or without the number of parts at the end, depending on the library; a repetition is harmless.
     for text in (whole, f"{whole}-3"):
         got = s.s3.complete_multipart_upload(Bucket=bucket, Key="key", UploadId=upload, MultipartUpload={"Parts": parts},
                                              ChecksumSHA256=text)
@@ -142,7 +142,7 @@ def test_attributes_of_parts(s):
 
 
 def upload_of_parts(s, bucket, bodies, kind, mode=None):
-    """(upload's id, parts as they are told when completing, with their sums in base64)"""
+    """(upload's id, the parts for the completion, with their checksums in base64)"""
     asked = {"x-amz-checksum-algorithm": kind.upper(), **({"x-amz-checksum-type": mode} if mode else {})}
     _, _, body = s.ask("POST", f"/{bucket}/key", b"", {"uploads": ""}, asked)
     upload = re.search(b"<UploadId>(.*?)<", body)[1].decode()
@@ -183,7 +183,7 @@ def test_completing_with_other_checksums(s):
 
 
 def test_of_parts_that_are_read(s):
-    """A part's own, and of a range that is all."""
+    """A part's own checksum, and that of a range over the whole object."""
     bucket = s.bucket()
     path, asked = f"/{bucket}/key", {"x-amz-checksum-mode": "ENABLED"}
     upload, parts = upload_of_parts(s, bucket, [b"a" * (5 << 20), b"b"], "sha256")
@@ -197,7 +197,7 @@ def test_of_parts_that_are_read(s):
     assert whole.endswith("-2"), headers
     _, _, body = s.ask("GET", path, b"", {"attributes": ""}, {"x-amz-object-attributes": "Checksum"})
     assert f"<ChecksumSHA256>{whole[:-2]}</ChecksumSHA256>".encode() in body, body
-    # One part is the whole; of two with one sum for both none is kept.
+    # A single part is the whole object; for two parts with one common checksum, no part's is stored.
     upload, parts = upload_of_parts(s, bucket, [b"a"], "crc32", "FULL_OBJECT")
     complete(s, bucket, upload, parts, None)
     equal(s.ask("GET", path, b"", {"partNumber": "1"}, asked)[1].get("x-amz-checksum-crc32"), parts[0][2])
@@ -212,7 +212,8 @@ def test_of_parts_that_are_read(s):
 
 
 def test_an_upload_that_asked_for_no_checksum_is_told_none(s):
-    """Until it is an object, whose CRC64NVME is kept and told; a part's own is told to who brought it."""
+    """Not until it is an object, whose CRC64NVME is stored and returned; a part's checksum is returned to its
+    uploader."""
     bucket = s.bucket()
     status, headers, body = s.ask("POST", f"/{bucket}/key", b"", {"uploads": ""})
     assert status == 200 and "x-amz-checksum-algorithm" not in headers and "x-amz-checksum-type" not in headers, headers

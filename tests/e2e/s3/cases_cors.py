@@ -1,4 +1,4 @@
-"""Which pages of other origins may ask."""
+"""CORS: the pages of other origins that may send requests."""
 
 
 from suite import equal, refused

@@ -17,7 +17,7 @@ def source(seed):
     return {f"CopySource{name}": value for name, value in customer(seed).items()}
 
 
-# boto3 encodes a customer's key itself: it is given as it is.
+# boto3 encodes a customer's key itself, so it is passed unencoded.
 def raw_key(options):
     return {name: base64.b64decode(value) if name.endswith("SSECustomerKey") else value
             for name, value in options.items() if not name.endswith("MD5")}
@@ -142,7 +142,7 @@ def test_copies(s):
     refused(400, "InvalidRequest", s.s3.copy_object, Bucket=bucket, Key="to", CopySource=f"{bucket}/own")
     refused(403, "AccessDenied", s.s3.copy_object, Bucket=bucket, Key="to", CopySource=f"{bucket}/own", **raw_key(source(2)))
     s.s3.copy_object(Bucket=bucket, Key="plain", CopySource=f"{bucket}/plain", ServerSideEncryption="AES256")
-    # Onto itself: another key, and then none.
+    # A copy onto itself: another key, and then none.
     own = s.body(bucket, "own", **c(1))
     s.s3.copy_object(Bucket=bucket, Key="own", CopySource=f"{bucket}/own", **raw_key(source(1)), **c(2))
     equal(s.body(bucket, "own", **c(2)), own)
@@ -174,7 +174,7 @@ def test_of_named_keys(s):
 
 
 def test_copies(s):
-    """As they ask, or as their bucket says, and not as their source; but nothing becomes plain text by the way."""
+    """By the request or the bucket's default, not by the source; but an encrypted source never becomes plain text."""
     bucket, preset = s.bucket(), s.bucket()
     s.s3.put_bucket_encryption(Bucket=preset, ServerSideEncryptionConfiguration={"Rules": [
         {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}}]})

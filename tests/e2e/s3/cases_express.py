@@ -1,5 +1,5 @@
-"""Directory buckets (S3 Express One Zone): names, sessions, listings, appends. Requests of sessions are signed here: an
-older boto3 knows nothing of them."""
+"""Directory buckets (S3 Express One Zone): names, sessions, listings, appends. This file signs the requests of
+sessions: an older boto3 does not support them."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ def element(body, name):
 
 
 class Key:
-    """What CreateSession gave, or a key of one's own."""
+    """The result of CreateSession, or the caller's own key."""
 
     def __init__(self, s, bucket, mode=None, key=None):
         self.s, self.token = s, None
@@ -60,7 +60,7 @@ class Key:
         self.key, self.secret, self.token = (element(body, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
 
     def send(self, method, target, body=b"", headers=None, header="x-amz-s3session-token", service="s3express"):
-        """Signed by this key, over HTTP or HTTPS: (status, headers, body)."""
+        """A request signed with this key, over HTTP or HTTPS: (status, headers, body)."""
         headers = dict(headers or {})
         if self.token:
             headers[header] = self.token
@@ -135,7 +135,7 @@ def test_session(s):
             equal((target, status, code_of(body)), (target, 403, "AccessDenied"))
         equal(code_of(key.send("GET", "/")[2]), "AccessDenied")
         equal(code_of(key.send("GET", f"/{plain}?list-type=2")[2]), "AuthorizationHeaderMalformed")
-        # A token of one kind is none of the other.
+        # A token of one kind is not valid as the other.
         equal(code_of(key.send("GET", f"/{bucket}/key", header="x-amz-security-token")[2]), "InvalidToken")
         equal(code_of(key.send("GET", f"/{bucket}/key", header="x-amz-security-token", service="s3")[2]), "InvalidToken")
     for method, target in (("PUT", "/other"), ("DELETE", "/key"), ("POST", "/up?uploads")):
@@ -151,7 +151,7 @@ def test_session(s):
 
 
 def test_session_of_others(s):
-    """Whose bucket it is not gets no session; whose policy says so gets one, and it says what it may."""
+    """Another owner gets no session; with a policy it gets one, with the rights of that policy."""
     bucket = directory(s)
     two = nebula.Client(s.plain.split("//")[1], "TWOACCESSKEY", "two-secret-key-0123456789")
     equal(two.request("GET", f"/{bucket}", query={"session": ""})[0], 403)
@@ -173,7 +173,7 @@ def test_session_of_others(s):
 
 
 def test_token_beside_a_native_session(s):
-    """Over RDMA the session says who asks: a token can only narrow that."""
+    """Over RDMA the native session identifies the caller: a token can only restrict it."""
     if not s.by_rdma:
         return
     bucket, other = directory(s), directory(s)
@@ -219,7 +219,7 @@ def test_listing(s):
         refused(400, "InvalidArgument", s.s3.list_objects_v2, Bucket=bucket, **bad)
 
 
-def test_what_there_is_not(s):
+def test_declined_features(s):
     bucket = directory(s)
     s.put(bucket, "key")
     one = {"Bucket": bucket, "Key": "key"}
@@ -254,7 +254,7 @@ def test_parts_and_copies(s):
 
 
 def append(s, bucket, key, offset, body, **headers):
-    """(status, code or size of the whole)"""
+    """(status, code or the object's size)"""
     status, answer, text = send(s, "PUT", f"/{bucket}/{key}", body,
                                 {"x-amz-write-offset-bytes": str(offset), **{k.replace("_", "-"): v for k, v in headers.items()}})
     size = {k.lower(): v for k, v in answer.items()}.get("x-amz-object-size")
@@ -277,7 +277,7 @@ def test_append(s):
     equal(s.s3.head_object(Bucket=bucket, Key="log")["ContentLength"], len(whole))
     s.s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "log"})
     equal(s.body(bucket, "copy"), whole)
-    # Behind an object that was put whole, small (it lives in the index), large, empty, or in parts.
+    # To an object that is small (its body is in the index), large, empty, or was uploaded in parts.
     for body in (b"", b"s" * 10, b"m" * 50_000, b"l" * 3_000_000):
         s.put(bucket, "put", body=body)
         equal(append(s, bucket, "put", len(body), b"tail"), (200, len(body) + 4))
@@ -304,7 +304,7 @@ def test_append_keeps_what_the_object_is(s):
     equal((got["Body"].read(), got["Metadata"], got["ContentType"]), (b"onetwo", {"a": "b"}, "text/x"))
     equal(got["ChecksumCRC32"], base64.b64encode(zlib.crc32(b"onetwo").to_bytes(4, "big")).decode())
     assert got["ETag"] != before
-    # Encryption is the object's.
+    # The object's encryption is used.
     s.s3.put_object(Bucket=bucket, Key="sealed", Body=b"one", ServerSideEncryption="AES256")
     equal(append(s, bucket, "sealed", 3, b"two"), (200, 6))
     equal(append(s, bucket, "sealed", 6, b"2", **{"x-amz-server-side-encryption": "aws:kms",
@@ -317,7 +317,7 @@ def test_append_keeps_what_the_object_is(s):
 
 
 def test_append_by_many(s):
-    """Of those that append at the same offset one wins, and nothing is lost."""
+    """Of several appends at the same offset one succeeds, and nothing is lost."""
     bucket = directory(s)
     equal(append(s, bucket, "log", 0, b"0"), (200, None))
     lock, won = threading.Lock(), []
@@ -363,7 +363,7 @@ def test_rename(s):
         equal([after[k] for k in ("ETag", "LastModified")], [before[k] for k in ("ETag", "LastModified")])
         refused(404, "404", s.s3.head_object, Bucket=bucket, Key=name)
     equal(append(s, bucket, "a/small", 10, b"+"), (200, 11))
-    # What has the name ends; a source may be told with its bucket, and is percent-encoded.
+    # The object with the new name is replaced; a source may include its bucket, and is percent-encoded.
     s.put(bucket, "with space", body=b"new")
     equal(rename(s, bucket, "a/large", f"/{bucket}/with%20space"), (200, None))
     equal(s.body(bucket, "a/large"), b"new")
@@ -378,7 +378,7 @@ def test_rename(s):
     equal(rename(s, bucket, "a/large", "a/small", **{"if-match": etag}), (200, None))
     equal(s.body(bucket, "a/large"), b"s" * 10 + b"+")
     equal([k["Key"] for k in s.s3.list_objects_v2(Bucket=bucket)["Contents"]], ["a/empty", "a/large"])
-    # The same request once more, because its answer was lost.
+    # The same request again, as after a lost answer.
     token = {"x-amz-client-token": "one"}
     equal([rename(s, bucket, "b", "a/empty", **token) for _ in range(2)], [(200, None)] * 2)
     equal(rename(s, bucket, "b", "a/empty", **{"x-amz-client-token": "two"}), (404, "NoSuchKey"))

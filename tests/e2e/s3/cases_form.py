@@ -44,7 +44,7 @@ BASIC = (["starts-with", "$key", "foo"], {"acl": "private"}, ["starts-with", "$C
 
 
 def fields(s, document, name="foo.txt", *more, **changes):
-    """As they were signed before Version 4."""
+    """Signed as before Version 4."""
     signature = base64.b64encode(hmac.new(s.keys[1].encode(), document.encode(), hashlib.sha1).digest()).decode()
     plain = {"key": name, "AWSAccessKeyId": s.keys[0], "acl": "private", "signature": signature, "policy": document,
              "Content-Type": "text/plain", **changes}
@@ -81,11 +81,11 @@ def test_of_boto3(s):
     made["fields"]["x-amz-signature"] = made["fields"]["x-amz-signature"][::-1]
     refused(post(s, bucket, form(made["fields"].items())), 403, "SignatureDoesNotMatch")
     made = s.s3.generate_presigned_post(bucket, "named", {"bucket": bucket}, [["eq", "$bucket", bucket]])
-    equal(post(s, bucket, form(made["fields"].items())).status, 204)  # a field that says what the path says
+    equal(post(s, bucket, form(made["fields"].items())).status, 204)  # a field with the same value as the path
 
 
 def test_bodies(s):
-    """Sizes around those of pieces, and bytes that look like the end."""
+    """Sizes around those of pieces, and bytes that look like the boundary."""
     bucket = s.open_bucket()
     rng = random.Random(5)
     for size in (0, 1, 79, 80, 65536, (1 << 20) - 100, (1 << 20) + 3, (5 << 20) + 17):
@@ -150,7 +150,7 @@ def test_policies(s):
 
 
 def test_a_field_stands_once(s):
-    """A condition is about one field: a second of its name would be one that nobody signed."""
+    """A condition applies to one field: a second field of its name would be unsigned."""
     bucket = s.open_bucket()
     document = policy(bucket, *BASIC, ["eq", "$x-amz-meta-who", "me"])
     me = ("x-amz-meta-who", "me")
@@ -164,7 +164,7 @@ def test_a_field_stands_once(s):
     refused(post(s, bucket, form(fields(s, both, "foo", ("x-amz-acl", "public-read")))), 400, "InvalidArgument")
     ignored = [("x-ignore-me", "1"), ("x-ignore-me", "2")]
     equal(post(s, bucket, form(fields(s, document, "foo", me, *ignored))).status, 204)
-    # Nor in a form that nobody signed.
+    # Nor in an unsigned form.
     s.s3.put_bucket_acl(Bucket=bucket, ACL="public-read-write")
     refused(post(s, bucket, form([("key", "foo"), ("acl", "private"), ("acl", "public-read")])), 400, "InvalidArgument")
 

@@ -14,7 +14,7 @@ def allow(action, resource="*"):
 
 
 def wipe(iam):
-    """Whatever is in the account that began with t-."""
+    """Deletes everything in the account whose name starts with t-."""
     for user in iam.list_users(PathPrefix="/t/")["Users"]:
         name = user["UserName"]
         for key in iam.list_access_keys(UserName=name)["AccessKeyMetadata"]:
@@ -29,7 +29,7 @@ def wipe(iam):
 
 
 def user(s, iam, name, **more):
-    """A new user, and a client with a key of it."""
+    """A new user, and a client with its key."""
     made_user = iam.create_user(UserName=name, Path="/t/", **more)["User"]
     key = iam.create_access_key(UserName=name)["AccessKey"]
     return made_user, s.client(key["AccessKeyId"], key["SecretAccessKey"])
@@ -53,7 +53,7 @@ def test_users(s):
             refused(400, "ValidationError", iam.create_user, UserName=name) if len(name) < 64 else None
         iam.delete_user(UserName="carol")
         refused(404, "NoSuchEntity", iam.delete_user, UserName="carol")
-        # Another account knows nothing of it.
+        # Another account does not see it.
         refused(404, "NoSuchEntity", s.two("iam").get_user, UserName="Alice")
         equal(iam.get_account_summary()["SummaryMap"]["Users"], 1)
     finally:
@@ -143,7 +143,7 @@ def wipe_versions(s, bucket):
         s.s3.delete_object(Bucket=bucket, Key=one["Key"], VersionId=one["VersionId"], BypassGovernanceRetention=True)
 
 
-# What puts an object may ask for beside it: the action that this is, how boto3 says it, and a form.
+# The extras that a request may set with an object: their action, boto3's parameters, and a form.
 TOMORROW = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
 TAGGING = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
 BESIDE = [
@@ -156,7 +156,7 @@ BESIDE = [
 ]
 
 
-def test_what_is_asked_for_beside_an_object_has_an_action_of_its_own(s):
+def test_headers_of_an_object_have_actions_of_their_own(s):
     iam, one = s.one("iam"), s.one()
     bucket = made(s, one, ObjectLockEnabledForBucket=True)
     one.put_object(Bucket=bucket, Key="source", Body=b"x")
@@ -202,7 +202,7 @@ def test_a_copy_takes_tags_that_may_be_read_and_put(s):
         wipe(iam)
 
 
-def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
+def test_headers_of_a_bucket_have_actions_of_their_own(s):
     iam = s.one("iam")
     writer = {"ObjectOwnership": "ObjectWriter"}
     beside = [(["PutBucketOwnershipControls", "PutBucketAcl"], {"ACL": "log-delivery-write", **writer}),
@@ -225,7 +225,7 @@ def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
             make(**options)
         iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow("s3:CreateBucket"))
         make(ACL="private")
-        # boto3 of today has no tags there.
+        # Today's boto3 has no tags there.
         keys = alice._request_signer._credentials
         client = nebula.Client(s.plain.split("//")[1], keys.access_key, keys.secret_key)
         body = (b"<CreateBucketConfiguration><Tags><Tag><Key>a</Key><Value>1</Value></Tag></Tags></CreateBucketConfiguration>")
@@ -241,7 +241,7 @@ def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
         wipe(iam)
 
 
-def test_what_is_not_served_is_told_to_who_could_have_it(s):
+def test_declined_operations_need_their_right(s):
     iam, one = s.one("iam"), s.one()
     bucket = made(s, one)
     one.put_object(Bucket=bucket, Key="key", Body=b"x")
@@ -274,7 +274,7 @@ def test_what_is_not_served_is_told_to_who_could_have_it(s):
                 refused(*answer, call, alice)
     finally:
         wipe(iam)
-    # A method that nothing has, and what is about no bucket.
+    # An unknown method, and a request without a bucket.
     for keys, method, path, answer in [
             (("ONEACCESSKEY", "one-secret-key-0123456789"), "POST", f"/{bucket}/key", (405, "MethodNotAllowed")),
             (("TWOACCESSKEY", "two-secret-key-0123456789"), "POST", f"/{bucket}/key", (403, "AccessDenied")),
@@ -306,12 +306,12 @@ def test_attributes_are_told_to_who_may_read_the_object(s):
         wipe(iam)
 
 
-def test_who_may_change_identities(s):
+def test_rights_to_change_identities(s):
     iam = s.two("iam")
     reader = s.client("TWOREADERKEY", "two-reader-secret-0123", service="iam")
     denied(reader.create_user, UserName="mallory")
     denied(reader.list_users)
-    # An owner inside an account is not its master; who has the policy is.
+    # An owner in an account may not; a user with the policy may.
     denied(s.three("iam").create_user, UserName="mallory")
     four = s.four("iam")
     four.put_user_policy(UserName="three", PolicyName="NoList", PolicyDocument=policy(
@@ -319,7 +319,7 @@ def test_who_may_change_identities(s):
     denied(s.three().list_buckets)
     four.delete_user_policy(UserName="three", PolicyName="NoList")
     s.three().list_buckets()
-    # A name without an account means one's own.
+    # A name without an account means the caller's own.
     own = allow(["iam:GetUserPolicy", "iam:DeleteUserPolicy"], "arn:aws:iam:::user/three")
     four.put_user_policy(UserName="three", PolicyName="Own", PolicyDocument=own)
     denied(s.three("iam").delete_user_policy, UserName="four", PolicyName="Own")
@@ -328,7 +328,7 @@ def test_who_may_change_identities(s):
     denied(s.three("iam").get_user_policy, UserName="three", PolicyName="Own")
     refused(403, "InvalidClientTokenId", s.client("NOBODY", "x" * 20, service="iam").list_users)
     refused(403, "SignatureDoesNotMatch", s.client("TWOACCESSKEY", "x" * 20, service="iam").list_users)
-    refused(400, "InvalidAction", iam.list_virtual_mfa_devices)
+    refused(400, "InvalidAction", iam.list_saml_providers)
 
 
 def test_a_role_of_ones_own_account(s):
@@ -347,7 +347,7 @@ def test_a_role_of_ones_own_account(s):
 
 
 def test_an_owner_inside_an_account_is_not_the_account(s):
-    """What is given to an account is its root's; a user, with an id or without, needs a policy that passes it on."""
+    """A grant to an account applies to its root; a user, with or without an id, needs a policy that delegates it."""
     iam, one, three, four = s.one("iam"), s.one(), s.three(), s.four("iam")
     account = {"AWS": "arn:aws:iam::333333333333:root"}
     bucket, local = made(s, one), made(s, s.four())
@@ -410,7 +410,7 @@ def test_roles(s):
         _, narrow = session(two, Policy=allow("s3:ListBucket"))
         narrow.list_objects_v2(Bucket=bucket)
         denied(narrow.put_object, Bucket=bucket, Key="key", Body=b"x")
-        # A token of one's own making, another's token, and none.
+        # A forged token, another session's token, and none.
         access, secret, token = given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]
         refused(400, "InvalidToken", s.client(access, secret, token=token[:-8] + "AAAAAAA=").list_buckets)
         refused(400, "InvalidToken", s.client("ONEACCESSKEY", "one-secret-key-0123456789", token=token).list_buckets)
@@ -418,12 +418,12 @@ def test_roles(s):
         refused(403, "SignatureDoesNotMatch", s.client(access, "x" * 40, token=token).list_buckets)
         url = client.generate_presigned_url("list_objects_v2", Params={"Bucket": bucket})
         assert "X-Amz-Security-Token" in url
-        # Who is not trusted; users of a trusted account need a policy of their own.
+        # Callers without trust; users of a trusted account need a policy of their own.
         refused(403, "AccessDenied", session, s.three("sts"))
         reader = s.client("TWOREADERKEY", "two-reader-secret-0123", service="sts")
         refused(403, "AccessDenied", session, reader)
         refused(400, "ValidationError", two.assume_role, RoleArn=arn, RoleSessionName="a b")
-        # What a session is of may end before it.
+        # The role of a session may be deleted before the session ends.
         iam.delete_role_policy(RoleName="visitor", PolicyName="List")
         denied(client.list_objects_v2, Bucket=bucket)
         iam.delete_role(RoleName="visitor")
@@ -460,7 +460,7 @@ def told(tags):
 
 
 def test_tags(s):
-    """Of users, roles and policies; and policies that ask who asks for his."""
+    """Tags of users, roles and policies; and policies with conditions on the caller's tags."""
     one, iam = s.one(), s.one("iam")
     try:
         first = [{"Key": "Team", "Value": "red"}, {"Key": "empty", "Value": ""}]
@@ -531,7 +531,7 @@ def test_managed_policies_that_narrow_a_session(s):
         denied(reads.put_object, Bucket=bucket, Key="key", Body=b"x")
         for client in (both, inline):
             client.put_object(Bucket=bucket, Key="key", Body=b"x")
-        # What is gone gives nothing any more; a session of nothing but that may nothing.
+        # A deleted policy gives no rights; a session with only that policy has none.
         only = session(own)
         only.put_object(Bucket=bucket, Key="key", Body=b"x")
         iam.delete_policy(PolicyArn=kept.pop())
@@ -574,7 +574,7 @@ def test_tags_of_sessions(s):
             iam.put_role_policy(RoleName=role, PolicyName="own", PolicyDocument=policy(
                 {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/${{aws:PrincipalTag/Team}}/*"},
                 {"Effect": "Allow", "Action": "sts:*", "Resource": "*"}))
-        # A session's own tags go before the role's.
+        # A session's own tags override the role's.
         for given, mine, other in [(enter("tagged"), "own", "red"), (enter("tagged", Tags=[tag]), "red", "own")]:
             client(given).put_object(Bucket=bucket, Key=f"{mine}/key", Body=b"x")
             denied(client(given).put_object, Bucket=bucket, Key=f"{other}/key", Body=b"x")
@@ -587,7 +587,7 @@ def test_tags_of_sessions(s):
                 Tags=[{"Key": f"{n}".rjust(120, "k"), "Value": "v" * 256} for n in range(50)])
         refused(400, "ValidationError", enter, "many", Tags=[{"Key": f"{n}", "Value": ""} for n in range(51)])
         enter("many", Tags=[{"Key": f"{n}", "Value": ""} for n in range(50)])
-        # Transitive ones go along; others do not.
+        # Transitive tags are passed on; others are not.
         for transitive, mine in [(["team"], "red"), ([], "own")]:
             first = enter("tagged", Tags=[tag], TransitiveTagKeys=transitive)
             second = client(enter("tagged", first))
@@ -603,3 +603,269 @@ def test_tags_of_sessions(s):
         for role in [r["RoleName"] for r in iam.list_roles()["Roles"] if r["RoleName"] in roles]:
             iam.delete_role_policy(RoleName=role, PolicyName="own")
             iam.delete_role(RoleName=role)
+
+
+def versions(iam, arn):
+    """"v3 v2* v1": the newest first, the default one with a star."""
+    return " ".join(v["VersionId"] + "*" * v["IsDefaultVersion"] for v in iam.list_policy_versions(PolicyArn=arn)["Versions"])
+
+
+def wipe_policy(iam, arn):
+    for version in iam.list_policy_versions(PolicyArn=arn)["Versions"]:
+        if not version["IsDefaultVersion"]:
+            iam.delete_policy_version(PolicyArn=arn, VersionId=version["VersionId"])
+    iam.delete_policy(PolicyArn=arn)
+
+
+def test_versions_of_a_policy(s):
+    """Up to five, of which the default one applies, at once."""
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    texts = [allow("s3:ListBucket"), allow("s3:GetObject"), allow("s3:PutObject")]
+    arn = iam.create_policy(PolicyName="versioned", Path="/p/", Description="what for", PolicyDocument=texts[0])["Policy"]["Arn"]
+    try:
+        told_policy = iam.get_policy(PolicyArn=arn)["Policy"]
+        equal([told_policy[name] for name in ("Description", "DefaultVersionId", "AttachmentCount", "PermissionsBoundaryUsageCount")],
+              ["what for", "v1", 0, 0])
+        _, alice = user(s, iam, "alice")
+        iam.attach_user_policy(UserName="alice", PolicyArn=arn)
+        equal(iam.get_policy(PolicyArn=arn)["Policy"]["AttachmentCount"], 1)
+        denied(alice.get_object, Bucket=bucket, Key="key")
+        new = iam.create_policy_version(PolicyArn=arn, PolicyDocument=texts[1])["PolicyVersion"]
+        equal((new["VersionId"], new["IsDefaultVersion"], "Document" in new), ("v2", False, False))
+        denied(alice.get_object, Bucket=bucket, Key="key")
+        iam.set_default_policy_version(PolicyArn=arn, VersionId="v2")
+        alice.get_object(Bucket=bucket, Key="key")
+        denied(alice.list_objects_v2, Bucket=bucket)
+        equal(iam.create_policy_version(PolicyArn=arn, PolicyDocument=texts[2], SetAsDefault=True)["PolicyVersion"]["VersionId"], "v3")
+        denied(alice.get_object, Bucket=bucket, Key="key")
+        alice.put_object(Bucket=bucket, Key="new", Body=b"x")
+        equal((versions(iam, arn), iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]), ("v3* v2 v1", "v3"))
+        for number, text in enumerate(texts, 1):
+            version = iam.get_policy_version(PolicyArn=arn, VersionId=f"v{number}")["PolicyVersion"]
+            equal((version["Document"], version["IsDefaultVersion"]), (json.loads(text), number == 3))
+        page = iam.list_policy_versions(PolicyArn=arn, MaxItems=2)
+        equal(([v["VersionId"] for v in page["Versions"]], page["IsTruncated"]), (["v3", "v2"], True))
+        equal([v["VersionId"] for v in iam.list_policy_versions(PolicyArn=arn, Marker=page["Marker"])["Versions"]], ["v1"])
+        for _ in range(2):
+            iam.create_policy_version(PolicyArn=arn, PolicyDocument=texts[0])
+        refused(409, "LimitExceeded", iam.create_policy_version, PolicyArn=arn, PolicyDocument=texts[0], SetAsDefault=True)
+        refused(409, "DeleteConflict", iam.delete_policy_version, PolicyArn=arn, VersionId="v3")
+        iam.detach_user_policy(UserName="alice", PolicyArn=arn)
+        refused(409, "DeleteConflict", iam.delete_policy, PolicyArn=arn)
+        iam.delete_policy_version(PolicyArn=arn, VersionId="v5")
+        equal(iam.create_policy_version(PolicyArn=arn, PolicyDocument=texts[0])["PolicyVersion"]["VersionId"], "v6")
+        equal(versions(iam, arn), "v6 v4 v3* v2 v1")
+    finally:
+        wipe(iam)
+        wipe_policy(iam, arn)
+
+
+def test_versions_that_cannot_be(s):
+    iam = s.one("iam")
+    arn = iam.create_policy(PolicyName="versioned", PolicyDocument=allow("s3:GetObject"))["Policy"]["Arn"]
+    none, builtin = arn + "-none", "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    calls = [iam.get_policy_version, iam.set_default_policy_version, iam.delete_policy_version]
+    try:
+        for call in calls:
+            refused(404, "NoSuchEntity", call, PolicyArn=none, VersionId="v1")
+            for version in ("v9", "v99999999999", "v1.x", "v" + "9" * 19):
+                refused(404, "NoSuchEntity", call, PolicyArn=arn, VersionId=version)
+            for version in ("v0", "v01", "1", "v", "vx", "v-1"):
+                refused(400, "ValidationError", call, PolicyArn=arn, VersionId=version)
+        refused(404, "NoSuchEntity", iam.list_policy_versions, PolicyArn=none)
+        refused(404, "NoSuchEntity", iam.create_policy_version, PolicyArn=none, PolicyDocument=allow("s3:GetObject"))
+        refused(400, "MalformedPolicyDocument", iam.create_policy_version, PolicyArn=arn, PolicyDocument="{}")
+        equal(versions(iam, arn), "v1*")
+        # Those that every account has can be read.
+        equal(iam.get_policy(PolicyArn=builtin)["Policy"]["Arn"], builtin)
+        equal(iam.get_policy_version(PolicyArn=builtin, VersionId="v1")["PolicyVersion"]["Document"]["Statement"][0]["Effect"], "Allow")
+        equal(versions(iam, builtin), "v1*")
+        denied(iam.create_policy_version, PolicyArn=builtin, PolicyDocument=allow("*"), SetAsDefault=True)
+        denied(iam.delete_policy, PolicyArn=builtin)
+        denied(iam.tag_policy, PolicyArn=builtin, Tags=[{"Key": "a", "Value": "b"}])
+        # Another account's cannot.
+        two = s.two("iam")
+        refused(404, "NoSuchEntity", two.get_policy_version, PolicyArn=arn, VersionId="v1")
+        refused(404, "NoSuchEntity", two.create_policy_version, PolicyArn=arn, PolicyDocument=allow("*"), SetAsDefault=True)
+    finally:
+        wipe_policy(iam, arn)
+
+
+def test_who_may_version_a_policy(s):
+    """Each call needs its own action on that policy; nobody gives himself more by a policy he may only use."""
+    iam = s.one("iam")
+    arns = {name: iam.create_policy(PolicyName=name, PolicyDocument=allow("iam:GetPolicy*"))["Policy"]["Arn"] for name in ("mine", "other")}
+    text = {"PolicyDocument": allow("*")}
+    calls = {"ListPolicyVersions": {}, "GetPolicyVersion": {"VersionId": "v1"}, "ListEntitiesForPolicy": {},
+             "CreatePolicyVersion": {**text, "SetAsDefault": True}, "SetDefaultPolicyVersion": {"VersionId": "v1"},
+             "DeletePolicyVersion": {"VersionId": "v2"}}
+    names = {name: "".join("_" * (i > 0 and c.isupper()) + c.lower() for i, c in enumerate(name)) for name in calls}
+    try:
+        _, alice = user(s, iam, "alice")
+        keys = alice._request_signer._credentials
+        as_alice = s.client(keys.access_key, keys.secret_key, service="iam")
+        for number, (allowed, options) in enumerate(calls.items()):
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(f"iam:{allowed}", arns["mine"]))
+            for name, more in calls.items():
+                if name != allowed:
+                    denied(getattr(as_alice, names[name]), PolicyArn=arns["mine"], **more)
+                denied(getattr(as_alice, names[name]), PolicyArn=arns["other"], **more)
+                denied(getattr(as_alice, names[name]), PolicyArn=arns["mine"].upper(), **more)
+            getattr(as_alice, names[allowed])(PolicyArn=arns["mine"], **options)
+            equal(versions(iam, arns["other"]), "v1*")
+        equal(versions(iam, arns["mine"]), "v1*")
+        # Attached is not owned.
+        iam.delete_user_policy(UserName="alice", PolicyName="Is")
+        iam.attach_user_policy(UserName="alice", PolicyArn=arns["mine"])
+        as_alice.get_policy_version(PolicyArn=arns["mine"], VersionId="v1")
+        denied(as_alice.create_policy_version, PolicyArn=arns["mine"], SetAsDefault=True, **text)
+        denied(as_alice.set_default_policy_version, PolicyArn=arns["mine"], VersionId="v1")
+        equal(versions(iam, arns["mine"]), "v1*")
+    finally:
+        wipe(iam)
+        for arn in arns.values():
+            wipe_policy(iam, arn)
+
+
+def test_lists_of_policies(s):
+    """One's own and those that every account has; by who has them attached."""
+    iam = s.one("iam")
+    trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
+    builtin = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    arn = iam.create_policy(PolicyName="listed", Path="/p/", PolicyDocument=allow("s3:GetObject"))["Policy"]["Arn"]
+    iam.create_role(RoleName="listed", AssumeRolePolicyDocument=trust)
+    iam.create_group(GroupName="listed")
+
+    def arns(**options):
+        return {one["Arn"] for page in iam.get_paginator("list_policies").paginate(PaginationConfig={"PageSize": 2}, **options)
+                for one in page["Policies"]}
+
+    def holders(**options):
+        answer = iam.list_entities_for_policy(PolicyArn=arn, **options)
+        return [[one[f"{kind}Name"] for one in answer[f"Policy{kind}s"]] for kind in ("User", "Group", "Role")]
+
+    try:
+        user(s, iam, "alice")
+        equal((arns(Scope="Local"), arns(OnlyAttached=True), holders()), ({arn}, set(), [[], [], []]))
+        assert builtin in arns(Scope="AWS") and arn not in arns(Scope="AWS")
+        equal((arns(), arns(PathPrefix="/p/")), (arns(Scope="AWS") | {arn}, {arn}))
+        iam.attach_user_policy(UserName="alice", PolicyArn=arn)
+        iam.attach_group_policy(GroupName="listed", PolicyArn=arn)
+        iam.attach_role_policy(RoleName="listed", PolicyArn=arn)
+        iam.attach_role_policy(RoleName="listed", PolicyArn=builtin)
+        equal((arns(OnlyAttached=True), arns(OnlyAttached=True, Scope="AWS")), ({arn, builtin}, {builtin}))
+        equal((holders(), holders(EntityFilter="Role"), holders(PathPrefix="/t/")),
+              ([["alice"], ["listed"], ["listed"]], [[], [], ["listed"]], [["alice"], [], []]))
+        equal(iam.get_policy(PolicyArn=arn)["Policy"]["AttachmentCount"], 3)
+        refused(400, "ValidationError", iam.list_policies, Scope="None")
+        refused(404, "NoSuchEntity", iam.list_entities_for_policy, PolicyArn=arn + "x")
+        refused(409, "DeleteConflict", iam.delete_policy, PolicyArn=arn)
+    finally:
+        iam.detach_group_policy(GroupName="listed", PolicyArn=arn)
+        for one in (arn, builtin):
+            iam.detach_role_policy(RoleName="listed", PolicyArn=one)
+        iam.delete_group(GroupName="listed")
+        iam.delete_role(RoleName="listed")
+        wipe(iam)
+        iam.delete_policy(PolicyArn=arn)
+
+
+def test_a_permissions_boundary_is_refused(s):
+    """Taken and passed over, it would give a user more than its maker meant."""
+    iam = s.one("iam")
+    boundary = {"PermissionsBoundary": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}
+    trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
+    refused(400, "ValidationError", iam.create_user, UserName="bounded", **boundary)
+    refused(400, "ValidationError", iam.create_role, RoleName="bounded", AssumeRolePolicyDocument=trust, **boundary)
+    refused(404, "NoSuchEntity", iam.get_user, UserName="bounded")
+    refused(404, "NoSuchEntity", iam.get_role, RoleName="bounded")
+
+
+def test_the_description_of_a_role(s):
+    """It stays when something else is updated."""
+    iam = s.one("iam")
+    trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
+    role = {"RoleName": "described"}
+
+    def told():
+        now = iam.get_role(**role)["Role"]
+        return now.get("Description"), now["MaxSessionDuration"]
+
+    iam.create_role(Description="one", AssumeRolePolicyDocument=trust, **role)
+    try:
+        iam.update_role(MaxSessionDuration=7200, **role)
+        equal(told(), ("one", 7200))
+        equal(iam.update_role_description(Description="two", **role)["Role"]["Description"], "two")
+        iam.update_role(**role)
+        equal(told(), ("two", 7200))
+        iam.update_role(Description="three", **role)
+        equal(told(), ("three", 7200))
+        refused(400, "ValidationError", iam.update_role_description, Description="x" * 1001, **role)
+        equal(told(), ("three", 7200))
+        iam.update_role_description(Description="", **role)
+        equal(told(), (None, 7200))
+        refused(404, "NoSuchEntity", iam.update_role_description, RoleName="none", Description="x")
+    finally:
+        iam.delete_role(**role)
+
+
+def test_what_is_asked_before_a_deletion(s):
+    """What accounts have none of is an empty list, of a user and a role that are there."""
+    iam = s.one("iam")
+    trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
+    iam.create_role(RoleName="asked", AssumeRolePolicyDocument=trust)
+    try:
+        made_user, _ = user(s, iam, "alice")
+        equal(iam.list_instance_profiles_for_role(RoleName="asked")["InstanceProfiles"], [])
+        refused(404, "NoSuchEntity", iam.list_instance_profiles_for_role, RoleName="none")
+        for call, name in ((iam.list_mfa_devices, "MFADevices"), (iam.list_ssh_public_keys, "SSHPublicKeys"),
+                           (iam.list_signing_certificates, "Certificates"),
+                           (iam.list_service_specific_credentials, "ServiceSpecificCredentials")):
+            equal(call(UserName="alice")[name], [])
+            refused(404, "NoSuchEntity", call, UserName="none")
+        equal(iam.list_virtual_mfa_devices()["VirtualMFADevices"], [])
+        for call in (iam.get_login_profile, iam.delete_login_profile):
+            refused(404, "NoSuchEntity", call, UserName="alice")
+        key = iam.list_access_keys(UserName="alice")["AccessKeyMetadata"][0]["AccessKeyId"]
+        used = iam.get_access_key_last_used(AccessKeyId=key)
+        equal((used["UserName"], used["AccessKeyLastUsed"]), ("alice", {"ServiceName": "N/A", "Region": "N/A"}))
+        refused(404, "NoSuchEntity", s.two("iam").get_access_key_last_used, AccessKeyId=key)
+        reader = s.client("TWOREADERKEY", "two-reader-secret-0123", service="iam")
+        denied(reader.get_access_key_last_used, AccessKeyId="TWOREADERKEY0000")
+        for call, options in ((reader.list_mfa_devices, {"UserName": "reader"}), (reader.list_virtual_mfa_devices, {}),
+                              (reader.get_login_profile, {"UserName": "reader"}),
+                              (reader.list_instance_profiles_for_role, {"RoleName": "asked"}),
+                              (reader.update_role_description, {"RoleName": "asked", "Description": "x"})):
+            denied(call, **options)
+    finally:
+        wipe(iam)
+        iam.delete_role(RoleName="asked")
+
+
+def test_which_policies_somebody_may_attach(s):
+    """By iam:PolicyARN, in what allows and in what denies: who manages users does not make himself an administrator."""
+    iam = s.one("iam")
+    admin, reads = ["arn:aws:iam::aws:policy/" + name for name in ("AdministratorAccess", "AmazonS3ReadOnlyAccess")]
+    every = ["iam:AttachUserPolicy", "iam:DetachUserPolicy"]
+    rules = [[{"Effect": "Allow", "Action": every, "Resource": "*", "Condition": {"ArnEquals": {"iam:PolicyARN": reads}}}],
+             [{"Effect": "Allow", "Action": "iam:*", "Resource": "*"},
+              {"Effect": "Deny", "Action": every, "Resource": "*", "Condition": {"ArnEquals": {"iam:PolicyARN": admin}}}]]
+    try:
+        _, alice = user(s, iam, "alice")
+        keys = alice._request_signer._credentials
+        as_alice = s.client(keys.access_key, keys.secret_key, service="iam")
+        iam.create_user(UserName="bob", Path="/t/")
+        for rule in rules:
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(*rule))
+            for name in ("alice", "bob"):
+                denied(as_alice.attach_user_policy, UserName=name, PolicyArn=admin)
+                as_alice.attach_user_policy(UserName=name, PolicyArn=reads)
+                equal([p["PolicyArn"] for p in iam.list_attached_user_policies(UserName=name)["AttachedPolicies"]], [reads])
+                as_alice.detach_user_policy(UserName=name, PolicyArn=reads)
+            iam.attach_user_policy(UserName="bob", PolicyArn=admin)
+            denied(as_alice.detach_user_policy, UserName="bob", PolicyArn=admin)
+            iam.detach_user_policy(UserName="bob", PolicyArn=admin)
+    finally:
+        wipe(iam)

@@ -1,5 +1,4 @@
-"""Lifecycle configurations: what is taken, what is refused, what is told of them. (What they do is in
-tests/e2e/lifecycle.)"""
+"""Lifecycle configurations: accepted and refused ones, and their answers. (tests/e2e/lifecycle tests their effects.)"""
 
 import datetime
 
@@ -36,7 +35,7 @@ def test_kept_and_told(s):
 
 
 def test_minimum_size_of_transitions(s):
-    """A header of the configuration: a client puts it, and waits until it is told."""
+    """A header of the configuration: a client puts it, and waits until a GET returns it."""
     bucket = s.bucket()
     name = "x-amz-transition-default-minimum-object-size"
     body = (b"<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter><Prefix></Prefix></Filter><Transition><Days>1</Days>"
@@ -53,7 +52,7 @@ def test_minimum_size_of_transitions(s):
 
 
 def test_terms_beside_each_other(s):
-    """All must hold, as if they stood in an And."""
+    """All must match, as inside an And."""
     bucket = s.bucket()
     both = rule(Filter={"Prefix": "days/", "Tag": {"Key": "k", "Value": "v"},
                         "And": {"Prefix": "days", "Tags": [{"Key": "l", "Value": "w"}]}})

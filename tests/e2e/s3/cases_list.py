@@ -71,7 +71,7 @@ def test_pages_of_version_2(s):
 
 
 def test_markers_inside_a_common_prefix(s):
-    """The prefix is behind: it is not told again. A start-after is no marker."""
+    """The prefix has been listed: it is not listed again. A start-after is not a marker."""
     bucket = s.bucket()
     s.put(bucket, "a", "b/1", "b/2", "c/1", "d")
     got = s.s3.list_objects(Bucket=bucket, Delimiter="/", Marker="b/1")
@@ -90,7 +90,7 @@ def test_markers_inside_a_common_prefix(s):
 
 
 def test_times_and_ends(s):
-    """Times are whole seconds, in lists too; lists of uploads and parts say where they ended, complete ones too."""
+    """Times are whole seconds, in lists, too; lists of uploads and parts have their end, complete ones, too."""
     bucket = s.bucket()
     s.put(bucket, "key")
     for query in {}, {"list-type": "2"}, {"versions": ""}:

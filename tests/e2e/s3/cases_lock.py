@@ -1,4 +1,4 @@
-"""Object lock: what keeps versions from being deleted."""
+"""Object lock, which prevents the deletion of versions."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Uploads in parts, by hand and by boto3's transfer manager with its defaults."""
+"""Multipart uploads, by single calls and by boto3's transfer manager with its defaults."""
 
 import hashlib
 import io
@@ -42,7 +42,8 @@ def test_by_hand(s):
     equal((got["PartsCount"], got["ContentRange"]), (3, f"bytes {5 * MIB}-{10 * MIB}/{len(whole)}"))
     assert got["Body"].read() == bodies[1]
     refused(416, "InvalidPartNumber", s.s3.get_object, Bucket=bucket, Key="key", PartNumber=4)
-    # Who did not hear the answer asks again; of other parts, or once the key is another's, there is no such upload.
+    # A client without the answer repeats the request; with other parts, or after the key was replaced, it gets
+    # NoSuchUpload.
     equal(complete(s, bucket, "key", upload, parts)["ETag"], answer["ETag"])
     refused(404, "NoSuchUpload", complete, s, bucket, "key", upload, parts[:1])
     s.put(bucket, "key")

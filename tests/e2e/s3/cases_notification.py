@@ -1,4 +1,4 @@
-"""Notification: the configuration, and the events in the server's log file of them. Webhooks: tests/e2e/notification."""
+"""Notification: the configuration, and the events in the server's log file. Webhooks: tests/e2e/notification."""
 
 import http.server
 import json
@@ -30,12 +30,12 @@ def told(s, bucket):
 
 
 def fresh():
-    """An Id that no case before this had: the log has theirs, too, of buckets with the same name."""
+    """An Id that no earlier case used: the log also has their lines, of buckets with the same name."""
     return f"id-{time.time_ns()}"
 
 
 def events(id, wanted):
-    """The records of a rule, once there are so many."""
+    """The records of a rule, after so many have arrived."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         with open(os.environ["NOTIFICATION_LOG"]) as log:
@@ -79,7 +79,7 @@ def test_refusals(s):
              {"ArgumentName": "FilterRule.Name", "ArgumentValue": "infix"})]:
         error = refused(400, "InvalidArgument", s.s3.put_bucket_notification_configuration, Bucket=bucket,
                         NotificationConfiguration={field: [{"Events": ["s3:ObjectCreated:Put"], **value}]})
-        if not s.by_rdma:  # its library hands no details on
+        if not s.by_rdma:  # its library does not return the details
             equal({name: error["Error"][name] for name in found}, found)
     refused(404, "NoSuchBucket", configure, s, bucket + "-none", rule("s3:ObjectCreated:Put"))
     status, _, body = s.raw("PUT", f"/{bucket}", b"<NotificationConfiguration><Other/></NotificationConfiguration>", {"notification": ""})
@@ -135,11 +135,11 @@ def test_versions(s):
           [("ObjectCreated:Put", version), ("ObjectRemoved:DeleteMarkerCreated", marker), ("ObjectRemoved:Delete", version)])
 
 
-# ---- Topics that clients make. ----
+# ---- Topics of clients. ----
 
 
 class Hook:
-    """A receiver of what is sent to a topic."""
+    """A receiver of a topic's messages."""
 
     def __enter__(self):
         messages = self.messages = queue.Queue()
@@ -183,6 +183,9 @@ def test_topic_calls(s):
     equal({k: told[k] for k in ("TopicArn", "Owner", "OpaqueData", "push-endpoint", "persistent")},
           {"TopicArn": arn, "Owner": "111111111111", "OpaqueData": "a&b", "push-endpoint": "https://example.com/x", "persistent": "false"})
     sns.set_topic_attributes(TopicArn=arn, AttributeName="Policy", AttributeValue="")
+    equal(sns.list_tags_for_resource(ResourceArn=arn)["Tags"], [])
+    refused(403, "AuthorizationError", other.list_tags_for_resource, ResourceArn=arn)
+    refused(404, "NotFound", sns.list_tags_for_resource, ResourceArn=arn + "-none")
     for call, options in [(other.get_topic_attributes, {}), (other.delete_topic, {}),
                           (other.set_topic_attributes, {"AttributeName": "OpaqueData", "AttributeValue": "x"})]:
         refused(403, "AuthorizationError", call, TopicArn=arn, **options)
@@ -225,7 +228,7 @@ def test_topic_events(s):
         s3.put_object(Bucket=bucket, Key="a", Body=b"123")
         record = hook.next()["Records"][0]
         equal((record["eventName"], record["s3"]["object"]["key"], record["opaqueData"]), ("ObjectCreated:Put", "a", "mine"))
-        # A new endpoint counts from the next event on; a topic without one has no one who listens.
+        # A new endpoint applies from the next event on; a topic without one has no receiver.
         sns.set_topic_attributes(TopicArn=arn, AttributeName="push-endpoint", AttributeValue=second.url)
         s3.put_object(Bucket=bucket, Key="b", Body=b"123")
         equal(second.next()["Records"][0]["s3"]["object"]["key"], "b")
@@ -253,7 +256,7 @@ def test_topics_of_others(s):
                                                 "Action": "sns:Publish", "Resource": arn}]}))
     s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=wanted)
     sns.delete_topic(TopicArn=arn)
-    # Who may do nothing in SNS may not here.
+    # A user without rights in SNS is refused.
     try:
         s.client("TWOREADERKEY", "two-reader-secret-0123", service="sns").create_topic(Name="x")
         raise AssertionError("not refused")

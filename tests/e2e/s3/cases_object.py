@@ -42,7 +42,7 @@ def test_key_with_control_characters(s):
     equal(s.body(bucket, "a\x01\x1fb\n"), b"x")
     listed = s.s3.list_objects_v2(Bucket=bucket, EncodingType="url")["Contents"]
     equal([o["Key"] for o in listed], ["a%01%1Fb%0A"])
-    # XML 1.0 cannot say such a key, so DeleteObjects cannot name it.
+    # XML 1.0 cannot contain such a key, so DeleteObjects cannot name it.
     s.s3.delete_object(Bucket=bucket, Key="a\x01\x1fb\n")
 
 
@@ -80,7 +80,7 @@ def test_headers_and_metadata(s):
 
 
 def test_metadata_beyond_ascii(s):
-    """UTF-8 comes, RFC 2047 goes; what came as that stays what it is. Over a session bytes are bytes."""
+    """UTF-8 is returned as RFC 2047; text received as RFC 2047 stays unchanged. Over a session bytes stay bytes."""
     bucket = s.bucket()
     for sent, text in [("Grüße €", "Grüße €"), ("plain", "plain"), ("=?UTF-8?B?w7w=?=", "ü")]:
         with_header(old_client(s), "x-amz-meta-text", sent).put_object(Bucket=bucket, Key="key", Body=b"x")
@@ -220,7 +220,7 @@ def test_nothing_is_archived(s):
 
 
 def test_chunks_of_http(s):
-    """A body whose length only its end tells."""
+    """A body of unknown length, with an end mark."""
     bucket = s.bucket()
     url = urllib.parse.urlsplit(s.client().generate_presigned_url("put_object", {"Bucket": bucket, "Key": "key"}))
     connection = s.connection(s.endpoint)
@@ -240,7 +240,7 @@ def test_a_range_with_blanks_is_none(s):
 
 
 def test_names_of_headers_as_aws_writes_them(s):
-    """HTTP does not care, but clients do that never met another server."""
+    """HTTP ignores the case, but clients that were only tested with AWS may not."""
     bucket = s.bucket()
     s.s3.put_object(Bucket=bucket, Key="key", Body=b"x", ContentType="a/b", CacheControl="no-cache", ContentEncoding="x",
                     ContentLanguage="de", ContentDisposition="inline", Expires=datetime.datetime(2030, 1, 1), Metadata={"One": "1"})
@@ -257,7 +257,7 @@ def test_names_of_headers_as_aws_writes_them(s):
 
 
 def test_details_of_errors(s):
-    """What was given, and how much would be taken, in the elements that S3 has for it."""
+    """The given value and the limit, in S3's elements for them."""
     bucket = s.bucket()
     s.put(bucket, "key")
 

@@ -1,4 +1,4 @@
-"""Answers as Amazon's S3 gives them, to the word: fields, headers, codes, messages and details of errors."""
+"""Answers with the exact words of Amazon's S3: fields, headers, codes, messages and details of errors."""
 
 import datetime
 
@@ -12,7 +12,7 @@ def versioned(s):
 
 
 def told(s, response, message=None, **details):
-    """Holds an error's message, and what its document says beside: the library for RDMA does not hand that on."""
+    """Checks an error's message, and the details of its document, which the library for RDMA does not return."""
     error = response["Error"]
     if message is not None:
         equal(error["Message"], message)

@@ -1,16 +1,16 @@
-"""Which operation a request is: all of S3's, as botocore knows them, and what S3 may get next year."""
+"""Routing: all operations of S3 that botocore knows, and unknown ones."""
 
 import re
 
 from suite import code_of, equal, refused
 
-# What the server counts under another name than S3's.
+# Operations that the server counts under another name than S3's.
 CONFIGURATIONS = {"accelerate", "cors", "encryption", "lifecycle", "logging", "notification", "object-lock",
                   "ownershipControls", "policy", "publicAccessBlock", "replication", "requestPayment", "tagging",
                   "versioning", "website"}
 OWN = {"GetBucketVersioning", "GetObjectLockConfiguration", "GetBucketLocation", "GetBucketPolicyStatus"}
-# Operations of S3 that are not served, by the parameter that asks for them: of the newest SDKs, which the botocore at
-# hand may not know.
+# Operations of S3 that are not served, by the parameter that asks for them: of the newest SDKs, which the installed
+# botocore may not know.
 NOT_SERVED = [
     ("GET", "{Bucket}", "abac"), ("PUT", "{Bucket}", "abac"),
     ("GET", "{Bucket}", "metadataTable"), ("POST", "{Bucket}", "metadataTable"), ("DELETE", "{Bucket}", "metadataTable"),
@@ -20,7 +20,7 @@ NOT_SERVED = [
     ("GET", "{Bucket}/{Key+}", "annotation"), ("PUT", "{Bucket}/{Key+}", "annotation"),
     ("DELETE", "{Bucket}/{Key+}", "annotation"), ("PUT", "{Bucket}/{Key+}", "encryption"),
     ("POST", "{Bucket}/{Key+}", "select"), ("DELETE", "{Bucket}/{Key+}", "acl"),
-    # Of nobody yet; of S3, but with another method or another resource.
+    # Unknown ones; S3's, but with another method or another resource.
     ("PUT", "{Bucket}/{Key+}", "next-year"),
     ("DELETE", "{Bucket}/{Key+}", "next-year"), ("DELETE", "{Bucket}", "next-year"), ("PUT", "{Bucket}", "next-year"),
     ("PUT", "{Bucket}/{Key+}", "versionId"), ("PUT", "{Bucket}/{Key+}", "partNumber"), ("DELETE", "{Bucket}", "prefix"),
@@ -28,7 +28,7 @@ NOT_SERVED = [
     ("PUT", "{Bucket}/{Key+}", "If-None-Match"), ("PUT", "{Bucket}/{Key+}", "Signature"),
 ]
 
-NAMED = {"analytics", "intelligent-tiering", "inventory", "metrics"}  # of which a bucket could have many
+NAMED = {"analytics", "intelligent-tiering", "inventory", "metrics"}  # configurations that a bucket can have many of
 
 
 def sample(name, shape):
@@ -44,7 +44,7 @@ def target_of(operation):
 
 
 def requests_of(operation, bucket):
-    """The request with what it must have, and with all parameters that it may have."""
+    """The request with its required parameters, and with all that it may have."""
     path, fixed = target_of(operation)
     path = path.replace("{Bucket}", bucket).replace("{Key+}", "key")
     query = {name: value for name, _, value in (pair.partition("=") for pair in fixed.split("&") if pair)}
@@ -56,14 +56,14 @@ def requests_of(operation, bucket):
             (query if member in operation.input_shape.required_members else optional)[name] = sample(name, shape)
         elif where == "header" and member in operation.input_shape.required_members:
             headers[name] = "STANDARD" if name == "x-amz-object-attributes" else "a"
-    if operation.name == "ListDirectoryBuckets":  # told from ListBuckets by the signature's service, else by this
+    if operation.name == "ListDirectoryBuckets":  # unlike ListBuckets: by its service, otherwise by this
         query["x-id"] = operation.name
     yield path, query, headers
     yield path, {**query, **optional, "x-id": operation.name}, headers
 
 
 def served_as(operation):
-    """What the server counts it as."""
+    """The operation that the server counts."""
     path, fixed = target_of(operation)
     if fixed in NAMED:
         return operation.http["method"].capitalize() + "NamedConfiguration"
@@ -98,7 +98,7 @@ def test_every_operation_is_served_as_itself_or_declined(s):
     equal(missing, set())
 
 
-def test_what_no_operation_takes_is_declined(s):
+def test_parameters_that_no_operation_takes_are_declined(s):
     bucket = s.bucket()
     s.put(bucket, "key", "other")
     for method, path, name in NOT_SERVED:
@@ -109,26 +109,26 @@ def test_what_no_operation_takes_is_declined(s):
             assert b"".join((name.encode(), b" ")) in body or len(query) > 1, body
     status, _, body = s.ask("HEAD", f"/{bucket}/key", b"", {"annotation": ""})
     equal((status, body), (501, b""))
-    # With a token the bytes would move by RDMA: it is not even looked at.
+    # With a token the bytes would move by RDMA: the token is ignored.
     status, _, body = s.raw("PUT", f"/{bucket}/key", b"", {"annotation": ""}, {"x-amz-rdma-token": "1:2:3"})
     assert status == 501 and b"annotation" in body, body
     equal([s.body(bucket, key) for key in ("key", "other")], [b"x", b"x"])
     s.s3.head_bucket(Bucket=bucket)
 
 
-def test_parameters_of_one_operation_are_no_other_s(s):
+def test_parameters_of_one_operation_are_not_another_s(s):
     bucket = s.bucket()
     s.put(bucket, "key")
     for query in {"tagging": "", "policy": ""}, {"list-type": "2", "uploads": ""}, {"uploads": "", "acl": ""}:
         equal(code_of(s.ask("GET", f"/{bucket}", b"", query)[2]), "NotImplemented")
     refused(404, "NoSuchBucketPolicy", s.s3.get_bucket_policy, Bucket=bucket)
-    # SDKs' and other servers' clients' own.
+    # Parameters of SDKs and of other servers' clients.
     equal(s.ask("GET", f"/{bucket}", b"", {"list-type": "2", "metadata": "true", "x-id": "ListObjectsV2"})[0], 200)
     assert re.search(b"<Key>key</Key>", s.ask("GET", f"/{bucket}", b"", {"x-amz-anything": "1"})[2])
 
 
 def test_reads_pass_over_what_chooses_no_operation(s):
-    """As AWS does; notes for access logs go with writes, too."""
+    """As at AWS; writes accept notes for access logs, too."""
     bucket = s.bucket()
     s.put(bucket, "style.css", body=b"p {}")
     for query in {"v": "3"}, {"v": ""}, {"next-year": ""}, {"prefix": "a", "utm_source": "x"}, {"x-who": "me", "v": "1"}:

@@ -1,4 +1,4 @@
-"""Versions of objects: PUT, GET, DELETE and lists where a bucket keeps them."""
+"""Versions of objects: PUT, GET, DELETE and lists in a bucket with versioning."""
 
 import base64
 import datetime
@@ -100,7 +100,7 @@ def test_suspended(s):
 
 
 def test_null_versions_are_told(s):
-    """By the tags of one, and by writes of a bucket that had versions, but not by a PutObject."""
+    """In answers about tags, and of writes to a bucket that had versions, but not of a PutObject."""
     bucket = s.bucket()
     name = "x-amz-version-id"
     equal(s.ask("PUT", f"/{bucket}/key", b"x")[1].get(name), None)
@@ -147,7 +147,7 @@ def test_lists(s):
 
 
 def test_lists_go_on_behind_what_is_gone(s):
-    """A client that deletes page by page: the version behind the one that a page ended with is the current one by then."""
+    """A client that deletes page by page: the version after the last one of a page is then the current one."""
     bucket = s.bucket()
     s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     ids = [s.s3.put_object(Bucket=bucket, Key="key", Body=b"x")["VersionId"] for _ in range(4)][::-1]

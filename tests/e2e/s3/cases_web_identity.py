@@ -1,4 +1,4 @@
-"""OpenID Connect: providers in IAM; sessions for who brings a token of one, from an identity provider of our own."""
+"""OpenID Connect: providers in IAM; sessions for callers with a token, from the test's own identity provider."""
 
 import base64
 import contextlib
@@ -100,7 +100,7 @@ def jwk(path, kind, **more):
 
 
 def halves(der, half):
-    """An ECDSA signature as a token has it: r and s side by side."""
+    """An ECDSA signature in the format of tokens: r and s concatenated."""
     at, out = 2 if der[1] < 0x80 else 3, b""
     for _ in range(2):
         size = der[at + 1]
@@ -139,9 +139,9 @@ class Issuer(http.server.ThreadingHTTPServer):
         if chain:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*chain)
-            # The handshake is the connection's thread's, and may fail there.
+            # The connection's thread does the handshake, which may fail there.
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-        # A port may come again while the server still has the keys of who had it before.
+        # A port may be reused while the server still has the keys of its former user.
         self.name = f"127.0.0.1:{self.server_address[1]}/{uuid.uuid4().hex}"
         self.url = f"{'https' if chain else 'http'}://{self.name}"
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -156,7 +156,7 @@ class Issuer(http.server.ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def issuer(iam, chain=None, thumbprints=(), **options):
-    """An issuer that the account knows, and a role that trusts alice of it with objects below alice/."""
+    """An issuer that is a provider of the account, and a role that gives its alice objects below alice/."""
     one = Issuer(chain)
     arn = iam.create_open_id_connect_provider(
         Url=one.url, **{"ClientIDList": ["app"], "ThumbprintList": list(thumbprints), **options})["OpenIDConnectProviderArn"]
@@ -199,10 +199,10 @@ def test_sessions(s):
         denied(narrow.put_object, Bucket=bucket, Key="key", Body=b"x")
         refused(400, "ValidationError", enter, s, idp.role, token(idp.claims(), rsa), DurationSeconds=7200)
         refused(400, "MalformedPolicyDocument", enter, s, idp.role, token(idp.claims(), rsa), Policy="{}")
-        # One of several audiences; a token of another client's for us; one that we may use elsewhere.
+        # One of several audiences; another client's token for us; a token for other services, too.
         for claims in ({"aud": ["other", "app"]}, {"aud": "app", "azp": "other"}):
             enter(s, idp.role, token(idp.claims(**claims), rsa))
-        # Each algorithm; the keys are found though they are new.
+        # Each algorithm; new keys are found, too.
         for algorithm in CURVES:
             idp.keys.append(jwk(key_file(algorithm), algorithm, kid=algorithm, alg=algorithm))
         for algorithm in ("RS384", "RS512"):
@@ -249,7 +249,7 @@ def test_tokens_that_are_refused(s):
         bad("AccessDenied", token(idp.claims(sub="mallory"), rsa), status=403)
         bad("AccessDenied", good, idp.role.replace("web", "none"), 403)
         bad("InvalidIdentityToken", good, idp.role.replace("111111111111", "222222222222"))
-        # Signed by nobody, by a secret that all know, by another key of the same name, and not as it stands.
+        # Unsigned, signed with a public secret, with another key of the same name, and changed after signing.
         bad("InvalidIdentityToken", f"{coded({'alg': 'none'})}.{body}.")
         secret = openssl("pkey", "-in", rsa, "-pubout")
         text = f"{coded({'alg': 'HS256', 'kid': 'rsa'})}.{body}"
@@ -261,14 +261,14 @@ def test_tokens_that_are_refused(s):
         for text in ("not.a.token", "....", good[:-6], "x" * 20):
             bad("InvalidIdentityToken", text)
         enter(s, idp.role, good)
-        # Keys that are not there are asked for a few times only.
+        # Unknown keys are fetched only a few times.
         began = time.monotonic()
         for n in range(20):
             bad("InvalidIdentityToken", token(claims, rsa, kid=f"none-{n}"))
         minutes = 1 + (time.monotonic() - began) // 60
         assert len([path for path in idp.asked if path.endswith("/keys")]) <= 4 * (minutes + 1), idp.asked
         enter(s, idp.role, good)
-    # Who is gone, who says to be another.
+    # A deleted provider, and a false issuer.
     with issuer(iam) as idp:
         idp.said = "http://127.0.0.1/another"
         refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
@@ -281,7 +281,7 @@ def test_tokens_that_are_refused(s):
 
 @functools.cache
 def chain(address):
-    """A certificate for an address, and one of its own authority behind it: (chain, key), the authority's thumbprint."""
+    """A certificate for an address, followed by its own authority's: (chain, key), the authority's thumbprint."""
     base = SCRATCH / address
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9"]
     openssl("req", "-x509", *new, "-subj", "/CN=authority", "-keyout", f"{base}-ca.key", "-out", f"{base}-ca.pem")
@@ -293,12 +293,12 @@ def chain(address):
 
 
 def test_issuers_certificates(s):
-    """An authority that nobody knows is trusted by its thumbprint, for the hosts that its certificates name."""
+    """An unknown authority is trusted by its thumbprint, for the hosts in its certificates."""
     iam, rsa = s.one("iam"), key_file("RSA")
     good, thumbprint = chain("127.0.0.1")
     with issuer(iam, good, [thumbprint]) as idp:
         enter(s, idp.role, token(idp.claims(), rsa))
-        # Keys that one trust gave are not another's.
+        # Keys fetched with one thumbprint are not used with another.
         iam.update_open_id_connect_provider_thumbprint(
             OpenIDConnectProviderArn=f"arn:aws:iam::111111111111:oidc-provider/{idp.name}", ThumbprintList=["ab" * 20])
         refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))

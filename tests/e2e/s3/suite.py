@@ -1,4 +1,4 @@
-"""tests/e2e/s3/suite.py: what every case of the S3 suite works with."""
+"""tests/e2e/s3/suite.py: the common base of the S3 suite's cases."""
 
 import http.client
 import itertools
@@ -15,8 +15,8 @@ import nebula
 import rdma_send
 
 
-# What a server of our own is started with. One and two are accounts; three and four are owners of their
-# own inside one account, where four may do everything in IAM.
+# The accounts of the test's own server. One and two are accounts; three and four are separate owners in one account,
+# where four may do everything in IAM.
 ACCOUNTS = """
 accounts:
   - {account_id: "111111111111", id: one-canonical-id, display_name: One, email: one@example.com,
@@ -40,16 +40,16 @@ accounts:
       - {name: four, id: four-canonical-id, display_name: Four, access_key: FOURACCESSKEY,
          secret_key: four-secret-key-01234567, policies: ["arn:aws:iam::aws:policy/IAMFullAccess"]}
 """
-# Those that have a session of their own over RDMA.
+# The callers with a session of their own over RDMA.
 ACCOUNT_KEYS = set(re.findall(r"access_key: (\w+),\s+secret_key: ([\w-]+)}", ACCOUNTS)) - {
     ("TWODISABLED", "two-secret-key-0123456789")}
 
 
 class Suite:
-    """A client, names for buckets, and plain signed requests for what boto3 would not send.
+    """A client, names for buckets, and plain signed requests that boto3 would not send.
 
-    by_rdma: what boto3 sends goes by generic capsules of a session; what is about HTTP itself
-    (signatures of requests, raw requests, presigned URLs) goes over HTTP all the same."""
+    by_rdma: boto3's requests use generic capsules of a session; tests of HTTP itself (signatures of requests, raw
+    requests, presigned URLs) still use HTTP."""
 
     def __init__(self, endpoint, access_key, secret_key, *, authority=None, plain=None, rdma=None, by_rdma=False,
                  server=None):
@@ -111,7 +111,7 @@ class Suite:
         return self.client("FOURACCESSKEY", "four-secret-key-01234567", service=service)
 
     def raw(self, method, path, body=b"", query=None, headers=None):
-        """A signed request as it stands: (status, headers, body)."""
+        """A signed request, sent unchanged: (status, headers, body)."""
         client = nebula.Client(self.plain.split("//")[1], *self.keys)
         try:
             return client.request(method, path, body, query, headers)
@@ -126,7 +126,7 @@ class Suite:
         return self.sessions[self.keys].perform(method, target, headers or {}, body)
 
     def operations(self):
-        """How often each operation has been answered; empty of a server that is not our own."""
+        """The number of answers of each operation; empty for a server that is not the test's own."""
         counts = {}
         for name, value in (self.server.metrics() if self.server else {}).items():
             operation = re.match(r'nebulaio_s3_requests_total{operation="(\w+)"', name)
@@ -150,10 +150,10 @@ class Suite:
         return self.s3.get_object(Bucket=bucket, Key=key, **options)["Body"].read()
 
     def clean(self):
-        """Deletes what the case left, whoever made it."""
+        """Deletes everything that the case left, of any owner."""
         for client in (self.one, self.two, self.three, self.four):
             for bucket in [b["Name"] for b in client().list_buckets()["Buckets"]]:
-                # To the server's root nothing is denied.
+                # The server's root is never denied.
                 for upload in self.s3.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
                     self.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
                 for key in self.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
@@ -177,7 +177,7 @@ class Suite:
 
 
 def opened(client, name, ACL="private", ObjectOwnership="ObjectWriter", **options):
-    """A bucket whose lists count, and which may be public: what has to be said of a new one."""
+    """A bucket with access control lists that may be public: new buckets need settings for that."""
     client.create_bucket(Bucket=name, ObjectOwnership=ObjectOwnership, **options)
     client.delete_public_access_block(Bucket=name)
     if ACL != "private":
@@ -186,7 +186,7 @@ def opened(client, name, ACL="private", ObjectOwnership="ObjectWriter", **option
 
 
 def refused(status, code, call, *args, **kwargs):
-    """Calls, and holds the refusal against status and code; returns the whole answer."""
+    """Calls, and compares the refusal with status and code; returns the whole answer."""
     try:
         call(*args, **kwargs)
     except ClientError as error:

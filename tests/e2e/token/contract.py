@@ -1,5 +1,5 @@
-"""tests/e2e/token/contract.py: a client of the RDMA token contract as somebody else would write one: its requests are made
-and signed here, its memory and its queue pairs are token_peer's. Nothing of our client library is in it."""
+"""tests/e2e/token/contract.py: an independent client of the RDMA token contract: this file makes and signs its
+requests, and token_peer has its memory and its queue pairs. It does not use the project's client library."""
 import mmap
 import os
 import pathlib
@@ -15,7 +15,7 @@ PSN, MTU = "x-nebulaio-rdma-psn", "x-nebulaio-rdma-mtu"
 
 
 def crc64nvme(data):
-    """As the contract's source defines it, bit by bit but for a table of bytes."""
+    """The CRC as the contract's source defines it, bit by bit except for a table of bytes."""
     table = []
     for byte in range(256):
         for _ in range(8):
@@ -28,7 +28,7 @@ def crc64nvme(data):
 
 
 class QueuePair:
-    """One end of ours. joined() is what its tokens say of it."""
+    """One end of ours. joined() is its description in tokens."""
 
     def __init__(self, number, lid, qpn, has_gid, gid, psn, mtu):
         self.number, self.lid, self.qpn, self.gid = int(number), int(lid), int(qpn), gid
@@ -39,7 +39,7 @@ class QueuePair:
 
 
 class Peer:
-    """token_peer, and its memory as we see it."""
+    """token_peer, and its memory in this process."""
 
     def __init__(self, device="simulated", size=64 << 20, folder="/dev/shm"):
         self.path = pathlib.Path(folder) / f"token-peer-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,6 +1,6 @@
-/* tests/e2e/token/token_peer.c: the memory and the queue pairs of a client that speaks the RDMA
- * token contract, and nothing else of it: requests and signatures are its parent's. The parent sees
- * the memory, which is a file.
+/* tests/e2e/token/token_peer.c: the memory and the queue pairs of a client of the RDMA token
+ * contract: its parent makes the requests and signatures. The parent sees the memory, which is a
+ * file.
  *
  *   token_peer DEVICE FILE
  *
@@ -11,6 +11,9 @@
  *   qp                       → ok NUMBER LID QPN HAS_GID GID PSN MTU
  *   join NUMBER LID QPN HAS_GID GID PSN MTU        once the other end has
  *   state NUMBER             → ok init, rtr, rts or err
+ *   recv NUMBER              for a write with an immediate that comes
+ *   immediate NUMBER         waits for it → ok IMMEDIATE BYTES
+ *   write NUMBER OFFSET BYTES ADDR RKEY IMMEDIATE  of our memory, in one message; waits → ok STATUS
  *   close NUMBER */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +32,7 @@
 #define QPS_MAX 1024u
 #define MRS_MAX 16u
 #define JOIN_NS (5 * NS_PER_S)
+#define WAIT_NS (60 * NS_PER_S) /* only for what hangs */
 
 struct peer {
 	struct rp_device *device;
@@ -38,8 +42,16 @@ struct peer {
 	size_t mem_bytes;
 	struct rp_mr *mrs[MRS_MAX];
 	struct rp_qp *qps[QPS_MAX];
+	struct rp_wc sent[QPS_MAX], got[QPS_MAX];
+	bool is_sent[QPS_MAX], is_got[QPS_MAX];
 	uint32_t qp_count;
 };
+
+/* Work requests: the queue pair, and whether it is a receive. */
+static uint64_t wr_id_of(uint32_t number, bool recv)
+{
+	return (uint64_t)number << 1 | recv;
+}
 
 static void die(const char *what, int err)
 {
@@ -54,8 +66,12 @@ static void progress(struct peer *peer)
 
 	while (rp_cm_poll(peer->device, &event) > 0)
 		continue;
-	while (rp_cq_poll(peer->cq, &wc, 1) > 0)
-		continue;
+	while (rp_cq_poll(peer->cq, &wc, 1) > 0) {
+		uint32_t number = (uint32_t)(wc.wr_id >> 1);
+
+		(wc.wr_id & 1 ? peer->got : peer->sent)[number] = wc;
+		(wc.wr_id & 1 ? peer->is_got : peer->is_sent)[number] = true;
+	}
 }
 
 static void peer_open(struct peer *peer, const char *device, const char *path)
@@ -192,6 +208,73 @@ static int order_state(struct peer *peer, const char *rest)
 	return 0;
 }
 
+/* Waits for a completion. */
+static int wait_for(struct peer *peer, const bool *done)
+{
+	uint64_t until_ns = clock_now_ns() + WAIT_NS;
+
+	while (!*done) {
+		progress(peer);
+		if (clock_now_ns() > until_ns)
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static int order_recv(struct peer *peer, const char *rest)
+{
+	uint32_t number = (uint32_t)strtoul(rest, NULL, 10), posted;
+	const struct rp_recv_wr wr = {.wr_id = wr_id_of(number, true)};
+	struct rp_qp *qp = qp_of(peer, rest);
+	int err = qp ? rp_post_recv(qp, &wr, 1, &posted) : -EINVAL;
+
+	if (err)
+		return err;
+	peer->is_got[number] = false;
+	printf("ok\n");
+	return 0;
+}
+
+static int order_immediate(struct peer *peer, const char *rest)
+{
+	uint32_t number = (uint32_t)strtoul(rest, NULL, 10);
+	int err = qp_of(peer, rest) ? wait_for(peer, &peer->is_got[number]) : -EINVAL;
+
+	if (err)
+		return err;
+	if (peer->got[number].status != RP_WC_SUCCESS || !peer->got[number].has_imm)
+		return -EIO;
+	printf("ok %u %u\n", peer->got[number].imm, peer->got[number].byte_len);
+	return 0;
+}
+
+static int order_write(struct peer *peer, const char *rest)
+{
+	uint32_t number = (uint32_t)strtoul(rest, NULL, 10), posted;
+	unsigned long long offset, addr;
+	struct rp_sge sge = {.lkey = peer->mrs[0] ? rp_mr_lkey(peer->mrs[0]) : 0};
+	struct rp_send_wr wr = {.wr_id = wr_id_of(number, false),
+		.opcode = RP_WRITE_IMM,
+		.flags = RP_SEND_SIGNALED,
+		.sg_list = &sge,
+		.sge_count = 1};
+	struct rp_qp *qp = qp_of(peer, rest);
+	int err;
+
+	if (!qp || sscanf(rest, "%*u %llu %u %llu %u %u", &offset, &sge.length, &addr, &wr.rkey,
+			   &wr.imm) != 5)
+		return -EINVAL;
+	sge.addr = (uint64_t)(uintptr_t)peer->mem + offset;
+	wr.remote_addr = addr;
+	peer->is_sent[number] = false;
+	err = rp_post_send(qp, &wr, 1, &posted);
+	if (!err)
+		err = wait_for(peer, &peer->is_sent[number]);
+	if (!err)
+		printf("ok %s\n", rp_status_str(peer->sent[number].status));
+	return err;
+}
+
 static int order_close(struct peer *peer, const char *rest)
 {
 	struct rp_qp *qp = qp_of(peer, rest);
@@ -213,6 +296,9 @@ static const struct {
 	{"qp", order_qp},
 	{"join", order_join},
 	{"state", order_state},
+	{"recv", order_recv},
+	{"immediate", order_immediate},
+	{"write", order_write},
 	{"close", order_close},
 };
 
@@ -231,7 +317,7 @@ static void obey(struct peer *peer, char *line)
 	fflush(stdout);
 }
 
-/* ---- Between orders the device's own events go on. ---- */
+/* ---- Between orders the device's own events are handled. ---- */
 
 static void peer_wait(struct peer *peer)
 {

@@ -10,7 +10,7 @@ ROCE_PORT = 4791
 ETH_P_ALL = 3
 SNAP_BYTES = 96
 SO_RCVBUFFORCE = 33
-# For all packets of the largest object, should nobody take them meanwhile.
+# Room for all packets of the largest object, if they are not read meanwhile.
 QUEUE_BYTES = 128 << 20
 # First, middle, last, last with immediate, only, only with immediate.
 RDMA_WRITES = range(0x06, 0x0C)
@@ -41,7 +41,7 @@ class Seen:
 
 
 class Capture:
-    """Counts from its making until stop()."""
+    """Counts from its creation until stop()."""
 
     def __init__(self, netdev):
         self.seen = Seen()
@@ -93,7 +93,7 @@ class Capture:
             self.seen.largest = max(self.seen.largest, payload)
 
     def stop(self):
-        """What went by until now, what waits in the queue with it. Idempotent."""
+        """The packets until now, including those in the queue. Idempotent."""
         self.end.close()
         self.thread.join()
         self.ending.close()

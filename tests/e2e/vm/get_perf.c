@@ -1,11 +1,11 @@
-/* tests/e2e/vm/get_perf.c: gets one object again and again over RDMA and says how long one GET
- * takes.
+/* tests/e2e/vm/get_perf.c: gets one object again and again over RDMA and prints the duration of one
+ * GET.
  *
  * Usage: get_perf DEVICE rdma://HOST:PORT ACCESS_KEY SECRET_KEY BUCKET BYTES COUNT [one-sided]
  *
- * Puts the object, in a bucket that is there. Prints the median in microseconds; with one-sided the
- * client reads the server's memory itself once it may, and more than half of the GETs must have
- * gone so. */
+ * Puts the object in an existing bucket. Prints the median in microseconds. With one-sided, the
+ * client reads the server's memory itself as soon as it has a lease, and more than half of the GETs
+ * must be one-sided. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

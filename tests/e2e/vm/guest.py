@@ -1,4 +1,4 @@
-"""tests/e2e/vm/guest.py: what the programs inside a guest share: the network, the soft-RoCE device, TAP lines."""
+"""tests/e2e/vm/guest.py: common parts of the programs inside a guest: the network, the soft-RoCE device, TAP lines."""
 
 import os
 import pathlib
@@ -17,12 +17,12 @@ NETDEV = "eth0"
 
 
 def namespace(number):
-    """The block device of an NVMe namespace: newer kernels name them in the order they happen to find them."""
+    """The block device of an NVMe namespace: newer kernels name them in order of detection."""
     found, = [path.parent.name for path in pathlib.Path("/sys/block").glob("nvme*/nsid") if int(path.read_text()) == number]
     return f"/dev/{found}"
 
 
-# The NVMe controller's namespaces: one for files, one for jobs that take it as it is.
+# The NVMe controller's namespaces: one for files, one for jobs that use it without a file system.
 DISK, RAW_BLOCK = namespace(1), namespace(2)
 RAW_PASSTHROUGH = RAW_BLOCK.replace("nvme", "ng")
 DATA = pathlib.Path("/mnt/data")
@@ -31,7 +31,7 @@ CLIENT_ADDRESS = "192.0.2.2"
 AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
-# An emulated machine on two busy cores: generous, and never waited for when all is well.
+# An emulated machine on two busy cores: generous, and never reached without a fault.
 READY_SECONDS_MAX = 600
 STOP_SECONDS_MAX = 300
 COPY_SECONDS_MAX = 600
@@ -67,7 +67,7 @@ def run(*command, check=True, timeout=COPY_SECONDS_MAX, **options):
 
 
 def spawn(argv):
-    """Something in the background, whose output nobody needs."""
+    """A background process whose output is not needed."""
     return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -84,8 +84,8 @@ def set_up(address):
 
 
 def rdma_cut(wanted):
-    """Loses every RoCE packet that comes in, or no more: to the peers of this guest's queue pairs its host has vanished,
-    while its port stays up and everything else goes on."""
+    """Drops every incoming RoCE packet, or stops dropping: for the peers of this guest's queue pairs its host has
+    vanished, while its port stays up and everything else goes on."""
     if not wanted:
         run("tc", "qdisc", "del", "dev", NETDEV, "clsact")
         return
@@ -117,8 +117,8 @@ class Tap:
         self.point(True, f"{name} # SKIP {why}")
 
     def cmocka(self, label, command, timeout):
-        """Every point of a cmocka program, under a label; a plan that is not kept is a point that fails."""
-        # Line by line, so that what stands still can be seen to.
+        """Every point of a cmocka program, under a label; a plan that is not met is a failed point."""
+        # Line by line, so that a hang is visible.
         process = subprocess.Popen(["stdbuf", "-oL", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env={**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
         timer = threading.Timer(timeout, process.kill)
@@ -188,7 +188,7 @@ class Server:
 
 
 class Client:
-    """`nebulaio cp` and its kin over RDMA or not at all; they find the device by themselves."""
+    """`nebulaio cp` and its kin over RDMA only; they find the device by themselves."""
 
     def __init__(self, address):
         self.options = ["--transport", "strict", "--endpoint", f"rdma://{address}:9100",

@@ -1,5 +1,5 @@
 /* tests/e2e/vm/rp_perf.c: bandwidth of RDMA WRITE and latency of SEND over the provider interface,
- * to hold against perftest's ib_write_bw and ib_send_lat on the same device.
+ * for comparison with perftest's ib_write_bw and ib_send_lat on the same device.
  *
  *   rp_perf target DEVICE ADDRESS PORT              one client that writes, until it goes
  *   rp_perf echo   DEVICE ADDRESS PORT              one client that sends, until it goes
@@ -124,7 +124,8 @@ static void post_send(struct end *end, uint32_t bytes)
 
 /* ---- Serving. ---- */
 
-/* Writes need no help of their target's, and one that spun would take the time it measures. */
+/* Writes need no help of their target, and a spinning target would take processor time from the
+ * measurement. */
 static void serve_target(struct end *end)
 {
 	struct pollfd wait = {.fd = rp_cm_fd(end->device), .events = POLLIN};
@@ -187,7 +188,8 @@ static void take(struct end *end, struct rp_wc *wc)
 {
 	uint64_t deadline_ns = 0;
 
-	/* A guest's clock may cost a system call and a device's register: seldom looked at. */
+	/* A guest's clock may cost a system call and a device register access, so it is read
+	 * seldom. */
 	for (uint32_t turn = 1; rp_cq_poll(end->cq, wc, 1) != 1; turn++) {
 		if (turn % 1024)
 			continue;

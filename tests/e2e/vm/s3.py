@@ -1,4 +1,4 @@
-"""tests/e2e/vm/s3.py: objects over real queue pairs: what one guest does with itself and a pair with each other."""
+"""tests/e2e/vm/s3.py: objects over real queue pairs: for one guest with itself, and for a pair of guests."""
 
 import filecmp
 import random
@@ -7,7 +7,7 @@ import shutil
 import guest
 
 SIZES = {"1": 1, "4k": 4096, "1m": 1 << 20, "64m": 64 << 20}
-# Every size is a part of one or a multiple.
+# Every size is a part of it or a multiple.
 BLOCK_BYTES = 1 << 20
 BUCKET = "s3://guests"
 

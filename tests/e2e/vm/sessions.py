@@ -1,5 +1,5 @@
-"""tests/e2e/vm/sessions.py: what libnebulaio's sessions do that no command shows, over real queue pairs: event loops side by
-side, reads from the server's memory, lists whose pages are streamed, a link that goes away under a client."""
+"""tests/e2e/vm/sessions.py: features of libnebulaio's sessions that no command shows, over real queue pairs: several
+event loops, reads from the server's memory, lists whose pages are streamed, a link that goes away under a client."""
 
 import concurrent.futures
 import json
@@ -24,24 +24,24 @@ LOOPS = 2
 MIB = 1 << 20
 ACCOUNT, ACCOUNT_KEYS = "222233334444", ("second-account-key", "second-account-secret")
 LIST_KEYS, PAGE_KEYS = 300, 50
-# A request's; the link comes back as soon as the client has said that it is gone.
+# Of a request; the link comes back as soon as the client has reported its loss.
 PATIENCE_NS = 400 * 10**9
 
 
 def open_native(address, keys=KEYS, **options):
-    # Setting a session up takes an emulated machine that does much else its time.
+    # The set-up of a session takes long on a busy emulated machine.
     endpoints = options.pop("endpoints", f"rdma://{address}:9100")
     return native.Native(endpoints, keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
                          **{"connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
 
 
 def why_not():
-    """Why there are none here, or nothing."""
+    """The reason why there are none here, or nothing."""
     return os.environ.get("ASAN_OPTIONS") and "a library that the sanitizers watch does not load into Python"
 
 
 def metric(address, name):
-    """Over all labels that the name leaves open."""
+    """The sum over all labels that the name does not fix."""
     with urllib.request.urlopen(f"http://{address}:9001/metrics", timeout=guest.READY_SECONDS_MAX) as reply:
         text = reply.read().decode()
     values = re.findall(rf"^{re.escape(name)}(?:{{\S*)? (\S+)$", text, re.MULTILINE)
@@ -56,7 +56,7 @@ def pattern(number, size=4096):
 class Sessions:
     def __init__(self, address):
         self.address = address
-        # Room for the pages of a list that come at a time.
+        # Room for the pages of a list that arrive together.
         self.client = open_native(address, pool_bytes=32 * MIB)
         assert self.client.make_bucket(BUCKET) == 200
 
@@ -72,7 +72,8 @@ class Sessions:
         return [self.metric(f'nebulaio_ring_submitted_total{{ring="rdma",core="{core}"}}') for core in range(LOOPS)]
 
     def side_by_side(self):
-        """A session goes where there are fewest, so these are on both loops; each reads what another one wrote."""
+        """A session goes to the loop with the fewest, so both loops have some; each session reads another one's
+        objects."""
         before = self.submitted()
         clients = [self.client] + [open_native(self.address) for _ in range(2 * LOOPS - 1)]
         bodies = [os.urandom(300_000 + 4097 * i) for i in range(len(clients))]
@@ -90,7 +91,7 @@ class Sessions:
     # ---- Read from the server's memory. ----
 
     def never_stale(self):
-        """One session overwrites what another reads from the server's memory: by turns, then as both like."""
+        """One session overwrites objects that another reads from the server's memory: in turns, then at any time."""
         reader = open_native(self.address, one_sided_reads=True)
         key = b"leased"
         for turn in range(8):
@@ -99,7 +100,7 @@ class Sessions:
             assert (status, body, one_sided) == (200, pattern(turn), False), f"turn {turn}: {status}, {one_sided}"
             status, _, body, one_sided = reader.leased(key, BUCKET)
             assert (status, body, one_sided) == (200, pattern(turn), True), f"turn {turn}, leased: {status}, {one_sided}"
-        # The server hears nothing of these.
+        # The server does not see these reads.
         before = self.metric("nebulaio_s3_requests_total")
         assert all(reader.get(key, BUCKET)[3] for _ in range(20)), "a read went to the server"
         assert self.metric("nebulaio_s3_requests_total") == before
@@ -129,7 +130,7 @@ class Sessions:
             writing.result()
 
     def revoked(self):
-        """Who reads from the server's memory reads no more once his key is taken away."""
+        """A client that reads from the server's memory can no longer read after its key is deleted."""
         admin = nebula.Client(f"{self.address}:9001", *KEYS, timeout=guest.READY_SECONDS_MAX)
         account = {"account_id": ACCOUNT, "access_key": ACCOUNT_KEYS[0], "secret_key": ACCOUNT_KEYS[1]}
         status, _, text = admin.request("PUT", f"/admin/v1/accounts/{ACCOUNT}", json.dumps(account).encode())
@@ -149,7 +150,7 @@ class Sessions:
     # ---- Lists. ----
 
     def streamed_list(self):
-        """Four pages to a request: three of the first request's, one of the second's are followed by another."""
+        """Four pages to a request: three pages of the first request and one of the second are followed by another."""
         names = [b"list/%03d" % number for number in range(LIST_KEYS)]
         for name in names:
             assert self.client.put(name, b"x", BUCKET)[0] == 200
@@ -182,7 +183,7 @@ class Reader(threading.Thread):
             self.count += 1
 
     def hear(self, expected):
-        """The next thing said that matches."""
+        """The next matching message."""
         heard = []
         while True:
             try:
@@ -198,14 +199,14 @@ class Reader(threading.Thread):
 
 
 def link_lost(address):
-    """The client's own link goes down under its reads and comes back: no read fails, none is other than whole."""
+    """The client's own link goes down under its reads and comes back: no read fails, and all are complete."""
     reader = Reader(address, b"link", os.urandom(MIB))
     assert reader.client.make_bucket(BUCKET) == 200 and reader.client.put(b"link", reader.body, BUCKET)[0] == 200
     reader.start()
     try:
         guest.run("ip", "link", "set", guest.NETDEV, "down")
         reader.hear(r"^rdma://\S+: (?!no session).")
-        # Each pause up to twice as long as the one before, half of it by chance.
+        # Each pause is up to twice as long as the previous one, half of it random.
         for most in (100, 200, 400):
             pause = int(reader.hear(r"no session: .+; tried again in (\d+) ms").group(1))
             assert most / 2 - 1 <= pause <= most, f"{pause} ms, of {most}"
@@ -236,7 +237,7 @@ def await_that(true, otherwise):
 
 
 def hosts_lost(address, agent):
-    """No RoCE packet comes through any more, both ports stay up, and HTTP goes on. A server that is only stopped is waited
+    """RoCE packets are dropped, both ports stay up, and HTTP continues. A server that is only stopped is waited
     for; once nothing acknowledges, its requests go by HTTP, and the server ends the sessions, also one without requests."""
     said = queue.Queue()
     waiting = open_native(address, transport=native.AUTO, endpoints=f"rdma://{address}:9100,http://{address}:9000",
@@ -250,7 +251,7 @@ def hosts_lost(address, agent):
         said.get()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         getting = pool.submit(waiting.get, b"waiting", BUCKET)
-        # The second is sent when the first was acknowledged: then the request was, too.
+        # The second is sent after the first was acknowledged, so the request was, too.
         for _ in range(2):
             text = said.get(timeout=guest.READY_SECONDS_MAX)
             assert "silent, with requests in flight" in text, text

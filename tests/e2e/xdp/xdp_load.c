@@ -1,11 +1,11 @@
-/* tests/e2e/xdp/xdp_load.c: a bounded load: packets that all differ, in order, never more ahead of
- * the receiver than whoever drives it allows. Reads from standard input how many may have been
- * sent, a number a line; ends when all have been, and says how many.
+/* tests/e2e/xdp/xdp_load.c: a bounded load: different packets in order, never more ahead of the
+ * receiver than the driving program allows. Reads from standard input the number of packets that
+ * may be sent, one number a line; ends when all are sent, and prints their number.
  *
  * usage: xdp_load IFACE DEST_MAC SOURCE_MAC PORT COUNT LONG_EVERY LONG_BYTES
  *
  * Packet N is N in four bytes and then a run of 0, 1, … 255, 0, … from N mod 256 on. Its datagram
- * has 22 + N * 7919 mod 1437 bytes, so that packets are 64 to 1,500 bytes long; every so manieth
+ * has 22 + N * 7919 mod 1437 bytes, so that packets are 64 to 1,500 bytes long; every LONG_EVERY-th
  * has up to LONG_BYTES. */
 #include <arpa/inet.h>
 #include <errno.h>

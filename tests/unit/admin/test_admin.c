@@ -185,7 +185,7 @@ static void test_paths(void **state)
 	assert_int_equal(ask(S3_POST, "/metrics"), 405);
 	assert_int_equal(ask(S3_DELETE, "/health/live"), 405);
 	assert_int_equal(ask(S3_PUT, "/nothing"), 405);
-	/* What is below /admin/v1/ is s3's, whatever the method: it asks for a signature. */
+	/* Paths below /admin/v1/ are s3's, whatever the method: they need a signature. */
 	assert_int_equal(ask(S3_POST, "/admin/v1/scrub"), 299);
 	assert_int_equal(ask(S3_GET, "/admin/v1/"), 299);
 	assert_int_equal(admin_calls, 2);
@@ -193,7 +193,7 @@ static void test_paths(void **state)
 	assert_int_equal(admin_calls, 2);
 }
 
-/* HEAD announces what GET would bring. */
+/* HEAD has the head of GET's answer. */
 static void test_head(void **state)
 {
 	(void)state;
@@ -203,7 +203,7 @@ static void test_head(void **state)
 	assert_int_equal(ask(S3_HEAD, "/metrics"), 200);
 	assert_true(got.announced > 1000);
 	assert_false(got.has_text);
-	/* A connection that is gone is not answered further. */
+	/* After a lost connection, nothing more is sent. */
 	got.head_error = -32;
 	assert_int_equal(ask(S3_GET, "/health/live"), 0);
 	assert_false(got.has_text);
@@ -217,7 +217,7 @@ static void test_ready(void **state)
 	not_writable = "The volume is full.";
 	assert_int_equal(ask(S3_GET, "/health/ready"), 503);
 	assert_true(has("The volume is full.\n"));
-	/* Alive all the same: a restart would not help. */
+	/* Still alive: a restart would not help. */
 	assert_int_equal(ask(S3_GET, "/health/live"), 200);
 	draining = true;
 	assert_int_equal(ask(S3_GET, "/health/ready"), 503);
@@ -251,7 +251,7 @@ static void test_counters_of_one_metric_stand_together(void **state)
 			"nebulaio_test_things_total{kind=\"first\"} 3\n"));
 }
 
-/* The format: a metric has one head, and all its lines stand behind it. */
+/* The format: a metric has one head, and all its lines follow it. */
 static void test_every_metric_has_one_head(void **state)
 {
 	struct slice rest, line, current = SLICE_NONE;
@@ -282,7 +282,7 @@ static void test_every_metric_has_one_head(void **state)
 }
 
 #define MANY 2000u
-/* However many metrics there are, each is told. */
+/* Every metric is written, whatever their number. */
 static void test_no_metric_is_left_out(void **state)
 {
 	static struct counter many[MANY];
@@ -303,7 +303,7 @@ static void test_no_metric_is_left_out(void **state)
 	}
 }
 
-static void test_what_the_parts_say(void **state)
+static void test_metrics_of_the_parts(void **state)
 {
 	struct region_span span;
 
@@ -345,7 +345,7 @@ DEFINE_COUNTER(received_by_rdma, "nebulaio_s3_body_bytes_total",
 DEFINE_COUNTER(
 	sent, "nebulaio_s3_body_bytes_total", "direction=\"out\",transport=\"http\"", "Bytes.");
 
-/* 0: it is not for these paths. */
+/* 0: not one of these paths. */
 static uint32_t ask_minio(enum s3_method method, const char *path, const char *authorization)
 {
 	const struct s3_header header = {
@@ -375,7 +375,7 @@ static void test_minio_paths(void **state)
 	assert_int_equal(ask_minio(S3_HEAD, "/minio/v2/metrics/node", "Bearer x"), 200);
 	assert_false(got.has_text);
 	assert_int_equal(bearer_calls, 5);
-	/* Objects of a bucket "minio", and what is not known of one. */
+	/* Objects of a bucket "minio", and an unknown path. */
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", "AWS4-HMAC-SHA256 x"), 0);
 	assert_int_equal(ask_minio(S3_PUT, "/minio/v2/metrics/cluster", "Bearer x"), 0);
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/bucket", "Bearer x"), 0);
@@ -388,7 +388,7 @@ static void test_minio_paths(void **state)
 	assert_int_equal(bearer_calls, 5);
 }
 
-/* Whether there is this line, with the label of the server. */
+/* Whether the output has this line, with the label of the server. */
 static bool has_value(const char *name, const char *labels, const char *value)
 {
 	char host[65] = "", line[512];
@@ -428,7 +428,7 @@ static void test_minio_names(void **state)
 	assert_true(has_value("minio_cluster_drive_total", "", "3"));
 	assert_true(has_value("minio_cluster_drive_online_total", "", "1"));
 	assert_true(has_value("minio_node_drive_offline_total", "", "2"));
-	/* A node says nothing of the cluster. */
+	/* A node's metrics contain none of the cluster. */
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/node", NULL), 200);
 	assert_false(has("minio_cluster_"));
 	assert_true(has("# TYPE minio_node_process_uptime_seconds gauge\n"));
@@ -443,7 +443,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_counters_of_one_metric_stand_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_metric_has_one_head, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_the_parts_say, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_metrics_of_the_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_metric_is_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_minio_paths, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_minio_names, setup, teardown),

@@ -55,7 +55,7 @@ static void test_no_board(void **state)
 	assert_int_equal(board_read(1 << 22, &entry, 1), -ESRCH);
 }
 
-/* A descriptor with a board's name that is no board is ignored. */
+/* A descriptor that has a board's name but is not a board is ignored. */
 static void test_false_boards(void **state)
 {
 	struct board_entry entries[BOARD_ENTRIES_MAX];
@@ -75,7 +75,7 @@ static void test_false_boards(void **state)
 	assert_int_equal(fcntl(small, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	assert_int_equal(fcntl(wrong, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	assert_int_equal(board_read(getpid(), entries, ARRAY_LEN(entries)), before);
-	/* Sealed and with the right word, but more entries than there can be, of no text. */
+	/* Sealed and with the right magic, but with more entries than possible, without text. */
 	bytes[0] = 'n';
 	assert_int_equal(pwrite(wrong, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_in_range(

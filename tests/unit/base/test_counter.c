@@ -55,11 +55,11 @@ static void test_read_while_a_lane_is_open(void **state)
 	assert_int_equal(counter_read(&things) - before, 7);
 	counter_shard_close();
 	assert_int_equal(counter_read(&things) - before, 7);
-	counter_shard_close(); /* none is open: nothing happens */
+	counter_shard_close(); /* no shard is open: no effect */
 	assert_int_equal(counter_read(&things) - before, 7);
 }
 
-/* One thread adds what another subtracts: the shard's share wraps, and the sum is right. */
+/* One thread adds and another subtracts the same: the shard's value wraps, and the sum is right. */
 static void test_down_on_a_lane(void **state)
 {
 	(void)state;
@@ -73,7 +73,7 @@ static void test_down_on_a_lane(void **state)
 	assert_int_equal(counter_read(&present), 0);
 }
 
-/* Registered after the shard was opened: counted all the same. */
+/* A counter registered after the shard was opened also counts. */
 static void test_late_counter(void **state)
 {
 	static struct counter late = {.name = "test_late_total", .help = "Registered late."};
@@ -97,7 +97,7 @@ static void test_durations_fall_into_buckets(void **state)
 	counter_hist_register(&durations);
 	counter_hist_add(&durations, 0);
 	counter_shard_open();
-	/* A bound belongs to its own bucket, what is one longer to the next. */
+	/* A bound belongs to its own bucket, a value longer by one to the next. */
 	for (uint32_t i = 0; i < COUNTER_HIST_BUCKETS - 1; i++) {
 		counter_hist_add(&durations, counter_hist_bounds_ns[i]);
 		counter_hist_add(&durations, counter_hist_bounds_ns[i] + 1);
@@ -126,7 +126,7 @@ static void *add_durations(void *arg)
 	return NULL;
 }
 
-/* Shards need no lock among them, and nothing that one adds is lost by another. */
+/* Shards need no lock between them, and no addition is lost. */
 static void test_every_thread_adds_durations(void **state)
 {
 	uint64_t before[COUNTER_HIST_PLACES], after[COUNTER_HIST_PLACES];

@@ -25,7 +25,7 @@ static void catch_begin(void)
 	assert_true(dup2(pipe_fds[1], STDERR_FILENO) >= 0);
 }
 
-/* The text written since then, terminated. */
+/* The text written since catch_begin, terminated. */
 static const char *catch_end(void)
 {
 	ssize_t len = read(pipe_fds[0], got, sizeof(got) - 1);
@@ -43,7 +43,7 @@ static const char *member(const json_t *json, const char *name)
 	return json_string_value(json_object_get(json, name));
 }
 
-/* One line, an object, nothing twice. */
+/* One line with one JSON object, no key twice. */
 static json_t *line_parse(const char *text)
 {
 	json_error_t error;
@@ -112,7 +112,7 @@ static void test_text(void **state)
 	assert_int_equal(strlen(text), 27 + strlen(" info  store: ") + 959 + 1);
 }
 
-/* From here on the format stays. */
+/* From here on, the format does not change. */
 static void test_json(void **state)
 {
 	const struct log_field fields[] = {
@@ -144,7 +144,7 @@ static void test_json(void **state)
 	request = NULL;
 }
 
-/* For any content of the message, its line is one JSON object in UTF-8. */
+/* A message with any content gives one JSON object in UTF-8. */
 static void test_json_takes_any_bytes(void **state)
 {
 	static const struct {
@@ -180,7 +180,8 @@ static void test_json_of_every_length(void **state)
 
 	(void)state;
 	for (size_t len = 0; len < sizeof(text) - 1; len += 37) {
-		/* All that grows: control characters, then what replaces bytes, then plain ones. */
+		/* Characters that get longer: control characters, then replacements of invalid
+		 * bytes; then plain ones. */
 		for (uint32_t kind = 0; kind < 3; kind++) {
 			memset(text, "\x01\xffx"[kind], len);
 			text[len] = '\0';
@@ -193,7 +194,7 @@ static void test_json_of_every_length(void **state)
 	}
 }
 
-/* What is printed becomes lines, too. */
+/* Text written to stderr becomes lines, too. */
 static void test_stderr(void **state)
 {
 	char *second;

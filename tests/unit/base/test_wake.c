@@ -1,4 +1,4 @@
-/* Threads that wait for work: each job finds a thread, whoever is quicker. */
+/* Threads that wait for work: each job finds a thread, whichever thread is faster. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 struct shop {
 	pthread_mutex_t lock;
 	struct list sleepers;
-	struct list waiters; /* for a job to be done */
+	struct list waiters; /* waiting for a job to be done */
 	uint32_t jobs, done;
 	bool ending;
 };
@@ -42,8 +42,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Two at a time, as a commit has writes, and the next only when both are done: a job that nobody
- * hears of would wait for ever. */
+/* Two at a time, like the writes of a commit, and the next only when both are done: a job whose
+ * wake is lost would wait for ever. */
 static void test_every_job_is_done(void **state)
 {
 	struct shop shop = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -38,7 +38,7 @@ static int refuse(void *arg, struct neb_client **ret_client)
 	return -ECONNREFUSED;
 }
 
-/* A process that cannot connect says so, and none stays. */
+/* A process that cannot connect reports it, and no process stays behind. */
 static void test_clients_that_cannot_connect(void **state)
 {
 	const struct bench_client_opts opts = {.op = NEB_PING, .depth = 16};
@@ -49,7 +49,7 @@ static void test_clients_that_cannot_connect(void **state)
 	bench_clients_close(NULL);
 }
 
-/* Three of ten objects, whichever way one counts. */
+/* Three of ten objects, in any counting. */
 static void test_mixed(void **state)
 {
 	uint32_t writes = 0;

@@ -10,7 +10,7 @@
 
 #include "bench/http_load.h"
 
-/* A server of one thread: connections one after the other, answers as each test wants them. */
+/* A server of one thread: connections one after the other, answers as each test needs them. */
 enum mood { HONEST, IN_PIECES, WRONG_STATUS, WRONG_BYTES, SHORT_BODY, CLOSES };
 struct peer {
 	enum mood mood;
@@ -88,7 +88,7 @@ static void peer_stop(struct peer *peer)
 	close(peer->listener);
 }
 
-/* Ten requests to a peer of that mood, over one connection. */
+/* Makes ten requests to a peer of that mood, over one connection. */
 static struct bench_result ten(enum mood mood)
 {
 	static struct hist hist;
@@ -159,7 +159,7 @@ static void test_wrong_bytes_are_an_error(void **state)
 	struct bench_result result = ten(WRONG_BYTES);
 
 	(void)state;
-	assert_int_equal(result.errors, 5); /* of those that were looked at */
+	assert_int_equal(result.errors, 5); /* of the checked answers */
 	assert_int_equal(result.verified_ops, 0);
 	assert_string_equal(result.first_error, "wrong bytes in the answer");
 }

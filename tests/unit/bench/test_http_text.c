@@ -49,7 +49,7 @@ static void test_no_length_is_no_body(void **state)
 	assert_int_equal(answer.body_bytes, 0);
 }
 
-static void test_what_is_no_head_is_refused(void **state)
+static void test_a_malformed_head_is_refused(void **state)
 {
 	static const char *const HEADS[] = {
 		"HTTP/1.0 200 OK\r\n\r\n",
@@ -73,7 +73,7 @@ static void test_what_is_no_head_is_refused(void **state)
 			bench_http_read_head(HEADS[i], strlen(HEADS[i]), &answer), -EPROTO);
 }
 
-/* The signature was made by another implementation. */
+/* Another implementation made the signature. */
 static void test_a_request_is_signed(void **state)
 {
 	struct bench_signer signer = {.access_key = "AK",
@@ -126,7 +126,7 @@ int main(void)
 		cmocka_unit_test(test_a_head_is_read),
 		cmocka_unit_test(test_a_start_is_not_enough),
 		cmocka_unit_test(test_no_length_is_no_body),
-		cmocka_unit_test(test_what_is_no_head_is_refused),
+		cmocka_unit_test(test_a_malformed_head_is_refused),
 		cmocka_unit_test(test_a_request_is_signed),
 		cmocka_unit_test(test_without_keys_nothing_is_signed),
 	};

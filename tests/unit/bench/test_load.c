@@ -72,7 +72,8 @@ static void test_closed_loop_counts_from_now(void **state)
 	assert_true(bench_pace_ended(&pace, 1099));
 }
 
-/* A server that stands still from 1000 to 1450: what was due meanwhile counts from then. */
+/* A server that stalls from 1000 to 1450: requests due meanwhile are measured from their due
+ * time. */
 static void test_open_loop_counts_from_when_it_was_due(void **state)
 {
 	const struct bench_run_opts opts = {.duration_ns = 1000, .rate = 10000000};

@@ -19,7 +19,7 @@ static bool session_is_plain(void)
 	       strstr(text, " nice 0\n") != NULL;
 }
 
-/* Two in one session, of which the second finds it raised; the first ends first. */
+/* Two processes in one session: the second finds the priority raised; the first ends first. */
 static int two_in_a_session(void)
 {
 	int first, second;

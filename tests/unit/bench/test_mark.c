@@ -47,7 +47,7 @@ static void sample(struct bench_record *record, double p50_ns)
 		(struct bench_sample){.p50_ns = p50_ns, .rate = 1e9 / p50_ns};
 }
 
-/* By its measure and row, so that the table may be put in another order. */
+/* Finds a mark by its measure and row, so that the order of the table does not matter. */
 static const struct bench_mark *mark_of(enum bench_measure measure, uint64_t bytes)
 {
 	for (size_t i = 0; i < BENCH_MARK_COUNT; i++) {
@@ -83,7 +83,7 @@ static void test_a_ratio_is_taken_slice_by_slice(void **state)
 	assert_int_equal(result.aim, BENCH_MISSED);
 }
 
-static void test_what_was_not_measured_is_not_judged(void **state)
+static void test_a_mark_without_a_measure_is_not_judged(void **state)
 {
 	struct rig *rig = *state;
 	struct bench_mark_result result;
@@ -115,7 +115,7 @@ static void test_copies_need_the_counters(void **state)
 	assert_int_equal(result.must, BENCH_MISSED);
 }
 
-/* Each mark is measured by some row of the quick plan, in one group with its other. */
+/* Some row of the quick plan measures each mark, in one group with the row it is compared with. */
 static void test_quick_measures_every_mark(void **state)
 {
 	struct bench_opts opts;
@@ -140,7 +140,7 @@ static void test_quick_measures_every_mark(void **state)
 	bench_plan_close(&plan);
 }
 
-/* Harder and harder. */
+/* The limits get stricter. */
 static void test_limits_are_in_order(void **state)
 {
 	(void)state;
@@ -160,7 +160,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_a_ratio_is_taken_slice_by_slice, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			test_what_was_not_measured_is_not_judged, setup, teardown),
+			test_a_mark_without_a_measure_is_not_judged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copies_need_the_counters, setup, teardown),
 		cmocka_unit_test(test_quick_measures_every_mark),
 		cmocka_unit_test(test_limits_are_in_order),

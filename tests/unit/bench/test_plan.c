@@ -60,7 +60,7 @@ static void test_packets_are_held_against_recvmmsg(void **state)
 	assert_string_equal(bench_subject_name(&row.subject, name), "ingest 1500B d1 xdp");
 	assert_string_equal(bench_subject_name(&anchor.subject, name), "recvmmsg 1500B");
 	assert_ptr_equal(bench_group_anchor(&group, &row), &anchor);
-	/* A server elsewhere takes no packets of ours. */
+	/* A server on another host accepts no packets of ours. */
 	bench_defaults(&opts);
 	opts.only = "ingest";
 	opts.endpoints = "http://127.0.0.1:1";
@@ -71,7 +71,7 @@ static void test_packets_are_held_against_recvmmsg(void **state)
 		return;
 	}
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* 64 and 1,500 bytes, and those whose way to the disk is timed. */
+	/* 64 and 1,500 bytes, and the packets whose way to the disk is timed. */
 	assert_int_equal(rows_of(&plan), 3);
 	bench_plan_close(&plan);
 }
@@ -86,7 +86,7 @@ static const struct bench_record *find(const struct bench_group *group, enum ben
 	return NULL;
 }
 
-/* Each of the rows that are few has its anchor beside it, in a quick run, too. */
+/* Each row of a small group has its anchor in the same run, in a quick run, too. */
 static void test_quick_rows_have_anchors(void **state)
 {
 	static const struct {
@@ -130,7 +130,7 @@ static void test_quick_rows_have_anchors(void **state)
 		assert_in_range(found, 1, 2);
 	}
 	bench_plan_close(&plan);
-	/* The anchors that they are compared with are included. */
+	/* Their anchors are included. */
 	opts.quick = false;
 	opts.only = "get 4KiB d16 clients";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
@@ -145,7 +145,7 @@ static void test_only_picks(void **state)
 
 	(void)state;
 	bench_defaults(&opts);
-	opts.only = "get 4KiB d1 rdma"; /* a whole name: not the cold one that begins with it */
+	opts.only = "get 4KiB d1 rdma"; /* a whole name: not the cold one that starts with it */
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
 	assert_int_equal(rows_of(&plan), 1);
 	bench_plan_close(&plan);
@@ -190,7 +190,7 @@ static void test_rows_have_the_closest_anchor(void **state)
 	}
 }
 
-/* Encryption stands against plain RDMA, tokens against plain HTTP, and both come along. */
+/* Encryption is compared with plain RDMA, tokens with plain HTTP, and both are included. */
 static void test_rows_beside_the_plain_ones(void **state)
 {
 	const struct bench_group *group;
@@ -233,7 +233,7 @@ static void test_rows_beside_the_plain_ones(void **state)
 		bench_group_anchor(group, find(group, BENCH_REMOTE)), find(group, BENCH_STRIPED));
 	assert_null(bench_group_anchor(group, find(group, BENCH_STRIPED)));
 	bench_plan_close(&plan);
-	/* Of a server that runs already nobody knows such volumes. */
+	/* A server that is already running has no such known volumes. */
 	opts.endpoints = "http://127.0.0.1:1";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 	opts.endpoints = NULL;
@@ -241,8 +241,8 @@ static void test_rows_beside_the_plain_ones(void **state)
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }
 
-/* A noisy tenant on the same server stands against the same one on another, and that one against
- * nobody. */
+/* A noisy tenant on the same server is compared with the same one on another server, and that one
+ * with none. */
 static void test_noisy_tenants(void **state)
 {
 	const struct bench_record *beside, *apart;
@@ -276,7 +276,7 @@ static void test_noisy_tenants(void **state)
 				bench_group_anchor(group, row)->subject.noise, row->subject.noise);
 	}
 	bench_plan_close(&plan);
-	/* A server that runs already has no such tenant. */
+	/* A server that is already running has no such tenant. */
 	opts.endpoints = "http://127.0.0.1:1";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }

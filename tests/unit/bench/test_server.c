@@ -20,7 +20,7 @@ static void test_labels_are_summed(void **state)
 	assert_true(sum == 3);
 }
 
-static void test_what_is_not_there_changes_nothing(void **state)
+static void test_a_missing_metric_changes_nothing(void **state)
 {
 	double sum = -1;
 
@@ -35,7 +35,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_labels_are_summed),
-		cmocka_unit_test(test_what_is_not_there_changes_nothing),
+		cmocka_unit_test(test_a_missing_metric_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static void test_median_of_odd_and_even(void **state)
 	assert_true(span.median == 3 && span.min == 1 && span.max == 100);
 }
 
-static void test_what_is_not_finite_is_left_out(void **state)
+static void test_values_that_are_not_finite_are_left_out(void **state)
 {
 	const double values[] = {NAN, 7, INFINITY}, nothing[] = {NAN};
 	struct span span;
@@ -70,7 +70,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_median_of_odd_and_even),
-		cmocka_unit_test(test_what_is_not_finite_is_left_out),
+		cmocka_unit_test(test_values_that_are_not_finite_are_left_out),
 		cmocka_unit_test(test_no_more_than_fit),
 		cmocka_unit_test(test_texts),
 	};

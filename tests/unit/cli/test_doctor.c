@@ -7,7 +7,7 @@
 #include "cli/doctor.h"
 #include "server/hardware.h"
 
-/* What cards would say that nobody has here. */
+/* Data of cards that this host does not have. */
 static struct doctor doctor;
 
 static int setup(void **state)
@@ -19,7 +19,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* The finding whose text begins so, of that state, with why and fix as far as they are given. */
+/* Expects a finding of this state whose text starts like this, with why and fix if given. */
 static void assert_found(
 	enum finding_state state, const char *what, const char *why, const char *fix)
 {
@@ -107,7 +107,7 @@ static void test_paused_priorities(void **state)
 		"a receiver behind it is slow", "dcb pfc show dev card0");
 	assert_found(FINDING_INFO, "card0: priority 5 was paused: 0 frames received, 7 sent",
 		"this host accepts packets more slowly", "ethtool -G card0 rx 4096");
-	/* Nothing that a plain interface lacks is called amiss. */
+	/* Missing features of a plain interface are not reported as faults. */
 	assert_not_found("DSCP");
 }
 
@@ -132,7 +132,7 @@ static void test_nothing_told(void **state)
 	assert_int_equal(doctor.count, 3);
 }
 
-/* Names as mlx5, bnxt, ice and e1000e have them. */
+/* The counters' names in mlx5, bnxt, ice and e1000e. */
 static void test_counters(void **state)
 {
 	static const struct doctor_counter COUNTERS[] = {
@@ -182,7 +182,7 @@ static void test_quiet_counters(void **state)
 	assert_int_equal(doctor.count, 2);
 }
 
-/* More than a line holds: it says so. */
+/* More than fit in a line: the line says so. */
 static void test_many_counters(void **state)
 {
 	struct doctor_counter counters[64];
@@ -199,7 +199,7 @@ static void test_many_counters(void **state)
 	assert_non_null(strstr(doctor.findings[0].what, ", …"));
 }
 
-/* Interfaces of this host, whose drivers do not tell. */
+/* Interfaces of this host, whose drivers do not report these data. */
 static void test_here(void **state)
 {
 	(void)state;

@@ -8,7 +8,7 @@
 
 #include "cli/flow_cmd.h"
 
-/* The text forms of `nebulaio flow`: what they mean, and what is refused with which words. */
+/* The text forms of `nebulaio flow`: their meaning, and the texts of refusals. */
 
 int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
 {
@@ -51,7 +51,7 @@ static void packets_are_named(void **state)
 	assert_true(flow_spec_parse("xdp:e,all", &spec, why));
 	assert_int_equal(spec.rule_count, 1);
 	assert_true(flow_spec_parse("xdp:e,queue=1", &spec, why));
-	assert_int_equal(spec.rule_count, 0); /* it does not say what to take */
+	assert_int_equal(spec.rule_count, 0); /* the rule does not say which packets to take */
 }
 
 static void packets_are_refused(void **state)
@@ -189,7 +189,7 @@ static void ends_are_refused(void **state)
 		if (flow_end_parse(texts[i], true, &end, why))
 			fail_msg("'%s' was taken", texts[i]);
 	}
-	/* A file may be called so all the same. */
+	/* A file may still have such a name. */
 	assert_true(flow_end_parse("./rmda:host:1", true, &end, why));
 	assert_true(flow_end_parse("/tmp/a:b", true, &end, why));
 	end.port = 42;

@@ -1,5 +1,5 @@
 /* tests/unit/client/fake_cuda.c: a libcuda.so.1 whose device memory the processor cannot touch:
- * pages without rights, and beside them the same pages where only the "driver" looks. */
+ * pages without access rights, mapped a second time for the "driver" only. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* tests/unit/client/fake_s3.c: as much of s3/s3.h as the native front calls, over objects in
+/* tests/unit/client/fake_s3.c: the part of s3/s3.h that the native front calls, over objects in
  * memory: bodies up to 1,024 bytes on the heap (borrowed pieces), larger ones in the region's
  * frames (cache pieces). No signatures, one bucket. */
 #include "rig.h"
@@ -74,7 +74,7 @@ void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 				s3->objects[i].watches[j] = NULL;
 }
 
-/* Small objects are leased, to as many as there is room for. */
+/* Small objects are leased, as far as there is room. */
 static void lease(const struct s3_request *request, struct object *object)
 {
 	uint32_t free_idx = 0;
@@ -188,7 +188,7 @@ struct object_sink {
 	struct object *object;
 };
 
-/* Fills chunks of STORE_CHUNK_BYTES; the pieces of RDMA READs are exactly such. */
+/* Fills chunks of STORE_CHUNK_BYTES; the pieces of RDMA READs have exactly this size. */
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct object_sink *self = CONTAINER_OF(sink, struct object_sink, sink);
@@ -387,7 +387,7 @@ static void op_list(struct s3 *s3, const struct s3_request *request, struct s3_r
 	buf_free(&xml);
 }
 
-/* Says back what was routed, so that a test sees how a request was written out. */
+/* Answers with the routed request, so that a test sees its HTTP form. */
 static void op_route(const struct s3_request *request, struct s3_reply *reply)
 {
 	struct buf text;

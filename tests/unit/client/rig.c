@@ -22,7 +22,7 @@ struct rig {
 	bool drained;
 };
 
-/* A function on the rig's reactor, in a fiber, waited for. */
+/* A function that runs in a fiber on the rig's reactor while the caller waits. */
 struct errand {
 	struct reactor_msg msg;
 	struct rig *rig;

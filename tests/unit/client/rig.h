@@ -1,6 +1,6 @@
 /* tests/unit/client/rig.h: a server in this process for the client's tests: the native front on a
- * reactor's own thread, over the simulated device, with a small S3 in memory behind it (fake_s3.c)
- * so that a test can hold answers back, break them and count. */
+ * reactor's own thread, over the simulated device, with a small S3 in memory (fake_s3.c), so that a
+ * test can delay answers, make them fail, and count them. */
 #ifndef TESTS_CLIENT_RIG_H
 #define TESTS_CLIENT_RIG_H
 
@@ -19,10 +19,10 @@ struct rig_opts {
 	uint64_t keepalive_ns;
 	uint16_t port;		 /* 0: any free one */
 	const char *device_name; /* NULL: "simulated" */
-	bool encrypted;		 /* the server demands it */
+	bool encrypted;		 /* the server requires it */
 	uint64_t lease_bytes;	 /* 0: 64 KiB */
 	uint64_t lease_ns;	 /* 0: a minute */
-	uint64_t store_id;	 /* 0: none is told */
+	uint64_t store_id;	 /* 0: not sent */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);
@@ -39,7 +39,7 @@ bool rig_sessions_become(struct rig *rig, uint32_t count);
 uint64_t rig_frames_used(struct rig *rig);
 /* "rdma://127.0.0.1:PORT" */
 const char *rig_endpoint(const struct rig *rig);
-/* Bytes that only their seed and their place tell apart. */
+/* Bytes that depend only on the seed and their offset. */
 void rig_fill(void *data, size_t bytes, uint64_t seed);
 struct neb_client *rig_client(struct rig *rig, enum neb_transport transport);
 
@@ -53,7 +53,7 @@ void fake_s3_release(struct s3 *s3, struct flow_core *core);
 uint32_t fake_s3_held(struct s3 *s3);
 struct s3 *rig_s3(struct rig *rig);
 void rig_release_held(struct rig *rig);
-/* The server's event loop does nothing for so long, as if it had been stopped. */
+/* Stops the server's event loop for so long. */
 void rig_stand_still(struct rig *rig, uint64_t ns);
 
 #endif

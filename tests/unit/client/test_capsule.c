@@ -1,4 +1,4 @@
-/* codec/capsule.c: whole capsules as bytes, and what is refused. */
+/* codec/capsule.c: whole capsules as bytes, and refusals. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -111,13 +111,13 @@ static void test_tag(void **state)
 	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), 0);
 	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), -EPROTO); /* replayed */
 	capsule_seal(&out, buf);
-	capsule_seal(&out, buf); /* one was lost */
+	capsule_seal(&out, buf); /* one capsule was lost */
 	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), -EPROTO);
 	assert_int_equal(capsule_unseal(&in, buf, 30), -EPROTO);
 }
 
-/* Encrypted: nothing of the content shows, no bit may change, and a seal that nobody saw is undone.
- */
+/* Encrypted: no content is readable, any changed bit is detected, and a seal that was not sent can
+ * be undone. */
 static void test_sealed(void **state)
 {
 	uint8_t key[AEAD_KEY_BYTES] = {7, 8, 9}, plain[sizeof(buf)];
@@ -229,7 +229,7 @@ static void test_head(void **state)
 	REFUSED(bytes, 23);
 	REFUSED(bytes, UINT32_MAX);
 #undef REFUSED
-	/* Only what has a tag can be encrypted. */
+	/* Only a capsule with a tag can be encrypted. */
 	bad = head;
 	bad.flags = CAPSULE_FLAG_SEALED;
 	assert_int_equal(capsule_head_check(&bad, 100, 4096), 100);
@@ -237,7 +237,7 @@ static void test_head(void **state)
 	assert_int_equal(capsule_head_check(&bad, 100, 4096), -EPROTO);
 }
 
-/* Each field out of its bounds is -EBADMSG, with the request id still told. */
+/* Each field out of its bounds is -EBADMSG, but the request id is still returned. */
 static void test_request_refused(void **state)
 {
 	struct capsule_request_wire *wire = (void *)buf;
@@ -376,7 +376,7 @@ static void test_response(void **state)
 	assert_int_equal(capsule_response_encode(&response, buf, sizeof(buf)), -EINVAL);
 }
 
-/* The key schedule's steps against the primitives that the standard's vectors hold. */
+/* The key schedule's steps compared with primitives that are tested with the standard's vectors. */
 static void test_keys(void **state)
 {
 	struct capsule_hello_wire hello = {.version_min = 1, .version_max = 1, .credits = 8};

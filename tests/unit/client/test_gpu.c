@@ -1,5 +1,5 @@
 /* Bodies in a GPU's memory, which the processor cannot touch: staged where no card can reach it.
- * The driver is fake_cuda.c, found as the real one is. FAKE_CUDA names it. */
+ * The driver is fake_cuda.c, loaded like the real one. FAKE_CUDA names it. */
 #include "../unit.h"
 
 #include <dlfcn.h>
@@ -55,7 +55,7 @@ static uint64_t staged(const struct neb_client *client)
 	return stats.bytes_staged;
 }
 
-/* Inline, small and large; whether somebody registered the memory or not. */
+/* Inline, small and large; with and without registered memory. */
 static void test_staged(void **state)
 {
 	static const size_t SIZES[] = {1, 100, 5000, 70000, 3 * MIB};
@@ -107,7 +107,7 @@ static void test_mixed(void **state)
 	neb_client_close(client);
 }
 
-/* An encrypted session: the processor has to see what the card may not. */
+/* An encrypted session: the processor needs the plain text, which the card must not see. */
 static void test_encrypted(void **state)
 {
 	struct neb_options options = {.endpoints = rig_endpoint(*state),
@@ -130,7 +130,7 @@ static void test_encrypted(void **state)
 	neb_client_close(client);
 }
 
-/* No room to stage in, and a GPU that fails. */
+/* No room for staging, and a failing GPU. */
 static void test_failures(void **state)
 {
 	struct neb_options options = {.endpoints = rig_endpoint(*state),

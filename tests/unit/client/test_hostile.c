@@ -1,5 +1,5 @@
 /* A peer that knows the key and breaks the protocol: each breach has a typed answer or ends its
- * session, the server goes on, and nothing stays leased. */
+ * session, the server continues, and nothing stays leased. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -122,7 +122,8 @@ static bool peer_receive(struct peer *peer)
 	while (!peer->gone) {
 		assert_true(clock_now_ns() < deadline_ns);
 		if (rp_cm_poll(peer->device, &event) == 1 && event.type == RP_CM_DISCONNECTED)
-			continue; /* what had come is still to be had: the flush tells the end */
+			continue; /* earlier capsules can still be read: the flush reports the end
+				   */
 		if (rp_cq_poll(peer->cq, &wc, 1) != 1)
 			continue;
 		if (wc.status != RP_WC_SUCCESS)
@@ -173,7 +174,7 @@ static void peer_keys(struct peer *peer, const uint8_t key[32], const uint8_t tr
 	memcpy(peer->payload_out, keys.client_payload, sizeof(peer->payload_out));
 }
 
-/* Through set-up, with the right key. */
+/* Goes through set-up with the right key. */
 static void peer_prove(struct peer *peer, struct rig *rig)
 {
 	struct capsule_hello_wire hello = {.version_min = 1,
@@ -300,8 +301,8 @@ static void sends_end(struct peer *peer, uint32_t count)
 		count -= rp_cq_poll(peer->cq, &wc, 1) == 1 && wc.opcode != RP_RECV;
 }
 
-/* A peer that was refused has no keys: what is sealed with zeros ends the session and is not
- * answered. The refusal is under way until receives are posted. */
+/* A refused peer has no keys: a capsule sealed with zeros ends the session and is not answered. The
+ * refusal stays in flight until receives are posted. */
 static void test_request_after_refusal(void **state)
 {
 	struct capsule_hello_wire hello = {.version_min = 1,
@@ -321,7 +322,7 @@ static void test_request_after_refusal(void **state)
 	capsule_proof_finish(&proof, CAPSULE_PROOF);
 	peer_send(&peer, &proof, sizeof(proof));
 	sends_end(&peer, 2);
-	/* Turns of the server's, in which the proof is looked at. */
+	/* Turns of the server, in which it checks the proof. */
 	for (uint32_t turn = 0; turn < 8; turn++)
 		assert_in_range(rig_sessions(*state), 0, 1);
 	bytes = ping(capsule, 1);
@@ -380,7 +381,7 @@ static void test_cut_short(void **state)
 	expect_end(&peer, *state);
 }
 
-/* What verifies but does not hold together is answered, and the session goes on. */
+/* An authentic but inconsistent request is answered, and the session continues. */
 static void test_malformed_content(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
@@ -438,8 +439,8 @@ static void test_beyond_bounds(void **state)
 	assert_true(rig_sessions_become(*state, 0));
 }
 
-/* A body that the client never lent: the transfer fails, and with it the session. Nothing is
- * stored. */
+/* A body in memory that the client never registered: the transfer fails, and with it the session.
+ * Nothing is stored. */
 static void test_bad_rkey(void **state)
 {
 	static uint8_t capsule[512] __attribute__((aligned(8)));
@@ -486,7 +487,7 @@ static void test_more_than_credits(void **state)
 	}
 	assert_false(peer_receive(&peer));
 	peer_close(&peer);
-	rig_release_held(*state); /* the four that were taken end into nothing */
+	rig_release_held(*state); /* the four accepted requests end without an answer */
 	assert_true(rig_sessions_become(*state, 0));
 	assert_int_equal(rig_frames_used(*state), 0);
 }
@@ -554,7 +555,7 @@ static void test_plain_capsule(void **state)
 	expect_end(&peer, *state);
 }
 
-/* A PUT of 4,096 bytes from the last receive, encrypted as its request will be numbered. */
+/* A PUT of 4,096 bytes from the last receive, encrypted with the counter of its request. */
 static void put(struct peer *peer, uint64_t id, bool tagged, uint8_t damage)
 {
 	uint8_t capsule[512] __attribute__((aligned(8))), tag[AEAD_TAG_BYTES];
@@ -603,7 +604,7 @@ static void test_tampered_payload(void **state)
 	assert_true(rig_sessions_become(*state, 0));
 }
 
-/* A tag that nobody asked for. */
+/* A tag without encryption. */
 static void test_tag_without_encryption(void **state)
 {
 	struct peer peer = {0};
@@ -615,7 +616,7 @@ static void test_tag_without_encryption(void **state)
 	assert_true(rig_sessions_become(*state, 0));
 }
 
-/* ---- Bent set-up and requests, sealed as they then stand, several in flight. ---- */
+/* ---- Falsified set-up and requests, sealed after the change, several in flight. ---- */
 
 #define BENT_SESSIONS 60u
 #define BENT_BURSTS   24u
@@ -645,7 +646,7 @@ static void byte_bend(struct bent *bent, uint64_t at)
 					    : (uint8_t)prng_next(&bent->prng);
 }
 
-/* Now and then it is cut short, or has more behind it. */
+/* Sends a capsule; now and then it is truncated, or has extra bytes. */
 static void bent_send(struct bent *bent, size_t bytes, uint64_t whole)
 {
 	if (one_in(bent, whole))
@@ -653,8 +654,8 @@ static void bent_send(struct bent *bent, size_t bytes, uint64_t whole)
 	peer_send(&bent->peer, bent->capsule, (uint32_t)bytes);
 }
 
-/* Waits for a capsule; its receive is posted again, as nothing is written over it before the next
- * one is waited for. */
+/* Waits for a capsule; its receive is posted again at once, because nothing overwrites it before
+ * the next wait. */
 static bool bent_receive(struct bent *bent)
 {
 	struct peer *peer = &bent->peer;
@@ -670,7 +671,7 @@ static bool bent_receive(struct bent *bent)
 	return true;
 }
 
-/* A word that is not due. What needs keys has zeros for them. */
+/* An unexpected capsule. If it needs keys, they are zeros. */
 static void out_of_turn(struct bent *bent)
 {
 	struct capsule_cipher nobody = {.counter = 0};
@@ -793,7 +794,7 @@ static void bent_tag(struct peer *peer, uint8_t ret_tag[AEAD_TAG_BYTES])
 	aead_stream_close(stream);
 }
 
-/* Runs, flags and method of a request as its opcode and its session take them. */
+/* Runs, flags and method of a request that fit its opcode and its session. */
 static void bent_suit(struct bent *bent, struct capsule_request *request, struct capsule_run *runs)
 {
 	bool lists = request->opcode == 5, gets = request->opcode == 1;
@@ -853,7 +854,7 @@ static size_t bent_request(struct bent *bent)
 	}
 	bytes = capsule_request_encode(&request, bent->capsule, SLOT_BYTES);
 	assert_true(bytes > (ptrdiff_t)sizeof(struct capsule_request_wire));
-	/* Mostly the fixed part, whose lengths say where all else lies. */
+	/* Mostly changes the fixed part, whose lengths locate everything else. */
 	for (uint64_t i = prng_below(&bent->prng, 4); i > 0; i--) {
 		uint64_t end = prng_below(&bent->prng, 3) ? sizeof(struct capsule_request_wire)
 							  : (uint64_t)bytes - CAPSULE_TAG_BYTES;
@@ -881,9 +882,9 @@ static void bent_answer(struct bent *bent)
 		bent->ids[i] = bent->ids[--bent->id_count];
 }
 
-/* Side by side, as many as there are credits for; now and then one too many, or a goodbye in their
- * midst, or the peer is gone before they are answered. How many were answered; the session is over
- * when not all were. */
+/* Sends as many requests as credits in parallel; now and then one too many, or a GOODBYE between
+ * them, or the peer disconnects before the answers. Returns the number of answers; the session is
+ * over if some are missing. */
 static uint32_t bent_burst(struct bent *bent)
 {
 	uint32_t credits =
@@ -912,8 +913,8 @@ static uint32_t bent_burst(struct bent *bent)
 	return count - bent->id_count;
 }
 
-/* Each request is answered, or ends its session, as a transfer does that its keys do not allow;
- * then nothing of the session is left, and an object of another bucket is as it was. */
+/* Each request is answered, or ends its session, like a transfer without a valid rkey. Afterwards
+ * nothing of the session is left, and an object of another bucket is unchanged. */
 static void test_bent_requests(void **state)
 {
 	static struct bent bent;

@@ -1,6 +1,6 @@
-/* Keepalives between libnebulaio and the native front: who is silent is looked after, and whose
- * host is gone is given up. A device that falls silent after so many operations stands for a host
- * that vanished. */
+/* Keepalives between libnebulaio and the native front: a silent peer is probed, and one whose host
+ * is gone is given up. A device that goes silent after so many operations represents a host that
+ * vanished. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 
 #define B     "bucket"
 #define BYTES 100000u
-/* HELLO, PROOF and a request go; CHALLENGE and WELCOME the other way. */
+/* The client sends HELLO, PROOF and a request; the server sends CHALLENGE and WELCOME. */
 #define CLIENT_DEVICE "simulated:vanish=3"
 #define SERVER_DEVICE "simulated:vanish=2"
-/* A mistake is found by the patience of those that wait, never by time that is too short. */
+/* A failure shows as a time-out of the waits, never because a time is too short. */
 #define SOON	 (20 * NS_PER_MS)
 #define PATIENCE (100 * NS_PER_S)
 
@@ -44,7 +44,7 @@ static void put_held(struct rig *rig, uint8_t *data)
 	neb_client_close(client);
 }
 
-/* Until the client has looked after its server so often, while it waits. */
+/* Waits until the client has probed its server so often. */
 static void keepalives_await(struct neb_client *client, uint64_t count)
 {
 	struct neb_stats stats;
@@ -56,7 +56,7 @@ static void keepalives_await(struct neb_client *client, uint64_t count)
 	assert_int_equal(stats.sessions_lost, 0);
 }
 
-/* A server that takes its time is asked again and again, and nothing comes of it. */
+/* A slow server is probed again and again, without further effect. */
 static void test_slow_server(void **state)
 {
 	struct rig *rig = rig_open(NULL);
@@ -102,7 +102,7 @@ static void test_server_vanishes(void **state)
 	rig_close(rig);
 }
 
-/* The request goes on to the next endpoint, at once. */
+/* The request goes to the next endpoint at once. */
 static void test_fails_over(void **state)
 {
 	struct rig *first = rig_open(NULL), *second = rig_open(NULL);
@@ -144,7 +144,7 @@ static uint64_t server_keepalives(void)
 	return sum;
 }
 
-/* A client that has nothing to say, and does not even look, keeps its session. */
+/* An idle client, which does not even poll, keeps its session. */
 static void test_idle_client(void **state)
 {
 	const struct rig_opts opts = {.keepalive_ns = SOON};
@@ -160,7 +160,7 @@ static void test_idle_client(void **state)
 	rig_close(rig);
 }
 
-/* One whose host is gone loses it, and the server has its frames and its place back. */
+/* A client whose host is gone loses its session, and the server frees its frames and its place. */
 static void test_client_vanishes(void **state)
 {
 	const struct rig_opts opts = {.keepalive_ns = SOON, .device_name = SERVER_DEVICE};

@@ -1,5 +1,5 @@
-/* tests/unit/client/test_lease.c: objects read from the server's memory: when they are, when they
- * are not, and that what changed is never seen as it was. */
+/* tests/unit/client/test_lease.c: one-sided reads of objects from the server's memory: when they
+ * are used and when not, and that a changed object is never returned in its old state. */
 #include "rig.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void put(struct fixture *f, const char *key, uint8_t fill, size_t bytes)
 	assert_int_equal(neb_put(f->client, B, key, body, bytes, NULL), 0);
 }
 
-/* Gets the key and holds every byte against fill; whether it was read one-sidedly. */
+/* Gets the key and compares every byte with fill; checks whether the read was one-sided. */
 static bool get(struct fixture *f, const char *key, uint8_t fill, size_t bytes, bool known)
 {
 	uint8_t heap[1024], *into = known ? f->known : heap;
@@ -73,7 +73,7 @@ static struct neb_stats stats_of(const struct fixture *f)
 	return stats;
 }
 
-/* Asked for once, asked for again with a lease, and from then on read. */
+/* The first request is plain, the second grants a lease, and later reads are one-sided. */
 static void test_third_read(void **state)
 {
 	struct fixture f = open_with(NULL, false);
@@ -88,7 +88,8 @@ static void test_third_read(void **state)
 	close_all(&f);
 }
 
-/* An overwritten object's lease is found to have ended, and the same answer brings another one. */
+/* The client sees that an overwritten object's lease has ended, and the same answer grants another
+ * one. */
 static void test_overwritten(void **state)
 {
 	struct fixture f = open_with(NULL, false);
@@ -108,7 +109,7 @@ static void test_overwritten(void **state)
 	close_all(&f);
 }
 
-/* More objects than the pool holds: the oldest leases end, nothing is mixed up. */
+/* More objects than the pool holds: the oldest leases end, and objects are not mixed up. */
 static void test_pool_goes_round(void **state)
 {
 	const struct rig_opts opts = {.lease_bytes = 16 * KIB};
@@ -172,7 +173,7 @@ static void test_not_plain(void **state)
 	close_all(&f);
 }
 
-/* Nothing of an encrypted session lies about in the clear. */
+/* An encrypted session has no leases, whose copies would be plain text. */
 static void test_encrypted(void **state)
 {
 	struct fixture f = open_with(NULL, true);
@@ -185,8 +186,8 @@ static void test_encrypted(void **state)
 	close_all(&f);
 }
 
-/* Many in flight at once, over objects that change meanwhile: each answer is one that was there
- * after its request began. */
+/* Many in flight at once, over objects that change meanwhile: each answer is a content that the
+ * object had after the request began. */
 static void test_in_flight(void **state)
 {
 	enum { DEPTH = 32, KEYS = 4, ROUNDS = 200 };

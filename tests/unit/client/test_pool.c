@@ -1,4 +1,4 @@
-/* Clients leased to threads; results told by callback; a server that is busy. */
+/* Clients leased to threads; results by callback; a busy server. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ static void test_callback(void **state)
 	assert_int_equal(told[1].error, 0);
 	assert_int_equal(told[1].bytes, 10);
 	assert_memory_equal(told[1].data, "0123456789", 10);
-	/* Both kinds at once: what has no callback is handed out, and waits for room. */
+	/* Both kinds at once: results without a callback are returned, and wait for room. */
 	get_again(&told[1]);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(neb_submit(client, &ping, NULL), 0);
@@ -130,7 +130,7 @@ static void test_busy(void **state)
 	neb_client_stats(client, &stats);
 	assert_int_equal(stats.retries, 2);
 	neb_client_close(client);
-	/* Once is not enough, and then the answer is what it was. */
+	/* One retry is not enough: the result is then the server's answer. */
 	options.retries_max = 1;
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_get(client, B, "busy-1", data, sizeof(data), &result), -EAGAIN);
@@ -138,11 +138,11 @@ static void test_busy(void **state)
 	assert_string_equal(result.code, "SlowDown");
 	assert_int_equal(neb_get(client, B, "busy-1", data, sizeof(data), &result), 0);
 	neb_client_close(client);
-	/* Not when there is no time for it, nor when none is wanted. */
+	/* No retry without time for it, nor when retries are off. */
 	options.request_timeout_ns = 24 * NS_PER_MS;
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	error = neb_get(client, B, "busy-1", data, sizeof(data), &result);
-	assert_true(error == -EAGAIN || error == -ETIMEDOUT); /* on a machine that does much else */
+	assert_true(error == -EAGAIN || error == -ETIMEDOUT); /* on a busy machine */
 	neb_client_stats(client, &stats);
 	assert_int_equal(stats.retries, 0);
 	neb_client_close(client);
@@ -229,7 +229,7 @@ static void test_pool_bounds(void **state)
 	neb_pool_give(pool, third);
 	neb_pool_give(pool, second);
 	neb_pool_close(pool);
-	/* A client that cannot be opened leaves its place to the next try. */
+	/* A client that cannot be opened leaves its place for the next attempt. */
 	bad = options;
 	bad.endpoints = "nowhere";
 	assert_int_equal(neb_pool_open(&bad, 1, &pool), 0);
@@ -238,7 +238,7 @@ static void test_pool_bounds(void **state)
 	neb_pool_close(pool);
 }
 
-/* Two servers: the pool's clients spread over them, and go to the one that is left. */
+/* Two servers: the pool's clients spread over them, and all use the remaining one. */
 static void test_spread(void **state)
 {
 	struct rig *other = rig_open(NULL);
@@ -250,7 +250,7 @@ static void test_spread(void **state)
 	snprintf(endpoints, sizeof(endpoints), "%s, %s", rig_endpoint(*state), rig_endpoint(other));
 	options.endpoints = endpoints;
 	assert_int_equal(neb_pool_open(&options, 4, &pool), 0);
-	memset(endpoints, 'x', sizeof(endpoints)); /* they were copied */
+	memset(endpoints, 'x', sizeof(endpoints)); /* the pool has copied them */
 	for (uint32_t i = 0; i < 4; i++) {
 		assert_int_equal(neb_pool_lease(pool, 0, &clients[i]), 0);
 		assert_int_equal(neb_ping(clients[i], NULL), 0);
@@ -266,7 +266,7 @@ static void test_spread(void **state)
 	neb_pool_close(pool);
 }
 
-/* Endpoints of different stores: whoever answers first says which it is, and the other one does
+/* Endpoints of different stores: the first answer decides the store, and the other endpoint does
  * nothing. */
 static void test_other_store(void **state)
 {
@@ -285,11 +285,12 @@ static void test_other_store(void **state)
 	for (uint32_t i = 0; i < 2; i++)
 		assert_int_equal(neb_pool_lease(pool, 0, &clients[i]), 0);
 	assert_int_equal(neb_put(clients[0], B, "where", "first", 5, &result), 0);
-	/* The second starts at the other one, and goes on to the store that the first has found. */
+	/* The second client starts at the other endpoint, and then uses the store that the first
+	 * has found. */
 	assert_int_equal(neb_get(clients[1], B, "where", data, sizeof(data), &result), 0);
 	assert_int_equal(result.bytes, 5);
-	assert_int_equal(rig_sessions(rigs[1]), 0);
-	/* When that is gone, nobody stands in for it. */
+	assert_true(rig_sessions_become(rigs[1], 0));
+	/* When that store is gone, the other one does not replace it. */
 	rig_close(rigs[0]);
 	assert_int_equal(neb_get(clients[1], B, "where", data, sizeof(data), &result), -EXDEV);
 	assert_int_equal(result.status, 0);

@@ -1,5 +1,5 @@
-/* tests/unit/client/test_reg_cache.c: covers client/reg_cache.c: what is found, what goes first,
- * what overlaps, what is forgotten; and a long random run against a model. */
+/* tests/unit/client/test_reg_cache.c: covers client/reg_cache.c: look-ups, eviction order,
+ * overlaps, invalidation; and a long random run against a model. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static uint32_t touch(uint32_t page, uint32_t pages)
 	return rkey;
 }
 
-/* On the process's board, which adds up all caches that there were. */
+/* Checks the process's board, which sums all caches. */
 static void shown_at_least(const char *name, uint64_t value)
 {
 	struct board_entry entries[BOARD_ENTRIES_MAX];
@@ -79,7 +79,7 @@ static void test_hit_inside(void **state)
 	rkey = touch(10, 4);
 	assert_int_equal(touch(10, 4), rkey);
 	assert_int_equal(touch(12, 1), rkey);
-	/* A few bytes in it, and the last byte of it. */
+	/* A few bytes inside the entry, and its last byte. */
 	assert_int_equal(reg_cache_get(cache, memory + 10 * PAGE + 17, 100, &entry), 0);
 	assert_int_equal(reg_entry_rkey(entry), rkey);
 	reg_cache_put(cache, entry);
@@ -87,7 +87,7 @@ static void test_hit_inside(void **state)
 	assert_int_equal(reg_entry_rkey(entry), rkey);
 	reg_cache_put(cache, entry);
 	expect(4, 1, 0, 1);
-	/* Its neighbours are not in it. */
+	/* Its neighbours are not in the entry. */
 	assert_int_not_equal(touch(14, 1), rkey);
 	assert_int_not_equal(touch(9, 1), rkey);
 	expect(4, 3, 0, 3);
@@ -102,7 +102,7 @@ static void test_overlap_replaces(void **state)
 	cache_open(PAGES);
 	touch(10, 4);
 	touch(16, 4);
-	/* Over both and the gap between: one takes their place. */
+	/* Over both and the gap between them: one entry replaces them. */
 	touch(12, 6);
 	expect(0, 3, 2, 1);
 	held = get(40, 4);
@@ -155,9 +155,9 @@ static void test_forget(void **state)
 	assert_int_equal(reg_cache_forget(cache, memory + 13 * PAGE, 8 * PAGE), 0);
 	expect(0, 3, 0, 1);
 	assert_int_equal(reg_cache_forget(cache, memory + 13 * PAGE, 8 * PAGE), 0);
-	/* The same address is registered anew. */
+	/* The same address is registered again. */
 	assert_int_not_equal(touch(10, 4), rkey);
-	/* In use: not found any more, and gone with its last user. */
+	/* In use: no longer found, and freed with its last user. */
 	held = get(30, 4);
 	rkey = reg_entry_rkey(held);
 	assert_int_equal(reg_cache_forget(cache, memory + 30 * PAGE, 1), -EBUSY);
@@ -173,10 +173,10 @@ static void test_refused_by_the_device(void **state)
 
 	(void)state;
 	cache_open(PAGES);
-	/* Past the end of what addresses there are: no device takes that. */
+	/* Past the end of the address space: no device accepts that. */
 	assert_int_equal(reg_cache_get(cache, NULL, 8, &entry), -EINVAL);
 	expect(0, 1, 0, 0);
-	/* Two buffers that share a page do not take turns. */
+	/* Two buffers that share a page do not replace each other. */
 	assert_int_equal(reg_cache_get(cache, memory, 5000, &entry), 0);
 	reg_cache_put(cache, entry);
 	assert_int_equal(reg_cache_get(cache, memory + 5000, 5000, &entry), 0);
@@ -185,8 +185,8 @@ static void test_refused_by_the_device(void **state)
 	reg_cache_close(cache);
 }
 
-/* Whatever was asked for lies in what was given, the bound holds, and intervals never overlap: the
- * device's table would tell by its keys. */
+/* Every returned entry contains the request, the limit is kept, and intervals never overlap: the
+ * keys of the device's table would show it. */
 static void test_random(void **state)
 {
 	struct reg_entry *held[8] = {NULL};

@@ -22,7 +22,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* The same server, which does not talk to whoever does not encrypt. */
+/* The same server, which refuses clients without encryption. */
 static int setup_encrypted(void **state)
 {
 	const struct rig_opts opts = {.encrypted = true};
@@ -123,8 +123,8 @@ static void test_sizes(void **state)
 	neb_client_close(client);
 }
 
-/* The same memory again: registered once, found from then on, and registered anew after it was
- * given up. */
+/* The same memory again: registered once, found in the cache afterwards, and registered again after
+ * its removal. */
 static void test_registration_cache(void **state)
 {
 	struct neb_options options = {.endpoints = rig_endpoint(*state),
@@ -326,7 +326,7 @@ static void test_list(void **state)
 		snprintf(key, sizeof(key), "list/<&%03u", i);
 		assert_int_equal(neb_put(client, B, key, key, i % 50, NULL), 0);
 	}
-	/* The fake compares the prefix as it came: with nothing to encode. */
+	/* The fake compares the encoded prefix, so this one needs no encoding. */
 	list.prefix = "list/";
 	assert_int_equal(neb_list(client, &list, NULL), 0);
 	assert_int_equal(listing.count, 0);
@@ -353,7 +353,7 @@ static void routed(struct neb_client *client, struct neb_request *request, const
 	assert_memory_equal(text, expected, strlen(expected));
 }
 
-/* What has no way of its own is written out as HTTP has it. */
+/* An operation without an opcode of its own is sent in the form of HTTP. */
 static void test_routed(void **state)
 {
 	struct neb_client *client = rig_client(*state, NEB_STRICT);
@@ -396,7 +396,7 @@ static void test_header_of_ours(void **state)
 	header.name = "bad name";
 	assert_int_equal(neb_perform(client, &request, &result), -EINVAL);
 	assert_int_equal(result.status, 0);
-	assert_int_equal(neb_ping(client, NULL), 0); /* the session goes on */
+	assert_int_equal(neb_ping(client, NULL), 0); /* the session continues */
 	neb_client_close(client);
 }
 
@@ -482,7 +482,7 @@ static void test_more_than_credits(void **state)
 	neb_client_close(client);
 }
 
-/* ---- Sessions that do not come about, or end. ---- */
+/* ---- Sessions that are not established, or end. ---- */
 
 static char last_log[512];
 
@@ -522,7 +522,7 @@ static void test_wrong_keys(void **state)
 	assert_int_equal(rig_frames_used(rig), 0);
 }
 
-static void test_nobody_listens(void **state)
+static void test_no_listener(void **state)
 {
 	struct neb_options options = {.endpoints = "rdma://127.0.0.1:1",
 		.access_key = "a",
@@ -534,7 +534,7 @@ static void test_nobody_listens(void **state)
 
 	(void)state;
 	assert_int_equal(neb_client_open(&options, &client), -ECONNREFUSED);
-	/* A server that was never there is not waited for. */
+	/* The client does not wait for a server that never existed. */
 	options.transport = NEB_RDMA;
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_ping(client, &result), -ECONNREFUSED);
@@ -554,7 +554,7 @@ static void test_drain(void **state)
 
 	assert_int_equal(neb_ping(client, &result), 0);
 	rig_drain(rig);
-	/* STRICT does not try again: what it finds is a session that is over. */
+	/* STRICT does not retry: the request fails with the ended session. */
 	assert_true(neb_ping(client, &result) < 0);
 	assert_int_equal(result.status, 0);
 	neb_client_close(client);
@@ -572,7 +572,7 @@ static void *wake_main(void *arg)
 	return NULL;
 }
 
-/* A wait ends when another thread wants it to, be it asleep or not begun yet, and once. */
+/* Another thread can end a wait once, whether it sleeps or has not started yet. */
 static void test_wake(void **state)
 {
 	struct rig *rig = *state;
@@ -632,7 +632,7 @@ static void test_drain_in_flight(void **state)
 	neb_client_close(client);
 }
 
-/* A client that closes with requests in flight takes nothing of the server with it. */
+/* A client that closes with requests in flight leaves nothing allocated in the server. */
 static void test_close_in_flight(void **state)
 {
 	struct rig *rig = *state;
@@ -664,7 +664,7 @@ static void test_idle_session(void **state)
 	assert_int_equal(neb_ping(client, &result), 0);
 	assert_true(rig_sessions_become(rig, 0));
 	assert_int_equal(rig_frames_used(rig), 0);
-	/* The next request sets a session up anew. */
+	/* The next request sets up a new session. */
 	assert_int_equal(neb_ping(client, &result), 0);
 	neb_client_stats(client, &stats);
 	assert_int_equal(stats.sessions_opened, 2);
@@ -697,7 +697,7 @@ static void test_deadline(void **state)
 
 /* ---- A bad fabric. ---- */
 
-/* Lost and delayed messages and receivers that are not ready are the transport's business. */
+/* The transport handles lost and delayed messages and receivers that are not ready. */
 static void test_faults_that_heal(void **state)
 {
 	struct rig_opts opts = {.device_name = "simulated:seed=5,drop=0.02,rnr=0.02"};
@@ -713,7 +713,7 @@ static void test_faults_that_heal(void **state)
 	rig_close(rig);
 }
 
-/* A server that did not run holds nobody's silence against him. */
+/* A server that did not run does not treat the client's silence as a failure. */
 static void test_standing_still(void **state)
 {
 	struct rig_opts opts = {.idle_timeout_ns = 4 * NS_PER_S};
@@ -724,7 +724,7 @@ static void test_standing_still(void **state)
 	(void)state;
 	assert_int_equal(neb_ping(client, NULL), 0);
 	rig_stand_still(rig, 9 * NS_PER_S / 2);
-	/* As many turns of its event loop: timers that are late come one after the other. */
+	/* As many turns of its event loop: late timers fire one after the other. */
 	for (uint32_t i = 0; i < 2000; i++)
 		assert_int_equal(rig_sessions(rig), 1);
 	assert_int_equal(neb_ping(client, NULL), 0);
@@ -737,7 +737,7 @@ static void test_standing_still(void **state)
 #define QUEUED 40u
 
 /* The device takes a tenth of a second for each operation, so the last of many bodies does not move
- * for twice as long as a transfer may stand still: those before it do. */
+ * for twice the time limit of a transfer; but those before it move. */
 static void test_queued_transfers(void **state)
 {
 	struct rig_opts opts = {
@@ -761,7 +761,7 @@ static void test_queued_transfers(void **state)
 	rig_close(rig);
 }
 
-/* A queue pair that breaks costs its session; requests that may be repeated are, on the next one.
+/* A queue pair that breaks costs its session; repeatable requests are repeated on the next one.
  * Successful requests have right results, failed ones an error, and nothing stays leased. */
 static void test_broken_queue_pairs(void **state)
 {
@@ -853,11 +853,12 @@ static void test_client_vanishes(void **state)
 	close(events[1]);
 	rig = rig_open(NULL);
 	assert_true(write(commands[1], rig_endpoint(rig), 64) > 0);
-	assert_int_equal(read(events[0], &byte, 1), 1); /* others are in flight now */
+	assert_int_equal(read(events[0], &byte, 1), 1); /* other requests are in flight now */
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_true(rig_sessions_become(rig, 0));
-	/* What is left is the one object that was stored whole, if any: delete it and see. */
+	/* At most one object was stored completely: deletes it and checks that nothing else is
+	 * left. */
 	client = rig_client(rig, NEB_STRICT);
 	assert_int_equal(neb_delete(client, B, "vanish", NULL), 0);
 	neb_client_close(client);
@@ -884,7 +885,7 @@ static uint64_t encrypted_bytes(void)
 	return sum;
 }
 
-/* A server that demands nothing encrypts for a client that does, and for nobody else. */
+/* A server that does not require encryption encrypts only for clients that require it. */
 static void test_encryption_demanded(void **state)
 {
 	struct neb_options options = {.endpoints = rig_endpoint(*state),
@@ -951,7 +952,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_out_of_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_credits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_keys, setup, teardown),
-		cmocka_unit_test(test_nobody_listens),
+		cmocka_unit_test(test_no_listener),
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_drain_in_flight, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_close_in_flight, setup, teardown),

@@ -1,104 +1,17 @@
-/* Both ways to one server: the program itself, run as a child, over HTTP and over simulated RDMA;
- * and what a client does while one of the ways is shut. PROGRAM_UNDER_TEST names the program. */
+/* Both transports to one server: the program itself, run as a child, over HTTP and over simulated
+ * RDMA; and the behaviour of a client while one of them is unavailable. PROGRAM_UNDER_TEST names
+ * the program. */
 #include "../unit.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "program.h"
 #include "rig.h"
-
-struct child {
-	pid_t pid;
-	char dir[64];
-	char rdma[64], http[64], both[160];
-};
-
-/* A port that nobody has, below those that the kernel gives by itself: it stays free meanwhile. */
-static uint16_t port_free(void)
-{
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct prng prng;
-	int bound = -1;
-
-	prng_seed(&prng, clock_now_ns() ^ (uint64_t)getpid());
-	while (bound) {
-		int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-		assert_true(fd >= 0);
-		address.sin_port = htons((uint16_t)(10000 + prng_below(&prng, 22000)));
-		bound = bind(fd, (struct sockaddr *)&address, sizeof(address));
-		close(fd);
-	}
-	return ntohs(address.sin_port);
-}
-
-static void child_exec(const struct child *child, int out)
-{
-	const char *program = getenv("PROGRAM_UNDER_TEST");
-
-	dup2(out, STDOUT_FILENO);
-	setenv("NEBULAIO_ROOT_USER", RIG_ACCESS_KEY, 1);
-	setenv("NEBULAIO_ROOT_PASSWORD", RIG_SECRET_KEY, 1);
-	execl(program, program, "serve", "--data", child->dir, "--http", child->http + 7, "--rdma",
-		child->rdma + 7, "--set", "admin.address=", NULL);
-	_exit(127);
-}
-
-static int child_open(void **state)
-{
-	struct child *child = calloc(1, sizeof(*child));
-	char text[4096] = "";
-	size_t len = 0;
-	int out[2];
-
-	if (!getenv("PROGRAM_UNDER_TEST"))
-		return -1;
-	snprintf(child->dir, sizeof(child->dir), "/tmp/nebulaio-client-XXXXXX");
-	assert_non_null(mkdtemp(child->dir));
-	snprintf(child->rdma, sizeof(child->rdma), "rdma://127.0.0.1:%u", port_free());
-	snprintf(child->http, sizeof(child->http), "http://127.0.0.1:%u", port_free());
-	snprintf(child->both, sizeof(child->both), "%s,%s", child->rdma, child->http);
-	assert_int_equal(pipe(out), 0);
-	fflush(NULL);
-	child->pid = fork();
-	if (child->pid == 0)
-		child_exec(child, out[1]);
-	close(out[1]);
-	while (!strstr(text, "ready ")) {
-		ssize_t got = read(out[0], text + len, sizeof(text) - 1 - len);
-
-		assert_true(got > 0);
-		len += (size_t)got;
-	}
-	close(out[0]);
-	*state = child;
-	return 0;
-}
-
-static int child_close(void **state)
-{
-	struct child *child = *state;
-	char command[128];
-	int status;
-
-	assert_int_equal(kill(child->pid, SIGTERM), 0);
-	assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-	snprintf(command, sizeof(command), "rm -rf %s", child->dir);
-	assert_int_equal(system(command), 0);
-	free(child);
-	return 0;
-}
 
 static uint32_t warnings;
 
@@ -127,7 +40,7 @@ static struct neb_client *client_of(const char *endpoints, enum neb_transport tr
 static void test_both_ways(void **state)
 {
 	static const size_t sizes[] = {0, 1, 256, 257, 4096, 65536, 65537, MIB, MIB + 1, 64 * MIB};
-	const struct child *child = *state;
+	const struct program *child = *state;
 	struct neb_client *clients[2] = {
 		client_of(child->both, NEB_STRICT), client_of(child->both, NEB_HTTP)};
 	static const enum neb_transport ways[2] = {NEB_RDMA, NEB_HTTP};
@@ -158,12 +71,12 @@ static void test_both_ways(void **state)
 	neb_client_close(clients[1]);
 }
 
-/* What a document says of its own network, led to this one. */
+/* An endpoint of the document's network, redirected to this one. */
 static void test_connect_to(void **state)
 {
 	static const char *const NONSENSE[] = {
 		"node1", "=x:1", "node1:9100=", "a:1=b:0", "a:1=b:c"};
-	const struct child *child = *state;
+	const struct program *child = *state;
 	struct neb_options options = {.endpoints = "rdma://node1,rdma://[fe80::1]:7,http://node2/",
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
@@ -189,10 +102,10 @@ static void test_connect_to(void **state)
 	unsetenv("NEBULAIO_CONNECT_TO");
 }
 
-/* The device is found by the address, and told; where none leads there, why. */
+/* The device is found by the address and reported; without a device, the reason is reported. */
 static void test_device_is_found(void **state)
 {
-	const struct child *child = *state;
+	const struct program *child = *state;
 	struct neb_client *client = client_of(child->both, NEB_STRICT);
 	struct neb_options nowhere = {.endpoints = "rdma://host.invalid",
 		.access_key = RIG_ACCESS_KEY,
@@ -205,7 +118,7 @@ static void test_device_is_found(void **state)
 	assert_string_equal(neb_client_device(client), "simulated");
 	assert_non_null(strstr(neb_client_device_why(client), "127.0.0.1"));
 	neb_client_close(client);
-	/* It is said before the first request, and by each. */
+	/* The reason is available before the first request, and with each. */
 	snprintf(endpoints, sizeof(endpoints), "rdma://host.invalid,%s", child->http);
 	warnings = 0;
 	client = client_of(endpoints, NEB_AUTO);
@@ -221,14 +134,14 @@ static void test_device_is_found(void **state)
 	nowhere.transport = NEB_RDMA;
 	assert_int_equal(neb_client_open(&nowhere, &client), -EHOSTUNREACH);
 	assert_int_equal(warnings, 3);
-	/* A name wins over what would be found. */
+	/* A given name is preferred to the found device. */
 	nowhere.endpoints = child->rdma;
 	nowhere.device_name = "no-such-device";
 	assert_int_equal(neb_client_open(&nowhere, &client), -ENODEV);
 }
 
-/* The second endpoint is of another store: it does not answer 404 in the first one's place, nor
- * take what was meant for it. */
+/* The second endpoint is of another store: it neither answers 404 in place of the first one, nor
+ * accepts objects meant for it. */
 static void test_two_stores(void **state)
 {
 	void *first, *second;
@@ -237,15 +150,15 @@ static void test_two_stores(void **state)
 	char endpoints[160];
 
 	(void)state;
-	assert_int_equal(child_open(&first) + child_open(&second), 0);
-	snprintf(endpoints, sizeof(endpoints), "%s,%s", ((struct child *)first)->http,
-		((struct child *)second)->http);
+	assert_int_equal(program_open(&first) + program_open(&second), 0);
+	snprintf(endpoints, sizeof(endpoints), "%s,%s", ((struct program *)first)->http,
+		((struct program *)second)->http);
 	client = client_of(endpoints, NEB_HTTP);
-	direct = client_of(((struct child *)second)->http, NEB_HTTP);
+	direct = client_of(((struct program *)second)->http, NEB_HTTP);
 	assert_int_equal(neb_bucket_create(client, "two", &result), 0);
 	assert_int_equal(neb_put(client, "two", "key", "one", 3, &result), 0);
 	assert_int_equal(neb_bucket_create(direct, "two", &result), 0);
-	assert_int_equal(child_close(&first), 0);
+	assert_int_equal(program_close(&first), 0);
 	assert_int_equal(neb_head(client, "two", "key", &result), -EXDEV);
 	assert_int_equal(result.status, 0);
 	assert_non_null(strstr(result.message, "another store"));
@@ -253,11 +166,11 @@ static void test_two_stores(void **state)
 	assert_int_equal(neb_head(direct, "two", "key", &result), -ENOENT);
 	neb_client_close(direct);
 	neb_client_close(client);
-	assert_int_equal(child_close(&second), 0);
+	assert_int_equal(program_close(&second), 0);
 }
 
 /* A client that never had a session gets the error at once. */
-static void test_nobody_there(void **state)
+static void test_no_server(void **state)
 {
 	struct neb_options options = {.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
@@ -269,7 +182,7 @@ static void test_nobody_there(void **state)
 	char endpoint[64];
 
 	(void)state;
-	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", port_free());
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", program_port_free());
 	options.endpoints = endpoint;
 	options.device_name = "simulated";
 	assert_int_equal(neb_client_open(&options, &client), 0);
@@ -335,7 +248,7 @@ static void same_answers(struct neb_client *client, enum neb_transport way)
 
 static void test_same_answers(void **state)
 {
-	const struct child *child = *state;
+	const struct program *child = *state;
 	struct neb_client *rdma = client_of(child->rdma, NEB_STRICT);
 	struct neb_client *http = client_of(child->http, NEB_HTTP);
 	struct neb_result results[64];
@@ -363,11 +276,12 @@ static void test_same_answers(void **state)
 	neb_client_close(http);
 }
 
-/* RDMA is shut: HTTP, with the reason and one warning. It opens: RDMA again. It shuts: HTTP. */
+/* RDMA is unavailable: HTTP, with the reason and one warning. RDMA is back: RDMA again. Unavailable
+ * again: HTTP. */
 static void test_fall_back_and_come_back(void **state)
 {
-	const struct child *child = *state;
-	struct rig_opts opts = {.port = port_free()};
+	const struct program *child = *state;
+	struct rig_opts opts = {.port = program_port_free()};
 	char endpoints[160];
 	struct neb_client *client;
 	struct neb_result result;
@@ -402,7 +316,7 @@ static void test_fall_back_and_come_back(void **state)
 
 static void test_wrong_key_by_http(void **state)
 {
-	const struct child *child = *state;
+	const struct program *child = *state;
 	struct neb_options options = {.endpoints = child->http,
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = "wrong",
@@ -448,7 +362,7 @@ static void token_round_trip(struct neb_client *client, size_t bytes, bool pool)
 
 static void test_tokens(void **state)
 {
-	const struct child *child = *state;
+	const struct program *child = *state;
 	char endpoint[80], text[8];
 	struct neb_client *client;
 	struct neb_result result;
@@ -468,7 +382,7 @@ static void test_tokens(void **state)
 	token_round_trip(client, 4096, true);
 	token_round_trip(client, 5 * MIB + 7, false);
 	token_round_trip(client, 5 * MIB + 7, true);
-	/* Two runs: by HTTP, and it says so. */
+	/* Two runs: by HTTP, which is reported. */
 	assert_int_equal(neb_perform(client, &request, &result), 0);
 	assert_int_equal(result.transport, NEB_HTTP);
 	assert_true(result.fallback[0]);
@@ -481,7 +395,7 @@ static void test_tokens(void **state)
 	neb_client_close(client);
 }
 
-/* A scheme that has no tokens, and a word that is none. */
+/* A scheme without tokens, and an unknown word. */
 static void test_token_endpoints(void **state)
 {
 	struct neb_options options = {.access_key = RIG_ACCESS_KEY,
@@ -502,7 +416,7 @@ int main(void)
 		cmocka_unit_test(test_connect_to),
 		cmocka_unit_test(test_device_is_found),
 		cmocka_unit_test(test_two_stores),
-		cmocka_unit_test(test_nobody_there),
+		cmocka_unit_test(test_no_server),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),
@@ -511,5 +425,5 @@ int main(void)
 		cmocka_unit_test(test_token_endpoints),
 	};
 
-	return cmocka_run_group_tests(tests, child_open, child_close);
+	return cmocka_run_group_tests(tests, program_open, program_close);
 }

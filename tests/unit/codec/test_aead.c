@@ -80,7 +80,7 @@ static void test_round_trips(void **state)
 	aead_close(receiver);
 }
 
-/* One bit anywhere, and nothing comes out; and the same context still opens what is whole. */
+/* A changed bit anywhere gives no output, and the same context still opens an intact message. */
 static void test_any_change_is_refused(void **state)
 {
 	uint8_t text[32], opened[32], tag[AEAD_TAG_BYTES], nonce[AEAD_NONCE_BYTES] = {1},
@@ -110,7 +110,7 @@ static void test_any_change_is_refused(void **state)
 	aead_close(NULL);
 }
 
-/* Piece by piece the same bytes come out, and the end tells what was changed. */
+/* Piece by piece the output is the same, and the end detects a change. */
 static void test_stream(void **state)
 {
 	uint8_t key[AEAD_KEY_BYTES] = {1}, nonce[AEAD_NONCE_BYTES] = {2}, tags[2][AEAD_TAG_BYTES];

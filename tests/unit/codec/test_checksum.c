@@ -7,7 +7,7 @@
 #include "codec/codec.h"
 #include "vectors.h"
 
-/* Of "123456789", as S3 would put it into base64. */
+/* Checksums of "123456789" in S3's base64. */
 static const struct {
 	enum checksum_kind kind;
 	const char *name;

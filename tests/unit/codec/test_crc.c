@@ -8,7 +8,7 @@
 
 static uint8_t data[BYTES_MAX + 64];
 
-/* The definition, bit by bit: the judge of all the fast ways. */
+/* The definition, bit by bit: the reference for the fast functions. */
 static uint64_t by_bits(uint64_t polynomial, uint64_t all_ones, const uint8_t *bytes, size_t len)
 {
 	uint64_t crc = all_ones;
@@ -87,7 +87,7 @@ static void test_crc64nvme_vectors(void **state)
 	assert_true(crc64nvme_update(0, bytes, sizeof(bytes)) == 0x9a2df64b8e9e517e);
 }
 
-/* Every length up to where all the loops and their ends have been through, every alignment. */
+/* Every length up to one that covers all loops and their ends, at every alignment. */
 static void test_every_length_equals_the_definition(void **state)
 {
 	uint64_t polynomial_32 = reversed(0x04c11db7, 32),
@@ -154,7 +154,7 @@ static void test_joins_equal_the_whole(void **state)
 	}
 }
 
-/* Joins do not care how the parts are grouped, and take lengths that no memory holds. */
+/* The grouping of the parts does not change a join, and lengths may exceed memory. */
 static void test_joins_are_associative(void **state)
 {
 	struct prng prng;

@@ -1,4 +1,4 @@
-/* Covers codec/ctr.c: a stream from any offset, held against libcrypto's own counter mode. */
+/* Covers codec/ctr.c: a stream from any offset, compared with libcrypto's own counter mode. */
 #include "../unit.h"
 
 #include <openssl/evp.h>
@@ -40,7 +40,7 @@ static void test_any_offset(void **state)
 			assert_memory_equal(opened, text + from, len);
 		}
 	}
-	/* In place, and another stream is another text. */
+	/* In place; and another stream gives another text. */
 	memcpy(opened, sealed, sizeof(opened));
 	assert_int_equal(
 		ctr_apply(ctr, 0x0102030405060708ull, 0, opened, opened, sizeof(opened)), 0);

@@ -170,7 +170,7 @@ static void test_basic_and_day_refuse(void **state)
 	assert_refused(date_day_parse, "1994110x");
 }
 
-/* Against the C library's calendar, and back. */
+/* Compared with the C library's calendar, and converted back. */
 static void test_random_moments_go_round(void **state)
 {
 	struct prng prng;

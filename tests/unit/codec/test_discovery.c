@@ -1,5 +1,5 @@
-/* tests/unit/codec/test_discovery.c: covers codec/discovery.c: both datagrams there and back, and
- * every way in which one can be wrong. */
+/* tests/unit/codec/test_discovery.c: covers codec/discovery.c: round trips of both datagrams, and
+ * every fault that one can have. */
 #include "../unit.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static void test_there_and_back(void **state)
 	assert_true(discovery_is_answer(&answer, sizeof(answer), nonce, &taken));
 	assert_memory_equal(&taken, &answer, sizeof(taken));
 	assert_false(discovery_is_ask(&answer, sizeof(answer), &nonce));
-	/* Byte for byte, as the specification has it. */
+	/* Byte for byte as in the specification. */
 	assert_memory_equal(&ask, "NBD1\1\0\1\0\x88\x77\x66\x55\x44\x33\x22\x11", 16);
 	assert_memory_equal((uint8_t *)&answer + 16, "\x8c\x23\x28\x23", 4);
 }
@@ -44,7 +44,7 @@ static void test_wrong_asks(void **state)
 	for (size_t at = 0; at < sizeof(ask); at++) {
 		discovery_ask(7, &ask);
 		((uint8_t *)&ask)[at] ^= 0x20;
-		/* Any number may be asked with, and nothing else may differ. */
+		/* The nonce may be any number; no other byte may differ. */
 		assert_int_equal(discovery_is_ask(&ask, sizeof(ask), &nonce), at >= 8 && at < 16);
 	}
 	discovery_ask(7, &ask);
@@ -68,11 +68,11 @@ static void test_wrong_answers(void **state)
 	assert_true(answer_taken(&answer));
 	assert_false(discovery_is_answer(&answer, sizeof(answer), 8, &taken));
 	assert_false(discovery_is_answer(&answer, sizeof(answer) - 1, 7, &taken));
-	answer.note[sizeof(answer.note) - 1] = 'x'; /* does not end */
+	answer.note[sizeof(answer.note) - 1] = 'x'; /* not terminated */
 	assert_false(answer_taken(&answer));
 	answer = about();
 	discovery_answer(7, &answer);
-	answer.name[5] = 'x'; /* goes on after its end */
+	answer.name[5] = 'x'; /* has bytes after its end */
 	assert_false(answer_taken(&answer));
 	answer.name[5] = 0;
 	answer.name[1] = '\033';

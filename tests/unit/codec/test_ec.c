@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "codec/codec.h"
 
-#define SHARD_BYTES 333 /* no multiple of any vector's width */
+#define SHARD_BYTES 333 /* not a multiple of any vector's width */
 
 static uint8_t stripe[EC_SHARDS_MAX][SHARD_BYTES];
 static uint8_t damaged[EC_SHARDS_MAX][SHARD_BYTES];
@@ -25,8 +25,8 @@ static void make_stripe(const struct ec *ec, struct prng *prng)
 	assert_int_equal(ec_encode(ec, SHARD_BYTES, data, parity), 0);
 }
 
-/* Loses the shards in lost, makes them anew from the rest, compares. The lost ones are filled with
- * rubbish first, and no others are passed, so that nothing can come from elsewhere. */
+/* Loses the shards in lost, computes them from the others, and compares. The lost shards are filled
+ * with garbage first, and only the shards in have are passed, so that no other data can be used. */
 static void lose_and_mend(const struct ec *ec, uint32_t have, uint32_t lost)
 {
 	void *shards[EC_SHARDS_MAX] = {NULL};
@@ -67,7 +67,7 @@ static void test_10_4_mends_every_loss_of_four(void **state)
 	assert_int_equal(tried, 1001);
 }
 
-/* Every shape, with random losses of every number, making only some of what is lost. */
+/* Every shape, with random losses of every number, computing only some of the lost shards. */
 static void test_every_shape(void **state)
 {
 	struct prng prng;

@@ -182,7 +182,7 @@ static void test_uri_round_trips(void **state)
 	buf_free(&out);
 }
 
-/* The definition: decode the number, then ask whether it has a shorter form or may not be said. */
+/* The definition: decode the number, then check whether it has a shorter form or is not allowed. */
 static bool is_utf8_by_definition(const uint8_t *byte, size_t len)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,17 +1,23 @@
-/* tests/unit/codec/test_token.c: tokens of the S3-over-RDMA contract as text: vectors both ways,
- * and every way to get one wrong. */
+/* tests/unit/codec/test_token.c: tokens of the S3-over-RDMA contract as text: vectors in both
+ * directions, and every malformed form. */
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "codec/checksum.h"
+#include "codec/signing.h"
+#include "codec/text.h"
 #include "codec/token.h"
 
 #define VECTOR "0102030405060708:01020304:01020304:0102:010203:1:00112233445566778899aabbccddeeff"
 
 static const char *const names[TOKEN_HEADER_COUNT] = {"x-amz-rdma-token", "x-amz-rdma-reply",
-	"x-amz-rdma-bytes-transferred", "x-nebulaio-rdma-psn", "x-nebulaio-rdma-mtu"};
+	"x-amz-rdma-bytes-transferred", "x-amz-rdma-bytes", "x-nebulaio-rdma-psn",
+	"x-nebulaio-rdma-mtu"};
 
 static int parse(const char *text, bool strict, struct token *ret_token)
 {
@@ -74,7 +80,7 @@ static void test_bounds(void **state)
 	}
 }
 
-/* Without a GID the field says nothing, and is not compared. */
+/* Without a GID the field has no meaning, and is not compared. */
 static void test_without_gid(void **state)
 {
 	struct token a, b;
@@ -157,6 +163,114 @@ static void test_malformed(void **state)
 	}
 }
 
+/* ---- The vectors of docs/spec/token.md, which TOKEN_DOCUMENT names. ---- */
+
+#define DOCUMENT_BYTES_MAX (64 * KIB)
+
+static char *document_read(void)
+{
+	char *text = calloc(1, DOCUMENT_BYTES_MAX);
+	const char *path = getenv("TOKEN_DOCUMENT");
+	FILE *file;
+
+	assert_non_null(path);
+	assert_non_null(text);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_true(fread(text, 1, DOCUMENT_BYTES_MAX, file) < DOCUMENT_BYTES_MAX);
+	fclose(file);
+	return text;
+}
+
+static char *behind(char *text, const char *mark)
+{
+	char *at = strstr(text, mark);
+
+	assert_non_null(at);
+	return at + strlen(mark);
+}
+
+/* A row "| `TOKEN` | addr | size | rkey | lid | qpn | gid |". */
+static void row_check(const char *row)
+{
+	char text[TOKEN_LEN + 1], gid[40], again[TOKEN_LEN], hex[33];
+	unsigned long long addr, size, rkey, lid, qpn;
+	struct token token;
+
+	assert_int_equal(sscanf(row, "| `%81[^`]` | %llx | %llu | %llx | %llu | %llu | %39[^ ] |",
+				 text, &addr, &size, &rkey, &lid, &qpn, gid),
+		7);
+	assert_int_equal(parse(text, true, &token), 0);
+	assert_int_equal(token.addr, addr);
+	assert_int_equal(token.bytes, size);
+	assert_int_equal(token.rkey, rkey);
+	assert_int_equal(token.lid, lid);
+	assert_int_equal(token.qpn, qpn);
+	assert_int_equal(token.has_gid, strcmp(gid, "none") != 0);
+	hex_encode(token.gid, sizeof(token.gid), hex);
+	for (size_t i = 0; token.has_gid && i < 32; i++)
+		assert_int_equal(hex[i], gid[i + i / 4]);
+	token_format(&token, again);
+	assert_memory_equal(again, text, TOKEN_LEN);
+}
+
+static void test_document_tokens(void **state)
+{
+	char *document = document_read(), *at;
+	uint32_t good = 0, bad = 0;
+
+	(void)state;
+	at = behind(document, "| token | addr | size | rkey | lid | qpn | gid |\n");
+	for (at = strchr(at, '\n') + 1; *at == '|'; at = strchr(at, '\n') + 1, good++)
+		row_check(at);
+	at = behind(at, "| text | why |\n");
+	for (at = strchr(at, '\n') + 1; *at == '|'; at = strchr(at, '\n') + 1, bad++) {
+		struct token token;
+		char text[128];
+
+		assert_int_equal(sscanf(at, "| `%127[^`]` |", text), 1);
+		assert_int_equal(parse(text, true, &token), -EINVAL);
+	}
+	assert_int_equal(good, 3);
+	assert_int_equal(bad, 7);
+	free(document);
+}
+
+static void test_document_request(void **state)
+{
+	char *document = document_read();
+	char *request = behind(document, "<!-- vector: canonical request -->\n```\n");
+	char *end = strstr(request, "\n```");
+	char *stated = behind(end, "Its signature: `");
+	const struct signing_scope scope = {SLICE("20260102"), SLICE("us-east-1"), SLICE("s3")};
+	char hex[SIGNING_SIGNATURE_LEN + 1];
+	uint8_t key[SHA256_BYTES];
+
+	(void)state;
+	signing_key(&scope, SLICE("example-secret-key"), key);
+	signing_signature(key, &scope, SLICE("20260102T030405Z"),
+		slice_of(request, (size_t)(end - request)), hex);
+	assert_memory_equal(hex, stated, SIGNING_SIGNATURE_LEN);
+	free(document);
+}
+
+static void test_document_checksum(void **state)
+{
+	char *document = document_read();
+	char *stated = behind(document, "CRC-64/NVME of the nine bytes `123456789`: `0x");
+	char *header = behind(stated, "first: `");
+	char text[CHECKSUM_TEXT_LEN_MAX], hex[17];
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+
+	(void)state;
+	assert_int_equal(checksum_of(CHECKSUM_CRC64NVME, "123456789", 9, digest), 8);
+	hex_encode(digest, 8, hex);
+	assert_memory_equal(hex, stated, 16);
+	assert_int_equal(base64_encode(digest, 8, text), 12);
+	assert_memory_equal(text, header, 12);
+	free(document);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +280,9 @@ int main(void)
 		cmocka_unit_test(test_without_gid),
 		cmocka_unit_test(test_override),
 		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_document_tokens),
+		cmocka_unit_test(test_document_request),
+		cmocka_unit_test(test_document_checksum),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

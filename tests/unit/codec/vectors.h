@@ -10,7 +10,7 @@
 
 #define VECTOR_BYTES_MAX 256
 
-/* Number of bytes that the hex text stands for, written to ret_bytes. */
+/* Converts the hex text to ret_bytes; returns the number of bytes. */
 static inline size_t from_hex(const char *text, uint8_t ret_bytes[VECTOR_BYTES_MAX])
 {
 	size_t len = strlen(text) / 2;

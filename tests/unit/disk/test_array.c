@@ -1,5 +1,6 @@
 /* tests/unit/disk/test_array.c: several volumes as one: stripes of every length read in every part,
- * with members lost, failing, lying and rebuilt; the mirrored range; who is good. */
+ * with members lost, failing, returning wrong data and rebuilt; the mirrored range; the set of good
+ * members. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -94,7 +95,7 @@ static void stripe_put(struct fixture *fixture, uint32_t first, uint32_t blocks)
 
 static void stripe_expect(struct fixture *fixture, uint32_t first, uint32_t blocks)
 {
-	/* The whole of it, then a part that begins and ends somewhere. */
+	/* The whole of it, then a part of it. */
 	uint32_t from = blocks / 3, count = blocks - from - blocks / 4;
 
 	memset(fixture->got, 0x5a, blocks * BLOCK);
@@ -125,7 +126,7 @@ static void test_every_loss_is_made_good(void **state)
 		for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS); i++) {
 			uint32_t first = STRIPE_FIRST + i * 130 % 500;
 
-			/* The runs overlap: each is put again when it is its turn. */
+			/* The runs overlap: each is written again in its turn. */
 			array_reopen(&fixture, 0, 0);
 			stripe_put(&fixture, first, LENGTHS[i]);
 			stripe_expect(&fixture, first, LENGTHS[i]);
@@ -162,7 +163,7 @@ static void test_too_much_is_too_much(void **state)
 		-EHOSTDOWN);
 	assert_int_equal(disk_flush_now(fixture.disk), -EHOSTDOWN);
 	array_reopen(&fixture, 0, 0);
-	/* A part of a stripe is not written, and nothing lies beyond the end. */
+	/* A part of a stripe cannot be written, nor anything beyond the end. */
 	assert_int_equal(
 		disk_write_now(fixture.disk, fixture.body, 20 * BLOCK, offset_of(STRIPE_FIRST, 40)),
 		-EINVAL);
@@ -249,7 +250,7 @@ static void test_lies_are_found_and_mended(void **state)
 	(void)state;
 	fixture_init(&fixture, 4, 2);
 	stripe_put(&fixture, STRIPE_FIRST, 256);
-	/* The first shard's member turns with the place: block 256 is the second turn. */
+	/* The first shard's member rotates with the place: block 256 is the second rotation. */
 	member = STRIPE_FIRST / 256 % 6;
 	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 5 * BLOCK, BLOCK);
 	for (way = 0;; way++) {
@@ -286,7 +287,7 @@ static void test_parity_is_held_against_data(void **state)
 	stripe_put(&fixture, STRIPE_FIRST, 256);
 	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
 	assert_int_equal(wrong, 0);
-	/* The second of parity. */
+	/* The second parity shard. */
 	member = (STRIPE_FIRST / 256 + 5) % 6;
 	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 3 * BLOCK, BLOCK);
 	assert_int_equal(disk_array_parity(fixture.disk, block, false, &wrong), 0);
@@ -295,7 +296,7 @@ static void test_parity_is_held_against_data(void **state)
 	assert_int_equal(wrong, 1);
 	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
 	assert_int_equal(wrong, 0);
-	/* It carries two that are lost. */
+	/* It replaces two lost shards. */
 	array_reopen(&fixture, 1ull << ((member + 1) % 6) | 1ull << ((member + 2) % 6), 0);
 	stripe_expect(&fixture, STRIPE_FIRST, 256);
 	fixture_end(&fixture);
@@ -325,7 +326,7 @@ static void test_a_member_comes_back(void **state)
 	fixture_end(&fixture);
 }
 
-/* Too many are gone; then some are back. */
+/* Too many members are gone; then some come back. */
 static void test_members_are_regained(void **state)
 {
 	struct fixture fixture;
@@ -345,7 +346,7 @@ static void test_members_are_regained(void **state)
 	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), -EHOSTDOWN);
 	disk_resume(fixture.disk);
 	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), 0);
-	/* A fence is for good. */
+	/* A fence is permanent. */
 	disk_fence(fixture.disk);
 	disk_suspend(fixture.disk);
 	disk_resume(fixture.disk);
@@ -381,7 +382,7 @@ static void test_members_are_rebuilt(void **state)
 	array_reopen(&fixture, 0x6, 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS) - 2; i++)
 		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
-	/* One that is missing is not healed, nor rebuilt. */
+	/* A missing member is neither healed nor rebuilt. */
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_MISSING);
 	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), -EIO);

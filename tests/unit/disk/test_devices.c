@@ -1,5 +1,6 @@
-/* tests/unit/disk/test_devices.c: volumes that are devices: NVMe commands on a made-up controller,
- * their statuses, what a controller says of itself; and a block device (a loop device, as root). */
+/* tests/unit/disk/test_devices.c: volumes that are devices: NVMe commands on an emulated
+ * controller, their statuses, the controller's identification; and a block device (a loop device,
+ * as root). */
 #include "../unit.h"
 
 #include <errno.h>
@@ -142,7 +143,7 @@ static void transfers_fiber(void *arg)
 	assert_int_equal(direct_run(fixture->disk, DISK_FLUSH, NULL, 0, 0), 0);
 	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, bytes, 8192), bytes);
 	assert_memory_equal(in.data, out.data, bytes);
-	/* Several at once, and whatever the pieces are. */
+	/* Several at once, with pieces of any length. */
 	memset(in.data, 0, bytes);
 	for (uint32_t i = 0; i < 3; i++) {
 		struct iovec *part = &iov[20 + i];
@@ -157,7 +158,7 @@ static void transfers_fiber(void *arg)
 	assert_memory_equal(in.data, out.data + 2 * 4096, 65536);
 	assert_true(disk_can_discard(fixture->disk));
 	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 3 * MIB), 0);
-	/* Those here read as zeros then. */
+	/* The deallocated blocks read as zeros here. */
 	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, 65536, 3 * MIB), 65536);
 	for (uint32_t i = 0; i < 65536; i++)
 		assert_int_equal(in.data[i], 0);
@@ -220,8 +221,8 @@ static uint64_t refused_count(void)
 	return count;
 }
 
-/* 40 gathered pieces, one of which breaks off within a page, and half a MiB in one, at both ends of
- * the region. */
+/* 40 gathered pieces, one of which ends within a page, and half a MiB in one, at both ends of the
+ * region. */
 static void forms_fiber(void *arg)
 {
 	struct fixture *fixture = (struct fixture *)arg;
@@ -271,9 +272,9 @@ static void forms_fiber(void *arg)
 	reactor_stop(fixture->reactor);
 }
 
-/* The kernel's limits, known and not: a transfer is cut to the known ones, and what is refused all
- * the same is done in another way. Only near the end of a registered buffer an old kernel takes it:
- * that it worked once says nothing of the next. */
+/* The kernel's limits, known and unknown: a transfer is cut to the known ones, and one that is
+ * refused anyway is done in another way. An old kernel accepts some transfers only near the end of
+ * a registered buffer, so one success proves nothing about the next transfer. */
 static void test_nvme_transfers_of_every_form_are_done(void **state)
 {
 	static const struct {
@@ -370,7 +371,7 @@ static void test_an_array_discards_where_it_can(void **state)
 	fixture_end(&fixture);
 }
 
-/* A read of two commands of which the controller fails one, or all. */
+/* A read of two commands, of which the controller fails one or both. */
 static void statuses_fiber(void *arg)
 {
 	struct fixture *fixture = (struct fixture *)arg;
@@ -432,7 +433,7 @@ static void test_nvme_refuses_what_it_cannot_use(void **state)
 	fixture_init(&fixture, 0);
 	assert_int_equal(nvme_sim_open(&fixture, "lba=512", &fixture.disk), -EOPNOTSUPP);
 	fixture_end(&fixture);
-	/* A character device that is no NVMe namespace, and what is no device at all. */
+	/* A character device that is not an NVMe namespace, and a path that is not a device. */
 	assert_int_equal(disk_open(&(struct disk_opts){.path = "/dev/null"}, &second), -EINVAL);
 	assert_int_equal(disk_open(&(struct disk_opts){.path = "/"}, &second), -EINVAL);
 	assert_int_equal(disk_open(&(struct disk_opts){.path = "/nowhere"}, &second), -ENOENT);
@@ -455,7 +456,7 @@ static void test_controllers_may_say_anything(void **state)
 	for (uint32_t i = 0; i < 20000; i++) {
 		prng_fill(&prng, controller, sizeof(controller));
 		prng_fill(&prng, space, sizeof(space));
-		if (i % 2) { /* half of them are nearly sound */
+		if (i % 2) { /* half of them are nearly valid */
 			memset(&space[128], 0, 256);
 			for (uint32_t f = 0; f < 64; f++)
 				space[130 + f * 4] = (uint8_t)(9 + prng_next(&prng) % 5);
@@ -477,7 +478,7 @@ static void test_controllers_may_say_anything(void **state)
 
 /* ---- A block device. ---- */
 
-/* A free loop device over the fixture's file; -1 where we may not. */
+/* Attaches a free loop device to the fixture's file; -1: not permitted. */
 static int loop_attach(const struct fixture *fixture, char *path, size_t path_cap)
 {
 	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);

@@ -80,7 +80,7 @@ static void test_opens_locks_and_grows(void **state)
 	assert_int_equal(disk_write_now(fixture.disk, block, 4096, 2 * STEP - 4096), 0);
 	assert_int_equal(disk_flush_now(fixture.disk), 0);
 	disk_close(fixture.disk);
-	/* A growth that was cut short does not count, and is done again. */
+	/* An interrupted growth does not count, and is done again. */
 	assert_int_equal(truncate(fixture.path, (off_t)(2 * STEP + 12345)), 0);
 	assert_int_equal(disk_open(&opts, &fixture.disk), 0);
 	assert_int_equal(disk_bytes(fixture.disk), 2 * STEP);
@@ -214,7 +214,7 @@ static void rings_fiber(void *arg)
 	for (uint32_t i = 0; i < DEEP; i++)
 		assert_int_equal(io_wait(&ios[i]), 4096);
 	assert_memory_equal(in.data, out.data, region_span_bytes(in));
-	/* What a volume refuses. */
+	/* Operations that a volume refuses. */
 	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data + 1, 4096, 0)), -EINVAL);
 	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 100, 0)), -EINVAL);
 	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 4096, 17)), -EINVAL);
@@ -273,7 +273,7 @@ static void gather_fiber(void *arg)
 		assert_memory_equal(in.data + i * 4096, spans[i].data, 4096);
 		region_give(fixture->region, spans[i], OWNER_DISK);
 	}
-	/* Past the end of the file there is nothing. */
+	/* Past the end of the file a read returns nothing. */
 	iov[0] = (struct iovec){in.data, 4096};
 	assert_int_equal(direct_run(fixture, DISK_READ, iov, 1, STEP), -EIO);
 	region_give(fixture->region, in, OWNER_DISK);
@@ -371,7 +371,7 @@ static void commit_fiber(void *arg)
 		assert_int_equal(durable_wait(&durables[i]), 0);
 	log_set_level(LOG_ERROR + 1);
 	for (uint32_t count = 1; count <= 3; count++) {
-		/* Nothing is there to be written. */
+		/* The memory to write does not exist. */
 		assert_int_equal(durable_run(fixture, nowhere, count), -EFAULT);
 	}
 	munmap(nowhere, 3 * 4096);

@@ -1,5 +1,5 @@
-/* tests/unit/disk/test_foreign.c: what is recognised on a medium that is not ours: signatures, and
- * anything that is not zero, in files of any length and on devices. */
+/* tests/unit/disk/test_foreign.c: recognition of foreign data on a medium: signatures, and any
+ * bytes that are not zero, in files of any length and on devices. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ static void test_foreign_media_are_recognised(void **state)
 	}
 }
 
-/* A byte anywhere in a file of any length. */
+/* One byte anywhere in a file of any length makes it not blank. */
 static void test_a_file_is_blank_only_if_all_of_it_is(void **state)
 {
 	static const struct {
@@ -114,7 +114,7 @@ static void test_a_file_is_blank_only_if_all_of_it_is(void **state)
 	}
 }
 
-/* Written zeros are no holes. */
+/* Written zeros are not holes, but blank, too. */
 static void test_an_empty_file_and_a_file_of_zeros_are_blank(void **state)
 {
 	static const char zeros[65536];
@@ -144,13 +144,13 @@ static void test_a_devices_end_and_samples_are_looked_at(void **state)
 	stamp(&medium, MEDIUM_BYTES - 1, "x", 1);
 	foreign_expect(&medium, DISK_NVME_SIMULATED, UNKNOWN);
 	medium_remove(&medium);
-	/* Written in its middle; the front was wiped. */
+	/* Data in the middle; the start was wiped. */
 	medium_make(&medium, MEDIUM_BYTES);
 	for (uint64_t at = 4 * MIB; at < 8 * MIB; at += 4096)
 		stamp(&medium, at, "x", 1);
 	foreign_expect(&medium, DISK_NVME_SIMULATED, UNKNOWN);
 	medium_remove(&medium);
-	/* Smaller than what is looked at. */
+	/* Smaller than the part that is checked. */
 	medium_make(&medium, 16384);
 	foreign_expect(&medium, DISK_NVME_SIMULATED, NULL);
 	stamp(&medium, 12288, "x", 1);
@@ -184,7 +184,7 @@ static void test_a_wipe_makes_blank(void **state)
 	}
 }
 
-/* The last step of a file is there in part: zeros are a growth that was cut short. */
+/* The last step of a file is incomplete: zeros are an interrupted growth. */
 static void test_growth_spares_what_is_no_volume(void **state)
 {
 	struct medium medium;

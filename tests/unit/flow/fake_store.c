@@ -89,32 +89,29 @@ static struct fake_store *fake_of(const void *handle)
 	return (struct fake_store *)(uintptr_t)handle;
 }
 
-static int run_at(
-	struct fake_store *fake, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+static int runs_start(
+	struct fake_store *fake, uint64_t offset, uint32_t bytes, store_run_fn *start, void *arg)
 {
-	if (fake->fail_space)
-		return fake->fail_space;
-	*ret_run = (struct store_run){
-		.target = fake->target,
-		.volume_offset = offset,
-		.bytes = MIN(bytes, fake->run_bytes_max),
-	};
-	return 0;
+	struct store_run run = {.target = fake->target};
+
+	for (uint32_t at = 0; at < bytes && !fake->fail_space; at += run.bytes) {
+		run.volume_offset = offset + at;
+		run.bytes = MIN(bytes - at, fake->run_bytes_max);
+		start(arg, &run, at);
+	}
+	return fake->fail_space;
 }
 
-int local_put_space(
-	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
-{
-	return run_at(fake_of(put), offset, bytes, ret_run);
-}
-
-int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+int local_put_chunk(
+	struct store_put *put, uint64_t offset, struct slice bytes, store_run_fn *start, void *arg)
 {
 	struct fake_store *fake = fake_of(put);
 
 	CHECK(offset == (uint64_t)fake->check_count * STORE_CHECK_BYTES);
-	fake->checks[fake->check_count++] = crc32c;
-	return 0;
+	for (size_t at = 0; at < bytes.len; at += STORE_CHECK_BYTES)
+		fake->checks[fake->check_count++] = crc32c_update(
+			0, bytes.data + at, MIN(bytes.len - at, (size_t)STORE_CHECK_BYTES));
+	return runs_start(fake, offset, (uint32_t)bytes.len, start, arg);
 }
 
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
@@ -159,7 +156,7 @@ bool local_get_inline(const struct store_get *get, struct slice *ret_body)
 	return fake->inline_body.data != NULL;
 }
 
-/* The stretch that holds the offset, and how many before it are in the volume. */
+/* The stretch that holds the offset, with the chunks of the volume before it. */
 static struct fake_stretch stretch_of(const struct fake_store *fake, uint64_t offset)
 {
 	struct fake_stretch at = {.bytes = fake->meta.bytes};
@@ -207,7 +204,7 @@ void store_get_stretch(
 	local_get_stretch(get, offset, ret_stretch);
 }
 
-/* Where the object's byte lies in the volume. */
+/* The volume offset of the object's byte. */
 static uint64_t volume_at(const struct fake_store *fake, uint64_t offset)
 {
 	struct fake_stretch stretch = stretch_of(fake, offset);
@@ -239,46 +236,52 @@ bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span
 	return true;
 }
 
-int local_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+int local_get_chunk(
+	struct store_get *get, uint64_t offset, uint32_t bytes, store_run_fn *start, void *arg)
 {
 	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
-	uint64_t left = stretch.start + stretch.bytes - offset;
 
-	return run_at(fake_of(get), volume_at(fake_of(get), offset),
-		(uint32_t)MIN(left, (uint64_t)bytes), ret_run);
+	CHECK(bytes <= stretch.start + stretch.bytes - offset);
+	return runs_start(fake_of(get), volume_at(fake_of(get), offset), bytes, start, arg);
 }
 
-int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+/* Keeps the span if it is a whole chunk of the stretch. */
+static bool chunk_keep(struct fake_store *fake, const struct fake_stretch *stretch, uint64_t offset,
+	uint64_t bytes, struct region_span span)
 {
-	struct fake_store *fake = fake_of(get);
-	struct fake_stretch stretch = stretch_of(fake, offset);
-
-	CHECK((offset - stretch.start) % STORE_CHECK_BYTES == 0);
-	CHECK(offset + bytes <= stretch.start + stretch.bytes);
-	offset = volume_at(fake, offset);
-	for (uint32_t at = 0; at < bytes; at += STORE_CHECK_BYTES) {
-		uint32_t piece = MIN(bytes - at, STORE_CHECK_BYTES);
-
-		if (crc32c_update(0, (const char *)data + at, piece) !=
-			fake->checks[(offset + at) / STORE_CHECK_BYTES])
-			return -EIO;
-	}
-	return 0;
-}
-
-bool local_get_cache_offer(
-	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
-{
-	struct fake_store *fake = fake_of(get);
-	struct fake_stretch stretch = stretch_of(fake, offset);
+	uint64_t left = stretch->start + stretch->bytes - offset;
 	uint32_t chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
 
-	CHECK((offset - stretch.start) % STORE_CHUNK_BYTES == 0);
-	CHECK(bytes == MIN(stretch.start + stretch.bytes - offset, (uint64_t)STORE_CHUNK_BYTES));
+	if ((offset - stretch->start) % STORE_CHUNK_BYTES ||
+		bytes != MIN(left, (uint64_t)STORE_CHUNK_BYTES))
+		return false;
 	CHECK(!fake->cached[chunk_idx].data);
 	fake->cache_offers++;
 	region_switch(fake->region, span, OWNER_APP, OWNER_CACHE);
 	region_get(fake->region, span);
 	fake->cached[chunk_idx] = span;
 	return true;
+}
+
+int local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
+	struct region_span span, bool *ret_cached)
+{
+	struct fake_store *fake = fake_of(get);
+	struct fake_stretch stretch = stretch_of(fake, offset);
+	uint64_t whole = MIN(ALIGN_UP((uint64_t)bytes, (uint64_t)STORE_CHECK_BYTES),
+		stretch.start + stretch.bytes - offset);
+
+	*ret_cached = false;
+	CHECK((offset - stretch.start) % STORE_CHECK_BYTES == 0);
+	CHECK(offset + bytes <= stretch.start + stretch.bytes);
+	CHECK(whole <= region_span_bytes(span));
+	for (uint64_t at = 0; at < whole; at += STORE_CHECK_BYTES) {
+		uint64_t piece = MIN(whole - at, (uint64_t)STORE_CHECK_BYTES);
+
+		if (crc32c_update(0, span.data + at, piece) !=
+			fake->checks[(volume_at(fake, offset) + at) / STORE_CHECK_BYTES])
+			return -EIO;
+	}
+	*ret_cached = chunk_keep(fake, &stretch, offset, whole, span);
+	return 0;
 }

@@ -1,6 +1,6 @@
-/* tests/unit/flow/fake_store.h: a store of one object over a volume in memory, so that flow is
- * tested without a disk: runs as short as a test likes, failures where it likes, and everything
- * that flow told the store kept for looking at. */
+/* tests/unit/flow/fake_store.h: a store of one object over a volume in memory, to test flow without
+ * a disk: with runs as short and failures where a test wants them. It keeps everything that flow
+ * gave the store, for checks. */
 #ifndef TESTS_FLOW_FAKE_STORE_H
 #define TESTS_FLOW_FAKE_STORE_H
 
@@ -10,19 +10,19 @@
 #define FAKE_CHECKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHECK_BYTES)
 #define FAKE_CHUNKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHUNK_BYTES)
 
-/* A stretch begins with a chunk of the volume: so many are before it. */
+/* A stretch starts at a chunk of the volume. */
 struct fake_stretch {
 	uint64_t start, bytes;
 	uint32_t chunk;
 };
 
 struct fake_store {
-	struct store_get_head head; /* of the get that it is */
+	struct store_get_head head; /* makes it a get */
 	struct region *region;
 	uint16_t target;
-	uint8_t *volume; /* the stretch's byte n lies at n from its chunk: runs are short, but in
-			    order */
-	uint32_t stretch_count; /* 0: the object is one */
+	uint8_t *volume; /* byte n of a stretch is at n from its chunk: runs are short, but in order
+			  */
+	uint32_t stretch_count; /* 0: the object is one stretch */
 	uint64_t stretches[FAKE_CHUNKS_MAX];
 	uint32_t run_bytes_max;
 	uint32_t checks[FAKE_CHECKS_MAX];
@@ -44,7 +44,7 @@ struct fake_store {
 
 /* Adds its volume to the region as a target. */
 void fake_store_open(struct fake_store *fake, struct region *region);
-/* The object that is read; stretches are set before. */
+/* Sets the object to read; set the stretches before. */
 void fake_store_fill(struct fake_store *fake, const uint8_t *content, uint64_t bytes);
 /* Gives the cache's frames back. */
 void fake_store_close(struct fake_store *fake);

@@ -1,5 +1,5 @@
 /* tests/unit/flow/rig.h: a reactor, a region, a core over the tests' own store, and a test's body
- * run as a fiber; all frames are back at the end. */
+ * run as a fiber. At the end all frames must be free. */
 #ifndef TESTS_UNIT_FLOW_RIG_H
 #define TESTS_UNIT_FLOW_RIG_H
 

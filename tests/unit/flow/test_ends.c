@@ -94,7 +94,7 @@ static struct flow_piece piece_at(uint64_t offset, uint32_t bytes)
 	return piece;
 }
 
-/* Pushes so many bytes; returns what went wrong first. */
+/* Pushes so many bytes; returns the first error. */
 static int fill(struct flow_sink *sink, uint64_t bytes, uint32_t piece_bytes)
 {
 	uint64_t at = 0;
@@ -107,13 +107,13 @@ static int fill(struct flow_sink *sink, uint64_t bytes, uint32_t piece_bytes)
 		at += piece.bytes;
 		ret = flow_sink_push(sink, &piece);
 		if (piece_bytes >= MIB)
-			fiber_sleep_ns(2 * NS_PER_MS); /* as a source that waits for its device */
+			fiber_sleep_ns(2 * NS_PER_MS); /* like a source that waits for its device */
 	}
 	finished = flow_sink_finish(sink, ret != 0);
 	return ret ? ret : finished;
 }
 
-/* Takes everything and compares it; the last answer. */
+/* Reads and compares everything; returns the last result of next. */
 static int drain(struct flow_source *source, uint64_t from, uint64_t *ret_bytes)
 {
 	struct flow_piece piece;
@@ -180,7 +180,8 @@ static void files_keep_what_they_get(void)
 	}
 }
 
-/* What a file cannot take from where it lies is refused, given back, and not in the file. */
+/* Pieces at addresses or lengths that the file cannot accept are refused and given back, and are
+ * not in the file. */
 static void files_refuse_what_they_cannot_write(void)
 {
 	const struct flow_file_opts opts = {
@@ -203,7 +204,7 @@ static void files_refuse_what_they_cannot_write(void)
 	piece.data += 1;
 	piece.bytes = 512;
 	assert_int_equal(flow_sink_push(sink, &piece), -EINVAL);
-	/* Only the last may be of odd length. */
+	/* Only the last piece may have an odd length. */
 	piece = piece_at(0, 100);
 	assert_int_equal(flow_sink_push(sink, &piece), 0);
 	piece = piece_at(100, 512);
@@ -272,7 +273,7 @@ static void files_that_are_refused(void)
 	assert_int_equal(flow_file_sink_open(&core, &opts, &sink), -EINVAL);
 	opts.path = "/nonexistent/file";
 	assert_int_equal(flow_file_sink_open(&core, &opts, &sink), -ENOENT);
-	/* It becomes shorter while it is read. */
+	/* The file is truncated while it is read. */
 	range = (struct flow_file_range){.path = path};
 	assert_int_equal(flow_file_source_open(&core, &range, &source), 0);
 	assert_int_equal(truncate(path, 5000), 0);
@@ -285,7 +286,7 @@ static void test_refused(void **state)
 	run_on(files_that_are_refused, NULL);
 }
 
-/* ---- Volumes: an NVMe controller that is made up. ---- */
+/* ---- Volumes: an emulated NVMe controller. ---- */
 
 static void volumes_keep_what_they_get(void)
 {
@@ -341,7 +342,7 @@ static void volumes_have_ends(void)
 	assert_int_equal(flow_volume_sink_open(&core, &volume, &sink), 0);
 	assert_int_equal(fill(sink, 3 * MIB, 1 * MIB), -ENOSPC);
 	assert_int_equal(failed_calls, 1);
-	/* Behind a piece of odd length nothing can follow. */
+	/* No piece can follow one of odd length. */
 	volume.offset = 0;
 	assert_int_equal(flow_volume_sink_open(&core, &volume, &sink), 0);
 	piece = piece_at(0, 100);
@@ -422,7 +423,7 @@ static void file_fill(const char *to, uint64_t bytes)
 	assert_int_equal(fill(sink, bytes, MIB), 0);
 }
 
-/* Into the other file, whose sink takes whole units only. */
+/* Writes to the other file, whose sink accepts only whole units. */
 static int file_store(struct flow_source *source, uint64_t *ret_bytes)
 {
 	const struct flow_file_opts opts = {
@@ -451,7 +452,7 @@ static void transforms_move(void)
 			file_store(file_through(path, there, i % 2, &sum.stage), &packed), 0);
 		assert_int_equal(stat(other, &st), 0);
 		assert_int_equal(st.st_size, packed);
-		/* Beside what is left of a unit: what lies where one piece ends. */
+		/* Copies: the rest of a unit, and the bytes at the end of a piece. */
 		assert_in_range(region_copy_bytes_all() - copied, 0,
 			packed / 8 + FRAME_BYTES * (1 + bytes_in / MIB));
 		assert_int_equal(drain(file_through(other, back, i % 2, NULL), 0, &bytes), 0);
@@ -480,7 +481,7 @@ static void key_make(const char *to)
 	assert_int_equal(fclose(file), 0);
 }
 
-/* Where lengths stay nothing is copied, and the length is known before. */
+/* If lengths stay, nothing is copied, and the length is known in advance. */
 static void transforms_in_place(void)
 {
 	const uint64_t bytes_in = 5 * MIB + 777;
@@ -514,7 +515,8 @@ static void test_transforms_in_place(void **state)
 	run_on(transforms_in_place, NULL);
 }
 
-/* Whatever fails, and whoever leaves early: all frames come back (run_on looks). */
+/* Each possible failure, and each end that stops early: all frames are given back (run_on
+ * checks). */
 static void transforms_fail(void)
 {
 	struct flow_transforms *chain = chain_of("unzstd");
@@ -540,7 +542,7 @@ static void transforms_fail(void)
 	assert_int_equal(flow_transform_source_open(source, chain, &opts, &source), 0);
 	assert_int_equal(drain(source, 0, &bytes), -EROFS);
 	flow_transforms_close(chain);
-	/* The end is part of the stream. */
+	/* The transform needs the end of the stream. */
 	assert_int_equal(truncate(path, 0), 0);
 	chain = chain_of("unzstd");
 	assert_int_equal(drain(file_through(path, chain, false, NULL), 0, &bytes), -EBADMSG);
@@ -576,7 +578,8 @@ static void trickle_close(struct flow_source *source)
 	(void)source;
 }
 
-/* What comes goes on, in whole units, before more is waited for; or pieces are filled first. */
+/* With prompt, arrived bytes are passed on in whole units before waiting for more; otherwise pieces
+ * are filled first. */
 static void transforms_prompt(void)
 {
 	static const struct flow_source_ops OPS = {

@@ -30,7 +30,7 @@ static int put_memory(const void *data, size_t len, uint64_t bytes_total)
 	return ret;
 }
 
-/* A sink that gathers what comes, and fails on demand. */
+/* A sink that collects its pieces, and fails on demand. */
 struct gather {
 	struct flow_sink sink;
 	uint8_t *data;
@@ -88,7 +88,7 @@ static int get_range(struct gather *gather, uint64_t offset, uint64_t bytes)
 	return flow_run(source, NULL, 0, &gather->sink, &moved);
 }
 
-/* ---- Into an object. ---- */
+/* ---- Writing an object. ---- */
 
 static void put_all_sizes(void)
 {
@@ -145,7 +145,7 @@ static void put_on_a_failing_medium(void)
 	assert_int_equal(put_memory(content, STORE_CHUNK_BYTES, STORE_CHUNK_BYTES), -ENOSPC);
 }
 
-/* ---- Out of an object. ---- */
+/* ---- Reading an object. ---- */
 
 static void store_content(uint32_t bytes)
 {
@@ -217,7 +217,7 @@ static void get_across_stretches(void)
 	}
 	assert_int_equal(get_range(&gather, 0, whole), 0);
 	assert_memory_equal(gather.data, content, whole);
-	/* By now every chunk of every stretch is in memory. */
+	/* Now every chunk of every stretch is in memory. */
 	reads = fake.reads;
 	assert_int_equal(get_range(&gather, 0, whole), 0);
 	assert_memory_equal(gather.data, content, whole);
@@ -311,7 +311,7 @@ static void checksums_of_all_kinds(void)
 	free(gather.data);
 }
 
-/* ---- Bodies that lie encrypted. ---- */
+/* ---- Encrypted bodies. ---- */
 
 static const uint8_t crypt_key[AEAD_KEY_BYTES] = "a key of thirty-two bytes, it is";
 
@@ -351,7 +351,7 @@ static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
 	return ret;
 }
 
-/* The checksums are of what lies there, as who can write all of it would have them. */
+/* Recomputes the checksums of the volume, as an attacker who can write all of it would. */
 static void volume_sum(void)
 {
 	cache_empty();
@@ -403,7 +403,7 @@ static void encrypted_bodies(void)
 	free(gather.data);
 }
 
-/* Somebody changes what lies on the volume, and its checksums with it. */
+/* An attacker changes the volume's bytes and their checksums. */
 static void encrypted_bodies_that_were_changed(void)
 {
 	struct gather gather = gather_new();
@@ -416,14 +416,14 @@ static void encrypted_bodies_that_were_changed(void)
 	assert_int_equal(gather.bytes, 0);
 	assert_int_equal(crypt_get(&gather, 65536, 65536, true), -EIO);
 	assert_int_equal(gather.bytes, 0);
-	/* What comes before it can be had, and from there on nothing. */
+	/* The bytes before the change can be read, and nothing after it. */
 	assert_int_equal(crypt_get(&gather, 0, 65536, true), 0);
 	assert_memory_equal(gather.data, content, 65536);
 	fake.volume[65536 + 5] ^= 1;
 	volume_sum();
 	assert_int_equal(crypt_get(&gather, 0, 200000, true), 0);
 	cache_empty();
-	/* Pieces change places, with their tags. */
+	/* Pieces are swapped, with their tags. */
 	memcpy(swapped, fake.volume, STORE_CHECK_BYTES);
 	memmove(fake.volume, fake.volume + STORE_CHECK_BYTES, STORE_CHECK_BYTES);
 	memcpy(fake.volume + STORE_CHECK_BYTES, swapped, STORE_CHECK_BYTES);
@@ -433,7 +433,7 @@ static void encrypted_bodies_that_were_changed(void)
 	volume_sum();
 	assert_int_equal(crypt_get(&gather, 0, 200000, true), -EIO);
 	assert_int_equal(gather.bytes, 0);
-	/* A piece that is shorter, another body's, and one without its tag. */
+	/* A shorter piece, another body's piece, and a piece without its tag. */
 	assert_int_equal(crypt_put(200000, 65536, true), 0);
 	fake.meta.bytes = 199999;
 	volume_sum();
@@ -470,7 +470,7 @@ static void object_to_object_copies_nothing(void)
 	assert_int_equal(flow_run(source, NULL, 0, sink, &moved), 0);
 	assert_int_equal(region_copy_bytes_all() - copied, 0);
 	assert_memory_equal(other->volume, content, fake.meta.bytes);
-	/* From an odd place it must be gathered, and that is counted. */
+	/* At an odd offset the body must be gathered, and the copy is counted. */
 	other->check_count = 0;
 	assert_int_equal(
 		local_get_source(fake_get(&fake), &core, 100, 2 * STORE_CHUNK_BYTES, &source), 0);
@@ -487,7 +487,7 @@ static void object_to_object_copies_nothing(void)
 static uint32_t waiters_done;
 static uint32_t order[3];
 
-/* So many frames, of the server's own or in a share, until then. */
+/* The terms of a lease. */
 static struct flow_want want(uint32_t frame_count, uint16_t share, uint64_t deadline_ns)
 {
 	return (struct flow_want){.frame_count = frame_count,
@@ -546,8 +546,7 @@ static void transfers_share_few_frames(void)
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(get_range(&gather, 0, 12 * STORE_CHUNK_BYTES), 0);
 		assert_memory_equal(gather.data, content, 12 * STORE_CHUNK_BYTES);
-		for (uint32_t c = 0; c < FAKE_CHUNKS_MAX;
-			c++) { /* as a cache under pressure does */
+		for (uint32_t c = 0; c < FAKE_CHUNKS_MAX; c++) { /* like a cache under pressure */
 			if (fake.cached[c].data)
 				region_put(region, fake.cached[c], OWNER_CACHE);
 			fake.cached[c].data = NULL;
@@ -644,7 +643,7 @@ static void test_rings(void **state)
 	run(one_io_counts_many_entries);
 }
 
-/* ---- Ends that are over, pieces that are no such. ---- */
+/* ---- Closed ends, invalid pieces. ---- */
 
 static void pushes_to_one_that_is_over(void *arg)
 {

@@ -11,7 +11,7 @@ static void begin(void)
 	flow_marks_init(&marks, &latency);
 }
 
-/* What is reached is measured once, what is not reached not at all. */
+/* A mark that is reached is measured once; a mark that is not reached is not measured. */
 static void test_reached(void **state)
 {
 	(void)state;
@@ -34,7 +34,7 @@ static void test_reached(void **state)
 	assert_int_equal(latency.hist.min, 1);
 }
 
-/* Parts of one piece are one. Bytes without a time are not measured. */
+/* The parts of one piece make one mark. Bytes without a time are not measured. */
 static void test_parts(void **state)
 {
 	(void)state;
@@ -50,8 +50,8 @@ static void test_parts(void **state)
 	assert_int_equal(latency.hist.count, 1);
 }
 
-/* More than there is room for: fewer measurements, none of them too short, and the last bytes are
- * among them. A clock that is behind gives none of billions of years. */
+/* More marks than there is room for: fewer measurements, none of them too short, and the last bytes
+ * are included. A clock that goes back does not give a huge measurement. */
 static void test_many(void **state)
 {
 	const uint32_t count = 100 * FLOW_MARKS_MAX;

@@ -11,7 +11,7 @@
 #define CHUNK_FRAMES (STORE_CHUNK_BYTES / FRAME_BYTES)
 #define SPANS_MAX    64u
 
-static struct region_span spans[SPANS_MAX]; /* what a test takes away */
+static struct region_span spans[SPANS_MAX]; /* frames that a test takes away */
 static uint32_t span_count;
 
 static void run(body_fn *fn)
@@ -92,7 +92,7 @@ static void small_passes_large(void)
 	take_all(1);
 	waiter_start(&large, want(CHUNK_FRAMES, FLOW_SHARE_OWN));
 	assert_int_equal(core.waiters, 1);
-	/* The last that was taken is one frame. */
+	/* The last span taken is one frame. */
 	give_one();
 	assert_int_equal(flow_lease(&core, &small, &span), 0);
 	assert_false(large.done);
@@ -101,7 +101,7 @@ static void small_passes_large(void)
 	waiter_end(&large);
 }
 
-/* A share that has its fill waits for itself; another's is there at once. */
+/* A share at its limit waits for its own frames; another share gets frames at once. */
 static void shares_wait_for_themselves(void)
 {
 	struct flow_want mine = want(CHUNK_FRAMES, 1), others = want(CHUNK_FRAMES, 2);
@@ -127,7 +127,7 @@ static void shares_wait_for_themselves(void)
 	assert_int_equal(flow_share_held(budget, FLOW_SHARE_OWN), 0);
 }
 
-/* However many shares ask, what is left for small leases is not given out in large ones. */
+/* The reserve for small leases is not used for large ones, whatever the number of shares. */
 static void reserve_is_for_small_ones(void)
 {
 	struct region_span large[SPANS_MAX], span;
@@ -151,8 +151,8 @@ static void reserve_is_for_small_ones(void)
 	}
 }
 
-/* What has not begun is refused when its queue does not move, and then whoever comes next at once.
- */
+/* A transfer that has not begun is refused when its queue does not move; after that, new ones are
+ * refused at once. */
 static void queue_that_stands_refuses(void)
 {
 	struct flow_want fresh = want(CHUNK_FRAMES, 1), begun = want(CHUNK_FRAMES, 1);
@@ -206,7 +206,7 @@ static struct flow_sink *sink_open(uint64_t bytes)
 	return sink;
 }
 
-/* The frames of writes that are over come back though the sink's fiber waits for others. */
+/* The frames of completed writes are given back while the sink's fiber waits for others. */
 static void writes_give_their_frames_back(void)
 {
 	struct flow_sink *sink = sink_open(2 * STORE_CHUNK_BYTES);
@@ -216,7 +216,7 @@ static void writes_give_their_frames_back(void)
 
 	take_all(CHUNK_FRAMES);
 	assert_int_equal(flow_sink_push(sink, &piece), 0);
-	/* Nobody but the write can give any. */
+	/* Only the write can give frames back. */
 	assert_int_equal(flow_lease(&core, &next, &span), 0);
 	assert_int_equal(flow_share_held(budget, 1), 0);
 	region_give(region, span, OWNER_APP);
@@ -227,7 +227,7 @@ static void writes_give_their_frames_back(void)
 	assert_memory_equal(fake.volume, content, 2 * STORE_CHUNK_BYTES);
 }
 
-/* What was read ahead is called in, and read again when its turn comes. */
+/* Pieces read ahead are called in, and read again in their turn. */
 static void read_ahead_is_called_in(void)
 {
 	const uint64_t bytes = 6 * STORE_CHUNK_BYTES;
@@ -259,7 +259,7 @@ static void read_ahead_is_called_in(void)
 	assert_int_equal(flow_share_held(budget, 1), 0);
 }
 
-/* Odd pieces gather though there are no frames to gather in, and the body is whole. */
+/* Odd pieces are gathered although no frames are free for it, and the body is complete. */
 static void staging_goes_aside(void)
 {
 	const uint32_t odd = 300001, count = 12;
@@ -276,7 +276,7 @@ static void staging_goes_aside(void)
 		assert_int_equal(flow_sink_push(sink, &piece), 0);
 		if (i != 1 && i != 5)
 			continue;
-		/* Only the staging is there to be called in. */
+		/* Only the staging can be called in. */
 		assert_int_equal(flow_lease(&core, &next, &span), 0);
 		region_give(region, span, OWNER_APP);
 		if (i == 5)

@@ -226,7 +226,7 @@ static void sender_wait(void)
 		fiber_sleep_ns(NS_PER_MS);
 }
 
-/* Takes everything; returns the last next's answer. */
+/* Receives everything; returns the last result of next. */
 static int receive_all(uint64_t *ret_bytes)
 {
 	struct flow_source *source = flow_link_source(in);
@@ -374,7 +374,7 @@ static void a_sender_that_fails(void)
 	send_piece_bytes = 0;
 	sent_bytes = 0;
 	out->end_queued = false;
-	/* finish(failed) says so, and waits for the answer. */
+	/* finish(failed) reports the failure, and waits for the answer. */
 	assert_int_equal(fiber_spawn(reactor, "fail", sender_main, NULL), 0);
 	out->crc ^= 1;
 	assert_int_equal(receive_all(&bytes), -EBADMSG);
@@ -391,7 +391,7 @@ static void test_a_sender_that_fails(void **state)
 	run(a_sender_that_fails);
 }
 
-/* A record behind one that could only be the last; a control that only a receiver sends. */
+/* A record after one that must be the last; a control that only a receiver may send. */
 static void a_peer_that_breaks_the_rules(void)
 {
 	struct flow_piece piece;
@@ -427,7 +427,7 @@ static void silence_ends_a_stream(void)
 {
 	out_opts.timeout_ns = 2 * NS_PER_S;
 	links_open();
-	in->note_out.posted = true; /* it says nothing more */
+	in->note_out.posted = true; /* it sends no more controls */
 	send_all(200 * MIB, 1 * MIB);
 	sender_wait();
 	assert_int_equal(sent_result, -ETIMEDOUT);
@@ -473,12 +473,12 @@ static void meetings_that_are_refused(void)
 {
 	struct flow_link *link = NULL;
 
-	/* Nobody accepts. */
+	/* No accept is waiting. */
 	assert_int_equal(
 		flow_link_connect(fabric, &out_opts, "127.0.0.1", flow_link_port(listener), &link),
 		-EBUSY);
 	assert_non_null(strstr(flow_fabric_why(fabric), "busy"));
-	/* Nobody listens. */
+	/* No listener. */
 	assert_int_equal(
 		flow_link_connect(fabric, &out_opts, "127.0.0.1", 1, &link), -ECONNREFUSED);
 	/* The same role, and a unit that does not fit, while one waits. */

@@ -33,7 +33,7 @@ static uint32_t block_bytes(const uint8_t *block, uint32_t type)
 	return bytes;
 }
 
-/* The value of an option, and how long it is; NULL: there is none. */
+/* The value and the length of an option; NULL: none. */
 static const uint8_t *option(const uint8_t *at, uint16_t code, uint16_t *ret_bytes)
 {
 	while (half(at) != 0) {

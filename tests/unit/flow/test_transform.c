@@ -28,7 +28,7 @@ struct fed {
 	int result; /* the first error, or 0 */
 };
 
-/* What the chain gives now, in buffers of a room that changes. */
+/* Pulls the chain's output into buffers of different sizes. */
 static int pull_all(struct flow_transforms *chain, struct fed *out)
 {
 	uint8_t *buffer = malloc(2 * NEB_TRANSFORM_ROOM);
@@ -52,7 +52,7 @@ static int pull_all(struct flow_transforms *chain, struct fed *out)
 static int feed_piece(
 	struct flow_transforms *chain, const uint8_t *data, size_t bytes, struct fed *out)
 {
-	/* Exactly as long, so that a sanitizer sees who reads or writes behind it. */
+	/* A copy of exactly this length, so that a sanitizer detects accesses past it. */
 	uint8_t *copy = malloc(bytes);
 	struct flow_run piece = {.data = copy, .to = bytes, .capacity = bytes};
 	int ret;
@@ -71,7 +71,7 @@ static int feed_piece(
 	return ret;
 }
 
-/* All of it through the chain, in pieces of any length up to piece_max. */
+/* Passes all bytes through the chain, in pieces of any length up to piece_max. */
 static void feed(struct flow_transforms *chain, const uint8_t *data, size_t bytes, size_t piece_max,
 	struct fed *out)
 {
@@ -106,7 +106,7 @@ static struct flow_transforms *chain_of(const char *first, const char *second)
 	return chain;
 }
 
-/* The transforms' result and what they say. */
+/* Returns the transforms' result and output. */
 static int through(const char *first, const char *second, const uint8_t *data, size_t bytes,
 	size_t piece_max, struct fed *out)
 {
@@ -150,7 +150,7 @@ static uint8_t *body_make(size_t bytes)
 	return body;
 }
 
-/* ---- There and back. ---- */
+/* ---- Round trips. ---- */
 
 static const size_t LENGTHS[] = {
 	0, 1, 31, 32, 65535, 65536, 65537, 131072, 131073, MIB, 3 * MIB / 2 + 17};
@@ -189,7 +189,7 @@ static void test_there_and_back(void **state)
 	there_and_back("zstd:level=1", "unzstd", true);
 }
 
-/* ---- Sealed streams, by the document and not by the code that writes them. ---- */
+/* ---- Sealed streams, checked against the document, not against the code that writes them. ---- */
 
 static void test_sealed_by_the_document(void **state)
 {
@@ -229,7 +229,7 @@ static void test_sealed_by_the_document(void **state)
 	free(out);
 }
 
-/* Two streams by one key file share nothing. */
+/* Two streams with one key file have different keys and nonces. */
 static void test_sealed_twice(void **state)
 {
 	struct fed *one = malloc(sizeof(*one)), *two = malloc(sizeof(*two));
@@ -245,7 +245,8 @@ static void test_sealed_twice(void **state)
 	free(two);
 }
 
-/* Every byte matters, and every cut; nothing of a message that does not verify is given. */
+/* Every changed byte and every cut is detected; no byte of a message that fails verification is
+ * passed on. */
 static void test_sealed_is_refused(void **state)
 {
 	const char *unseal = file_text("aes256gcm-decrypt", "key32");
@@ -276,7 +277,7 @@ static void test_sealed_is_refused(void **state)
 		assert_non_null(strstr(why, "cut off"));
 		assert_memory_equal(out->bytes, body, out->count);
 	}
-	/* Messages in another order, and one left out. */
+	/* Messages in another order, and one missing. */
 	memmove(sealed->bytes + 32, sealed->bytes + 32 + 65552, sealed->count - 32 - 65552);
 	assert_int_equal(
 		through(unseal, NULL, sealed->bytes, sealed->count - 65552, 9000, out), -EBADMSG);
@@ -312,13 +313,13 @@ static void test_compressed_is_refused(void **state)
 		packed->bytes[at] ^= 0x10;
 		noticed += through("unzstd", NULL, packed->bytes, packed->count, 50000, out) ==
 			   -EBADMSG;
-		/* A bit of the head may mean nothing: then the content is whole. */
+		/* A bit of the header may have no meaning: the content is then intact. */
 		if (!out->result)
 			assert_memory_equal(out->bytes, body, bytes);
 		packed->bytes[at] ^= 0x10;
 	}
 	assert_in_range(noticed, 45, 51);
-	/* Two frames, one behind the other; then something else. */
+	/* Two consecutive frames; then other bytes. */
 	memcpy(packed->bytes + packed->count, packed->bytes, packed->count);
 	assert_int_equal(through("unzstd", NULL, packed->bytes, 2 * packed->count, 50000, out), 0);
 	assert_int_equal(out->count, 2 * bytes);
@@ -330,7 +331,7 @@ static void test_compressed_is_refused(void **state)
 	free(out);
 }
 
-/* A frame that asks for a window of 2 GiB is refused before any memory is taken for it. */
+/* A frame that needs a window of 2 GiB is refused before memory is allocated for it. */
 static void test_compressed_is_bounded(void **state)
 {
 	static const uint8_t HUGE[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0, 0, 0, 0, 0, 0};
@@ -499,7 +500,7 @@ static void test_broken_promises(void **state)
 	bent_run(&CONVERT, -EBADMSG, "the sky fell");
 }
 
-/* One that never stops giving is asked no more than there is room for. */
+/* A transform with endless output is called only while there is room. */
 static void test_endless(void **state)
 {
 	struct flow_transforms *chain;
@@ -534,7 +535,7 @@ static int halve(void *state, uint8_t *data, size_t *bytes, size_t capacity)
 	return 0;
 }
 
-/* Gives each byte three times, the last two in calls of their own. */
+/* Outputs each byte three times, the last two in calls of their own. */
 struct triple {
 	uint8_t byte;
 	int left;
@@ -597,7 +598,8 @@ static void chained(const struct neb_transform *const *transforms, const char *e
 	free(out);
 }
 
-/* What a transform has left at the end goes through those behind it, and only those. */
+/* The output that a transform still has at the end passes through the transforms after it, and only
+ * those. */
 static void test_chains(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* Shared objects that the loader meets, one for each kind. */
+/* Shared objects for the loader, one for each case. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* tests/unit/front/fake_flow.c: the calls of flow and of its siblings that the HTTP front makes,
- * without the devices that the real ones bring along: frames come from a region, at once or not at
- * all. */
+ * without the devices of the real ones. Frames come from a region, at once or not at all. */
 #include <errno.h>
 
 #include "front/front.h"
@@ -21,7 +20,7 @@ void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum regio
 	piece->data = NULL;
 }
 
-/* The tests give a handler of their own. */
+/* The tests have a handler of their own. */
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
 {
 	(void)s3;
@@ -43,4 +42,19 @@ void front_token_handle(
 	(void)request;
 	(void)reply;
 	CHECK_FAIL("front_token_handle was called");
+}
+
+bool front_hipobj_wanted(const struct s3_request *request)
+{
+	(void)request;
+	return false;
+}
+
+void front_hipobj_handle(
+	struct front_hipobj *front, const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)front;
+	(void)request;
+	(void)reply;
+	CHECK_FAIL("front_hipobj_handle was called");
 }

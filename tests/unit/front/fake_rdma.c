@@ -58,7 +58,7 @@ struct rp_qp {
 	uint32_t recv_head, recv_tail;
 	struct fake_send sends[SENDS_MAX];
 	uint32_t send_head, send_tail; /* held */
-	uint32_t unsignaled;	       /* done, and their place not free yet */
+	uint32_t unsignaled;	       /* done, but their place is not free yet */
 	struct list outbox;
 	struct region *region;
 	uint16_t target;
@@ -363,7 +363,8 @@ int rp_post_recv(
 		if (qp->recv_tail - qp->recv_head == qp->cap.max_recv_wr)
 			return -ENOMEM;
 		qp->recvs[qp->recv_tail % RECVS_MAX] = wrs[i];
-		qp->recv_sges[qp->recv_tail % RECVS_MAX] = wrs[i].sg_list[0];
+		if (wrs[i].sge_count)
+			qp->recv_sges[qp->recv_tail % RECVS_MAX] = wrs[i].sg_list[0];
 		qp->recv_tail++;
 		(*ret_posted)++;
 	}
@@ -699,14 +700,14 @@ void rp_reject(struct rp_conn_request *request, const void *private_data, uint32
 	fake.rejected++;
 }
 
-/* ---- Joining by hand, and targets without a connection. ---- */
+/* ---- Connecting without a connection manager, and targets without a connection. ---- */
 
 int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address)
 {
 	int ret = take(&fake.address_error);
 
 	if (!ret)
-		*ret_address = (struct rp_address){.lid = 1, .qpn = qp->num, .mtu = 4096};
+		*ret_address = (struct rp_address){.lid = 1, .qpn = qp->num, .psn = 1, .mtu = 4096};
 	return ret;
 }
 
@@ -754,4 +755,9 @@ int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_
 const char *rp_status_str(enum rp_status status)
 {
 	return status == RP_WC_SUCCESS ? "success" : "a failure";
+}
+
+int rp_status_errno(enum rp_status status)
+{
+	return status == RP_WC_SUCCESS ? 0 : status == RP_WC_WR_FLUSH_ERR ? -ECANCELED : -EIO;
 }

@@ -11,20 +11,20 @@ struct fake_s3 {
 	void (*handle)(const struct s3_request *request, struct s3_reply *reply);
 	void *arg; /* the test's */
 	uint32_t calls;
-	bool hold_keys;	      /* whoever looks one up waits */
-	struct fiber *waiter; /* for it */
+	bool hold_keys;	      /* a look-up waits */
+	struct fiber *waiter; /* the fiber that waits */
 };
 extern struct fake_s3 fake_s3;
 
 void fake_s3_reset(void);
-/* Lets the one who waits for a key go on. */
+/* Lets the waiting look-up continue. */
 void fake_s3_key_go(void);
 /* Answers with a document. */
 void fake_answer(struct s3_reply *reply, uint32_t status, struct slice text);
-/* Reads the whole body into data; how many bytes came, or -errno. */
+/* Reads the whole body into data; returns the number of bytes, or -errno. */
 int64_t fake_body(const struct s3_request *request, uint8_t *data, size_t bytes_max);
-/* Answers 200 with so many bytes of a pattern by the reply's sink, in pieces of piece_bytes: of
- * leased frames, or borrowed. */
+/* Answers 200 with so many bytes of a pattern by the reply's sink, in pieces of piece_bytes, leased
+ * or borrowed. */
 int fake_send_bytes(struct flow_core *core, struct s3_reply *reply, uint64_t bytes,
 	uint32_t piece_bytes, bool borrowed);
 uint8_t fake_byte(uint64_t offset);

@@ -1,5 +1,5 @@
 /* tests/unit/front/fiber_rig.h: a reactor with a region, on which a test's body runs as a fiber;
- * all frames are back at the end. Bounded: what never happens ends in an alarm, not in a hang. */
+ * at the end all frames must be free. Bounded: a missing event ends in an alarm, not in a hang. */
 #ifndef TESTS_UNIT_FRONT_FIBER_RIG_H
 #define TESTS_UNIT_FRONT_FIBER_RIG_H
 
@@ -45,7 +45,7 @@ static inline void rig_run(fiber_fn *fn)
 	reactor_run(rig);
 }
 
-/* A test is a fiber's work of its name. */
+/* Defines a cmocka test that runs the function fn on a fiber. */
 #define RIG_TEST(fn)                        \
 	static void test_##fn(void **state) \
 	{                                   \

@@ -63,7 +63,7 @@ static int rig_setup(void **state)
 	return 0;
 }
 
-/* No frame may be left with anybody. */
+/* All frames must be free. */
 static int rig_teardown(void **state)
 {
 	(void)state;
@@ -231,7 +231,7 @@ static void client_answer(struct client *client, struct answer *answer, bool no_
 	}
 }
 
-/* The server has ended the connection, and nothing more has come. */
+/* Expects the end of the connection without more bytes. */
 static void client_expect_end(struct client *client)
 {
 	assert_int_equal(client->start, client->end);
@@ -281,7 +281,7 @@ static int rig_read_body(const struct s3_request *request)
 	return more;
 }
 
-/* Sends bytes of the pattern through the reply's sink; fail_at: breaks off there. */
+/* Sends bytes of the pattern through the reply's sink; fail_at: fails there. */
 static int rig_send(struct s3_reply *reply, uint64_t bytes, uint64_t fail_at)
 {
 	struct flow_sink *sink;

@@ -20,7 +20,7 @@
 struct rig_opts {
 	uint32_t credits, sessions_max; /* 0: 8, 4 */
 	uint32_t fibers_max;		/* of the reactor; 0: its own */
-	uint32_t inline_bytes;		/* that a work request takes; UINT32_MAX: none; 0: 512 */
+	uint32_t inline_bytes;		/* maximum in a work request; UINT32_MAX: none; 0: 512 */
 	uint32_t send_room;		/* of a queue pair; 0: as asked */
 	bool encryption_required;
 	bool leases;
@@ -56,7 +56,7 @@ static int rig_setup(void **state)
 	return 0;
 }
 
-/* All is given back: sessions, queue pairs, frames. */
+/* Checks that sessions, queue pairs and frames are all given back. */
 static int rig_teardown(void **state)
 {
 	(void)state;
@@ -73,21 +73,21 @@ static int rig_teardown(void **state)
 	cmocka_unit_test_prestate_setup_teardown( \
 		test_##fn, rig_setup, rig_teardown, &((struct rig_opts){__VA_ARGS__}))
 
-/* Turns pass until it holds; what never comes true ends by the alarm. */
+/* Runs turns until the condition is true; an alarm ends it otherwise. */
 #define RIG_UNTIL(fact)                \
 	do {                           \
 		while (!(fact))        \
 			fiber_yield(); \
 	} while (0)
 
-/* Enough turns for all that can happen without anything from outside. */
+/* Runs enough turns for everything that needs no outside event. */
 static inline void rig_settle(void)
 {
 	for (int i = 0; i < 20; i++)
 		fiber_yield();
 }
 
-/* ---- All frames taken, so that nobody gets any. ---- */
+/* ---- Taking all frames, so that none is free. ---- */
 
 static struct region_span rig_spans[RIG_SPANS_MAX];
 static uint32_t rig_span_count;
@@ -140,7 +140,7 @@ static inline void peer_init(struct peer *peer)
 		.features = CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_LEASES};
 }
 
-/* As the port hands it to a front that it chose. */
+/* Like the port's hand-over to the chosen front. */
 static inline int peer_accept(struct peer *peer)
 {
 	struct rp_cm_event event = {.type = RP_CM_CONNECT_REQUEST, .request = &peer->request};
@@ -162,7 +162,7 @@ static inline void peer_deliver(struct peer *peer, const void *data, uint32_t by
 	assert_true(fake_deliver(peer->qp, data, bytes));
 }
 
-/* The next message, which lives until the one after it. */
+/* The next message, which is valid until the following one. */
 static inline void *peer_take(struct peer *peer)
 {
 	free(peer->message);
@@ -255,7 +255,7 @@ static inline void peer_refused(struct peer *peer, uint16_t status, const char *
 	assert_true(message.len > 0);
 }
 
-/* A request as it goes out: sealed, with an id of its own. */
+/* Encodes a request: sealed, with an id of its own. */
 static inline uint32_t peer_make(
 	struct peer *peer, const struct capsule_request *request, void *buf, size_t bytes)
 {
@@ -324,7 +324,7 @@ static inline void peer_goodbye(struct peer *peer, uint32_t reason)
 	assert_int_equal(goodbye->reason, reason);
 }
 
-/* The session is over, and is freed. */
+/* Expects that the session ends and is freed. */
 static inline void peer_ended(struct peer *peer)
 {
 	RIG_UNTIL(fake_closed(peer->qp));
@@ -333,7 +333,7 @@ static inline void peer_ended(struct peer *peer)
 	aead_close(peer->out.aead);
 }
 
-/* The client goes away. */
+/* Disconnects the client. */
 static inline void peer_close(struct peer *peer)
 {
 	fake_break(peer->qp, RP_WC_RETRY_EXC_ERR);

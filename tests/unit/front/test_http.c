@@ -2,20 +2,13 @@
 
 #include <ctype.h>
 
-/* ---- What the handler does, by path:
- * /echo      reads the body and answers with it
- * /name      answers with the path
- * /refuse    answers 403 and leaves the body alone
- * /bytes/N   answers with N bytes through the sink
- * /break/N   announces N bytes and breaks off half way
- * /retry     breaks off before the first byte, then answers 503
- * /silent    does not answer
- * /give-up   has a head ready and then cannot go on
- * /lost      the same, for volumes that are away
- * /scarce    the same, for want of frames
- * /status/N  an empty answer
- * /header    answers with a header that holds line ends
- * /huge      answers with a head that is longer than any ---- */
+/* ---- The handler's actions, by path: /echo reads the body and answers with it /name answers with
+ * the path /refuse answers 403 without reading the body /bytes/N answers with N bytes through the
+ * sink /break/N announces N bytes and fails half way /retry fails before the first byte, then
+ * answers 503 /silent does not answer /give-up fails after the head is ready /lost the same,
+ * because volumes are unreachable /scarce the same, because no frames are free /status/N an empty
+ * answer /header answers with a header that contains line ends /huge answers with a head that is
+ * longer than any ---- */
 
 static void answer_text(struct s3_reply *reply, uint32_t status, struct slice text)
 {
@@ -216,7 +209,7 @@ static void broken_answers(void *arg)
 	client_expect_end(client);
 	client_close(client);
 
-	/* What passes is told as such, and when to come back. */
+	/* A temporary refusal is reported as such, with Retry-After. */
 	for (int i = 0; i < 2; i++) {
 		client = client_open();
 		assert_int_equal(client_ask(client,
@@ -344,8 +337,8 @@ static void send_pattern(void *arg)
 	client_send_bytes(arg, pattern, pattern_len);
 }
 
-/* Bodies come in pieces of a chunk each, straight into frames: nothing is copied but what came with
- * the head. */
+/* Bodies are received in pieces of a chunk each, directly into frames: only bytes received with the
+ * head are copied. */
 static void body_sizes(void *arg)
 {
 	static const size_t sizes[] = {1, 4095, 4096, 65536, STORE_CHUNK_BYTES - 1,
@@ -395,21 +388,22 @@ static void expectation(void *arg)
 	client_send(client, "body");
 	client_answer(client, &answer, false);
 	assert_string_equal(answer.body, "body");
-	/* Whoever did not wait needs no leave. */
+	/* A client that did not wait gets no 100 Continue. */
 	client_send(client, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
 			    "Expect: 100-continue\r\n\r\nlive");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
 	assert_string_equal(answer.body, "live");
-	/* A body of no bytes awaits nothing. */
+	/* An empty body needs no 100 Continue. */
 	put_head(client, "/echo", "Content-Length: 0\r\nExpect: 100-continue\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
-	/* The server does not wait for an expectation that it does not know. */
+	/* The server ignores an unknown expectation. */
 	put_head(client, "/echo", "Content-Length: 0\r\nExpect: 200\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
-	/* Refused without reading: no leave is given, and what follows cannot be told. */
+	/* Refused without reading: no 100 Continue is sent, and the following bytes cannot be
+	 * parsed. */
 	put_head(client, "/refuse", "Content-Length: 4\r\nExpect: 100-continue\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 403);
@@ -420,7 +414,7 @@ static void expectation(void *arg)
 }
 RIG_TEST(expectation);
 
-/* A long body that nobody reads: the answer arrives although the client goes on sending. */
+/* A long body that the handler does not read: the answer arrives while the client still sends. */
 static void unread_body(void *arg)
 {
 	(void)arg;
@@ -477,14 +471,14 @@ static void aws_bodies(void *arg)
 		assert_string_equal(seen.trailer, "AAAAAA==");
 		assert_int_equal(seen.pieces, 1);
 	}
-	/* Without a decoded length there is none to be told. */
+	/* Without a decoded length, the body's length is unknown. */
 	put_head(client, "/echo", AWS_HEADERS "Content-Length: 54\r\n");
 	client_send(client, "5\r\nhello\r\n3\r\nyou\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(seen.error, 0);
 	assert_true(seen.announced == UINT64_MAX);
 	assert_string_equal(answer.body, "helloyou");
-	/* Inside the transfer coding, cut anywhere; and the connection goes on. */
+	/* Inside the transfer coding, in any pieces; and the connection continues. */
 	put_head(client, "/echo",
 		AWS_HEADERS "x-amz-decoded-content-length: 8\r\nTransfer-Encoding: chunked\r\n");
 	client_dribble(client, "1\r\n5\r\n9\r\n\r\nhello\r\n\r\n8\r\n3\r\nyou\r\n\r\n"
@@ -557,8 +551,7 @@ static void bad_signature(void *arg)
 }
 RIG_TEST(bad_signature);
 
-/* ---- Refusals: nothing reaches the handler, and nothing that follows is taken for a request. ----
- */
+/* ---- Refusals: nothing reaches the handler, and no later bytes are parsed as a request. ---- */
 
 #define SMUGGLED "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -606,7 +599,7 @@ static void refusals(void *arg)
 }
 RIG_TEST(refusals);
 
-/* What the last request was does not matter to the refusal of a head that cannot be read. */
+/* The previous request does not affect the refusal of a malformed head. */
 static void refusal_after_head(void *arg)
 {
 	struct client *client = client_open();
@@ -616,7 +609,7 @@ static void refusal_after_head(void *arg)
 	client_answer(client, &answer, true);
 	assert_int_equal(client_ask(client, "GET / HTTP/1.1\nHost: h\n\n", &answer), 400);
 	assert_non_null(strstr(answer.body, "<Code>BadRequest</Code>"));
-	/* A HEAD that was understood and refused has none, only its length. */
+	/* The refusal of a valid HEAD has no body, only its length. */
 	client_close(client);
 	client = client_open();
 	client_send(client, "HEAD /name HTTP/1.1\r\n\r\n");
@@ -670,7 +663,7 @@ static void slow_idle(void *arg)
 }
 RIG_TEST(slow_idle);
 
-/* A byte now and then does not buy time: the whole head has one deadline. */
+/* A byte now and then does not extend the deadline, which is for the whole head. */
 static void drip(void *arg)
 {
 	struct client *client = arg;
@@ -709,7 +702,7 @@ static void slow_body(void *arg)
 	struct client *client;
 
 	(void)arg;
-	/* So much longer than the pauses below that no machine makes one of the other. */
+	/* Much longer than the pauses below, so that a slow machine does not mix them up. */
 	rig_opts.body_stall_timeout_ns = 400 * NS_PER_MS;
 	client = client_open();
 	put_head(client, "/echo", "Content-Length: 100\r\n");
@@ -719,7 +712,8 @@ static void slow_body(void *arg)
 	assert_int_equal(seen.error, -ETIMEDOUT);
 	assert_true(answer.closes);
 	client_close(client);
-	/* One that is slow, but goes on, is served: 1,000 bytes may take a quarter of a second. */
+	/* A slow client that makes progress is served: 1,000 bytes may take a quarter of a
+	 * second. */
 	client = client_open();
 	put_head(client, "/echo", "Content-Length: 1000\r\n");
 	for (int i = 0; i < 10; i++) {
@@ -730,7 +724,7 @@ static void slow_body(void *arg)
 	assert_int_equal(answer.status, 200);
 	assert_int_equal(seen.body_len, 1000);
 	client_close(client);
-	/* One that only dribbles is not. */
+	/* A client that is too slow is not. */
 	client = client_open();
 	put_head(client, "/echo", "Content-Length: 1000\r\n");
 	assert_int_equal(fiber_spawn(rig, "drip", drip, client), 0);
@@ -799,7 +793,7 @@ static void vanish_in_answer(void *arg)
 	}
 }
 
-/* A client with many requests on the way does not keep the server from others. */
+/* A client with many pipelined requests does not block others. */
 static void fairness(void *arg)
 {
 	static const char one[] = "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -821,7 +815,7 @@ static void fairness(void *arg)
 RIG_TEST(fairness);
 RIG_TEST(vanish_in_answer);
 
-/* Frames that do not come are a time-out of ours, and the connection ends in order. */
+/* If no frames become free, the server times out, and the connection ends in order. */
 static void no_frames(void *arg)
 {
 	struct region_span spans[RIG_REGION_BYTES / (LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES) + 1];

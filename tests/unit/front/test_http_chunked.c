@@ -43,7 +43,8 @@ static struct http_chunked chunked;
 static struct s3_chunk_signing signing;
 static uint64_t decoded_bytes_max = LIMIT_PUT_BYTES_MAX;
 
-/* Decodes all of it in reads of `piece` bytes; 0 or the error. *ret_left: what was not consumed. */
+/* Decodes everything in reads of `piece` bytes; 0 or the error. *ret_left: the number of bytes not
+ * consumed. */
 static int decode(struct slice bytes, enum http_coding coding, size_t step, size_t piece,
 	struct buf *out, size_t *ret_left)
 {
@@ -97,7 +98,7 @@ static void check_bad(struct slice bytes, enum http_coding coding, int want)
 	buf_free(&out);
 }
 
-/* Every proper beginning of a good stream is a body that broke off. */
+/* Every proper prefix of a valid stream is a truncated body. */
 static void check_short(struct slice bytes, enum http_coding coding)
 {
 	struct buf out;
@@ -123,7 +124,7 @@ static void test_transfer(void **state)
 	check_good(good, HTTP_CODING_TRANSFER, SLICE("hello world0123456789"), 0);
 	check_short(good, HTTP_CODING_TRANSFER);
 	check_good(SLICE("0\r\n\r\n"), HTTP_CODING_TRANSFER, SLICE(""), 0);
-	/* What follows is the next request's. */
+	/* The following bytes belong to the next request. */
 	check_good(SLICE("1\r\nx\r\n0\r\n\r\nGET /"), HTTP_CODING_TRANSFER, SLICE("x"), 5);
 }
 
@@ -311,7 +312,7 @@ static void test_aws_trailer_example(void **state)
 	buf_free(&want);
 }
 
-/* ---- Generated ones: a signer of our own, written from the document. ---- */
+/* ---- Generated streams: the test's own signer, written from the document. ---- */
 
 struct signer {
 	char previous[65];
@@ -410,7 +411,7 @@ static void test_aws_generated(void **state)
 	buf_free(&want);
 }
 
-/* Any changed byte of a signed stream is found out. */
+/* Any changed byte of a signed stream is detected. */
 static void test_aws_tampered(void **state)
 {
 	struct buf text, want, out;
@@ -446,23 +447,23 @@ static void test_aws_bad(void **state)
 	(void)state;
 	buf_init(&text, 1 * MIB);
 	sign_with("secret", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff");
-	/* A stream without signatures, and signatures where there are none to be. */
+	/* A stream without signatures, and signatures where none are expected. */
 	check_bad(SLICE("1\r\nx\r\n0\r\n\r\n"), HTTP_CODING_AWS_SIGNED, -EPROTO);
 	check_bad(SLICE("1;chunk-signature=ab\r\nx\r\n"), HTTP_CODING_AWS_SIGNED, -EPROTO);
 	check_bad(SLICE("1;x=y\r\nx\r\n"), HTTP_CODING_AWS_UNSIGNED_TRAILER, -EPROTO);
 	check_bad(SLICE("1;\r\nx\r\n"), HTTP_CODING_AWS_UNSIGNED_TRAILER, -EPROTO);
-	/* Trailers where none were announced. */
+	/* Trailers that were not announced. */
 	strcpy(signer.previous, signing.seed_signature);
 	put_signed(&text, &signer, NULL, 0);
 	head_len = text.len;
 	buf_put_str(&text, "x-amz-checksum-crc32:AAAAAA==\r\n\r\n");
 	check_bad(buf_slice(&text), HTTP_CODING_AWS_SIGNED, -EPROTO);
-	/* Announced, and not signed. */
+	/* Announced, but not signed. */
 	check_bad(buf_slice(&text), HTTP_CODING_AWS_SIGNED_TRAILER, -EBADMSG);
 	text.len = head_len;
 	buf_put_str(&text, "\r\n");
 	check_bad(buf_slice(&text), HTTP_CODING_AWS_SIGNED_TRAILER, -EBADMSG);
-	/* Something after the signature. */
+	/* A trailer after the signature. */
 	text.len = head_len;
 	sign_next(&signer, "AWS4-HMAC-SHA256-TRAILER", "", "", 0);
 	buf_printf(&text, "x-amz-trailer-signature:%s\r\n", signer.previous);
@@ -489,7 +490,7 @@ static void test_aws_lone_lf(void **state)
 	check_bad(SLICE("1\nx\r\n0\r\n\r\n"), HTTP_CODING_AWS_UNSIGNED_TRAILER, -EPROTO);
 }
 
-/* What of the payload had to be copied out of the window is counted; framing is not. */
+/* Payload copied out of the window is counted; framing is not. */
 static void test_copies(void **state)
 {
 	uint64_t before = region_copy_bytes(COPY_INLINE_IN);
@@ -498,12 +499,12 @@ static void test_copies(void **state)
 
 	(void)state;
 	buf_init(&out, 1 * MIB);
-	/* The head's read brings all of the payload along. */
+	/* The read of the head includes the whole payload. */
 	assert_int_equal(decode(SLICE("5\r\nhello\r\n0\r\n\r\n"), HTTP_CODING_TRANSFER, SIZE_MAX,
 				 8192, &out, &left),
 		0);
 	assert_int_equal(region_copy_bytes(COPY_INLINE_IN) - before, 5);
-	/* Byte by byte nothing comes early. */
+	/* Byte by byte, no payload is read ahead. */
 	before = region_copy_bytes(COPY_INLINE_IN);
 	assert_int_equal(decode(SLICE("5\r\nhello\r\n0\r\n\r\n"), HTTP_CODING_TRANSFER, 1, 8192,
 				 &out, &left),

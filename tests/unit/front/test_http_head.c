@@ -6,7 +6,7 @@
 
 #include "front/http/http_priv.h"
 
-/* Parses a copy of exactly the head's size, so that a read past it is seen by AddressSanitizer. */
+/* Parses a copy of exactly the head's size, so that AddressSanitizer detects a read past it. */
 static struct http_head head;
 static char *copy;
 
@@ -40,7 +40,7 @@ static int scan_whole(struct slice text)
 	return http_head_scan(&scan, text.data, (uint32_t)text.len);
 }
 
-/* The same, byte by byte: the answer must not depend on how the bytes came. */
+/* The same, byte by byte: the result must not depend on the division of the bytes. */
 static int scan_bytes(struct slice text)
 {
 	struct http_scan scan = {0};
@@ -169,7 +169,7 @@ static void test_targets(void **state)
 	assert_int_equal(parse("GET https://h?q HTTP/1.1\r\nHost: h\r\n\r\n"), 0);
 	assert_slice(head.path, "/");
 	assert_slice(head.query, "q");
-	/* Who is asked must be one and the same. */
+	/* The target and the Host header must name the same host. */
 	assert_int_equal(parse("GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n"), 400);
 	assert_int_equal(parse("GET http:/// HTTP/1.1\r\nHost: b\r\n\r\n"), 400);
 	assert_int_equal(parse("GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n"), 400);
@@ -276,7 +276,7 @@ static void test_smuggled_bytes(void **state)
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nnocolon\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA\x01: c\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA\x80: c\r\n\r\n"),
-		/* NUL and lone CR, wherever. */
+		/* NUL and lone CR, anywhere. */
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA: b\0c\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA\0: bc\r\n\r\n"),
 		BYTES("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n"),

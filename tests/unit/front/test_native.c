@@ -70,7 +70,7 @@ static void opening_can_fail_anywhere(void *arg)
 }
 RIG_TEST(opening_can_fail_anywhere);
 
-/* Receives are held as long as a session lives: half of the region is the most that they get. */
+/* Receives are held as long as a session lives, so they get at most half of the region. */
 static void receives_leave_the_bodies_their_part(void *arg)
 {
 	uint32_t each = CAPSULE_SPARE_RECEIVES * region_frames_for(rig_front->capsule_bytes);
@@ -80,27 +80,27 @@ static void receives_leave_the_bodies_their_part(void *arg)
 
 	(void)arg;
 	assert_int_equal(rig_front->port->recv_frames_max, RIG_REGION_BYTES / FRAME_BYTES / 2);
-	/* No session at all would fit: that is told at start. */
+	/* No session would fit: the open fails. */
 	large.credits = LIMIT_SESSION_REQUESTS_MAX;
 	large.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX;
 	rig_front->port->recv_frames_max = (LIMIT_SESSION_REQUESTS_MAX + 2) * 4 - 1;
 	large.first = rig_front;
 	assert_int_equal(front_native_open(&large, &front), -EINVAL);
-	/* Set-up of one, not of two. */
+	/* Room for the set-up of one session, not of two. */
 	rig_front->port->recv_frames_max = 2 * each - 1;
 	peer_init(&first);
 	assert_int_equal(peer_accept(&first), 0);
 	peer_init(&second);
 	assert_int_equal(peer_accept(&second), -ENOBUFS);
 	assert_int_equal(rig_front->port->recv_frames, each);
-	/* Set-up of two, and the receives of none. */
+	/* Room for the set-up of two, but for the receives of none. */
 	rig_front->port->recv_frames_max = 2 * each;
 	assert_int_equal(peer_accept(&second), 0);
 	peer_challenge(&first);
 	peer_prove(&first);
 	peer_refused(&first, 503, "SlowDown");
 	peer_close(&first);
-	/* There is room again. */
+	/* Room is free again. */
 	RIG_UNTIL(rig_front->port->recv_frames == each);
 	rig_front->port->recv_frames_max = 1024;
 	peer_open(&third);
@@ -111,7 +111,7 @@ static void receives_leave_the_bodies_their_part(void *arg)
 }
 RIG_TEST(receives_leave_the_bodies_their_part);
 
-/* The completion queue bounds how many sessions there are, so that it never overruns. */
+/* The size of the completion queue limits the number of sessions, so that it never overflows. */
 static void a_small_completion_queue(void *arg)
 {
 	struct front_native *front;
@@ -144,22 +144,22 @@ static void connections_come_in(void *arg)
 	assert_int_equal(front_native_port(rig_front), 0);
 	assert_int_equal(front_native_listen(rig_front, "", 9200), 0);
 	assert_int_equal(front_native_port(rig_front), 9200);
-	/* Strangers. */
+	/* Events of another protocol. */
 	stranger.magic++;
 	fake_connect(&requests[0], &stranger, sizeof(stranger));
 	fake_connect(&requests[1], &PRIVATE, sizeof(PRIVATE) - 1);
 	RIG_UNTIL(requests[0].rejected && requests[1].rejected);
-	/* As many as there are places, and one more. */
+	/* As many connections as places, and one more. */
 	for (int i = 0; i < 5; i++)
 		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(requests[4].rejected);
 	assert_int_equal(front_native_sessions(rig_front), 4);
-	/* One that goes makes room. */
+	/* A session that ends frees its place. */
 	fake_event(RP_CM_ESTABLISHED, requests[0].qp);
 	fake_event(RP_CM_DISCONNECTED, requests[0].qp);
 	RIG_UNTIL(fake_closed(requests[0].qp));
 	assert_int_equal(front_native_sessions(rig_front), 3);
-	/* Our own trouble is an answer too, and costs no place. */
+	/* A failure on our side is answered, too, and uses no place. */
 	fake.qp_open_error = -EMFILE;
 	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(requests[4].rejected);
@@ -185,8 +185,9 @@ static struct native_session *session_of(const struct rp_conn_request *request)
 	return rp_qp_context(request->qp);
 }
 
-/* Whoever connects and proves nothing keeps nobody out: the oldest such session yields its place
- * when there is no other, once it has had time to prove itself; one that has proven a key stays. */
+/* A client that connects and proves nothing does not keep others out: the oldest such session
+ * yields its place when no other is free, after it has had time for its proof. A session that has
+ * proven a key stays. */
 static void the_unproven_yield(void *arg)
 {
 	struct rp_conn_request requests[6];
@@ -198,12 +199,12 @@ static void the_unproven_yield(void *arg)
 		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(front_native_sessions(rig_front) == 4 && requests[3].qp);
 	assert_int_equal(rig_front->unproven_count, 4);
-	/* They have had no time yet, so the fifth is one too many. */
+	/* They have had no time yet, so the fifth connection is refused. */
 	for (int i = 0; i < 4; i++)
 		session_of(&requests[i])->accepted_ns = reactor_now_ns(rig) + NS_PER_S;
 	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(requests[4].rejected);
-	/* Now they have; one has used it. */
+	/* Now they have had time; one has proven its key. */
 	peer_init(&peer);
 	peer.qp = requests[0].qp;
 	peer.session = session_of(&requests[0]);
@@ -228,7 +229,7 @@ RIG_TEST(the_unproven_yield);
 
 /* ---- The sweep. ---- */
 
-/* So long ago that any of its limits is past. */
+/* Sets a time so long ago that every limit is exceeded. */
 static void age(uint64_t *moment_ns)
 {
 	*moment_ns -= 3600 * NS_PER_S;
@@ -259,7 +260,7 @@ static void idle_sessions_end_in_order(void *arg)
 	(void)arg;
 	rig_front->opts.idle_timeout_ns = 600 * NS_PER_S;
 	peer_open(&peer);
-	/* Not while something runs. */
+	/* Not while a request runs. */
 	waiter_hold();
 	peer_request(&peer, &HEAD);
 	RIG_UNTIL(waiter);
@@ -282,18 +283,18 @@ static void silent_clients_are_looked_after(void *arg)
 	rig_front->opts.keepalive_ns = 600 * NS_PER_S;
 	peer_open(&peer);
 	age(&peer.session->last_ns);
-	/* An empty write, whose completion says that the client's device is there. */
+	/* An empty write, whose completion shows that the client's device is alive. */
 	RIG_UNTIL(peer.session->kept_ns);
 	rig_settle();
 	assert_false(peer.session->keeping);
 	assert_int_equal(peer.session->phase, NATIVE_OPEN);
-	/* A full queue, or no memory for it, is no reason to end anything. */
+	/* A full queue, or no memory for the write, does not end the session. */
 	peer.session->kept_ns = 0;
 	fake.post_send_error = -ENOMEM;
 	RIG_UNTIL(peer.session->kept_ns);
 	assert_false(peer.session->keeping);
 	assert_int_equal(peer.session->phase, NATIVE_OPEN);
-	/* It is not there any more. */
+	/* The client's device is gone. */
 	peer.session->kept_ns = 0;
 	fake.hold_sends = true;
 	RIG_UNTIL(peer.session->keeping);
@@ -314,8 +315,7 @@ static void handle_put(const struct s3_request *request, struct s3_reply *reply)
 	fake_answer(reply, body_came < 0 ? 500 : 200, SLICE_NONE);
 }
 
-/* A transfer of which nothing moves ends its session; what the store takes its time for does not.
- */
+/* A transfer without progress ends its session; a slow store does not. */
 static void transfers_stall(void *arg)
 {
 	struct capsule_run run = {.addr = (uint64_t)(uintptr_t)client_memory,
@@ -340,7 +340,7 @@ static void transfers_stall(void *arg)
 	age(&CONTAINER_OF(peer.session->requests.next, struct native_request, link)->progress_ns);
 	peer_ended(&peer);
 	assert_int_equal(body_came, -ECANCELED);
-	/* Its own deadline is shorter. */
+	/* The request's own deadline is shorter. */
 	peer_open(&peer);
 	put.deadline_ms = 1;
 	peer_request(&peer, &put);
@@ -350,7 +350,7 @@ static void transfers_stall(void *arg)
 }
 RIG_TEST(transfers_stall);
 
-/* A process that did not run blames nobody for what did not move meanwhile. */
+/* If the process did not run for a while, the missing progress is not the client's fault. */
 static void lost_time_is_forgiven(void *arg)
 {
 	struct peer peer;
@@ -368,7 +368,7 @@ static void lost_time_is_forgiven(void *arg)
 }
 RIG_TEST(lost_time_is_forgiven);
 
-/* ---- Farewells. ---- */
+/* ---- Goodbyes. ---- */
 
 static void a_client_says_goodbye(void *arg)
 {
@@ -393,7 +393,7 @@ static void a_client_says_goodbye(void *arg)
 }
 RIG_TEST(a_client_says_goodbye);
 
-/* A client that does not take its last answers is not waited for. */
+/* The server does not wait for a client that does not take its last answers. */
 static void last_answers_are_not_taken(void *arg)
 {
 	struct peer peer;
@@ -412,8 +412,8 @@ RIG_TEST(last_answers_are_not_taken);
 
 /* ---- Draining. ---- */
 
-/* Farewells that find send queues full wait for room; nobody waits for them, and the list of
- * sessions is walked whole, whatever ends meanwhile. */
+/* A GOODBYE waits for room in a full send queue; no fiber waits for it, and the drain visits all
+ * sessions, even if some end meanwhile. */
 static void drain_with_full_queues(void *arg)
 {
 	struct peer peers[4];
@@ -421,7 +421,7 @@ static void drain_with_full_queues(void *arg)
 	(void)arg;
 	for (int i = 0; i < 4; i++)
 		peer_open(&peers[i]);
-	/* Each queue has one place, and an answer in it. */
+	/* Each queue has one place, used by an answer. */
 	fake.hold_sends = true;
 	for (int i = 0; i < 4; i++) {
 		peer_request(&peers[i], &RIG_PING);
@@ -447,8 +447,8 @@ static void drain_with_full_queues(void *arg)
 }
 RIG_TEST(drain_with_full_queues);
 
-/* The drain itself, called while a queue is full: the session whose farewell has no room ends
- * during it, and so does the next one. */
+/* The drain itself, called while a queue is full: the session whose GOODBYE has no room ends during
+ * it, and so does the next one. */
 static struct peer drained[2];
 
 static void break_both(void *arg)
@@ -542,8 +542,8 @@ static void age_failed(void *arg)
 	age(&session->failed_ns);
 }
 
-/* A card that flushes nothing does not hold up the drain: its queue pairs are destroyed, which ends
- * the transfer that a request waits for and gives back what sends held. */
+/* A card that does not flush does not delay the drain: its queue pairs are destroyed, which ends
+ * the transfer of a waiting request and gives back the frames of sends. */
 static void a_broken_card_does_not_hold_up(void *arg)
 {
 	struct capsule_run run = {.addr = (uint64_t)(uintptr_t)client_memory,
@@ -574,7 +574,7 @@ static void a_broken_card_does_not_hold_up(void *arg)
 }
 RIG_TEST(a_broken_card_does_not_hold_up);
 
-/* Nor does it keep the place of a session while the server goes on. */
+/* Nor does it keep the place of a session while the server continues. */
 static void a_broken_card_keeps_no_place(void *arg)
 {
 	struct peer peer;

@@ -23,7 +23,7 @@ static const struct capsule_request GET = {
 static const struct capsule_request PUT = {
 	.opcode = CAPSULE_OP_PUT, .bucket = SLICE("bucket"), .key = SLICE("key")};
 
-/* ---- What s3 is asked. ---- */
+/* ---- The requests to s3. ---- */
 
 static struct {
 	uint8_t opcode;
@@ -65,7 +65,7 @@ static void opcodes_become_requests(void *arg)
 	peer_expect(&peer, &request, 200, "");
 	assert_int_equal(asked.opcode, CAPSULE_OP_GET);
 	assert_true(asked.etag_only);
-	/* A version is named in the query, so it takes the longer way. */
+	/* A version is in the query, so the request is routed. */
 	request.version_id = SLICE("v/1");
 	peer_expect(&peer, &request, 200, "");
 	assert_int_equal(asked.opcode, 0);
@@ -87,7 +87,7 @@ static void opcodes_become_requests(void *arg)
 	assert_false(asked.etag_only);
 	assert_string_equal(
 		asked.headers, "x-amz-meta-a=b;range=bytes=5-14;x-amz-checksum-crc32c=AQIDBA==;");
-	/* One that is written out, and any other. */
+	/* A request that is written as HTTP, and any other. */
 	request = (struct capsule_request){.opcode = CAPSULE_OP_LIST_PARTS,
 		.bucket = SLICE("bucket"),
 		.key = SLICE("a b/c"),
@@ -127,7 +127,7 @@ static void refused_before_they_run(void *arg)
 	peer_expect(&peer, &request, 501, "NotImplemented");
 	request.opcode = CAPSULE_OP_STATISTICS;
 	peer_expect(&peer, &request, 501, "NotImplemented");
-	/* What only HTTP has. */
+	/* A header of HTTP only. */
 	assert_int_equal(capsule_header_put(headers, sizeof(headers), &headers_bytes, SLICE("Host"),
 				 SLICE("elsewhere")),
 		0);
@@ -135,7 +135,7 @@ static void refused_before_they_run(void *arg)
 	request.headers = slice_of(headers, headers_bytes);
 	request.header_count = 1;
 	peer_expect(&peer, &request, 400, "MalformedCapsule");
-	/* More than was agreed. */
+	/* More than negotiated. */
 	request = PUT;
 	request.body = slice_of(inline_body, sizeof(inline_body));
 	request.body_bytes = sizeof(inline_body);
@@ -150,7 +150,7 @@ static void refused_before_they_run(void *arg)
 	request.flags = CAPSULE_REQUEST_TAG;
 	request.payload_tag = slice_of(inline_body, AEAD_TAG_BYTES);
 	peer_expect(&peer, &request, 400, "MalformedCapsule");
-	/* Parts that do not hold together: only the number is believed. */
+	/* Inconsistent parts: only the request id is used. */
 	len = peer_make(&peer, &GET, buf, sizeof(buf));
 	((struct capsule_request_wire *)(void *)buf)->key_len++;
 	peer.out.counter--;
@@ -161,14 +161,14 @@ static void refused_before_they_run(void *arg)
 	assert_int_equal(peer.response.status, 400);
 	assert_true(slice_eq(peer.response.code, SLICE("MalformedCapsule")));
 	assert_int_equal(fake_s3.calls, 0);
-	/* Nothing of it harms the session. */
+	/* None of these harms the session. */
 	peer_ping(&peer);
 	peer_close(&peer);
 	rig_drain(0);
 }
 RIG_TEST(refused_before_they_run);
 
-/* An error's document becomes a code and a message, its entities undone. */
+/* An error's document becomes a code and a message with decoded entities. */
 static void errors_are_told(void *arg)
 {
 	struct peer peer;
@@ -201,7 +201,7 @@ static void handlers_that_do_not_answer(void *arg)
 }
 RIG_TEST(handlers_that_do_not_answer);
 
-/* ---- Bodies in. ---- */
+/* ---- Request bodies. ---- */
 
 static int64_t came;
 
@@ -236,7 +236,7 @@ static void bodies_come_in(void *arg)
 	peer_expect(&peer, &request, 200, "");
 	assert_int_equal(came, 1000 + MIB + 5);
 	assert_true(is_pattern(body, 1000 + MIB + 5));
-	/* Memory that is not the client's to lend. */
+	/* Memory that the client has not registered. */
 	runs[1].rkey++;
 	peer_expect(&peer, &request, 500, "");
 	assert_int_equal(came, -EACCES);
@@ -245,7 +245,7 @@ static void bodies_come_in(void *arg)
 }
 RIG_TEST(bodies_come_in);
 
-/* ---- Bodies out. ---- */
+/* ---- Response bodies. ---- */
 
 static uint64_t answer_bytes;
 static uint32_t answer_piece;
@@ -286,7 +286,7 @@ static void bodies_go_out(void *arg)
 	(void)arg;
 	fake_s3.handle = handle_get;
 	peer_open(&peer);
-	/* Inline, because there is no memory, or because that is wished. */
+	/* Inline, because the request has no runs, or because the client asks for it. */
 	answer_bytes = 3000;
 	answer_piece = 1111;
 	peer_expect(&peer, &request, 200, "");
@@ -298,7 +298,7 @@ static void bodies_go_out(void *arg)
 	request.run_count = 1;
 	peer_expect(&peer, &request, 200, "");
 	assert_int_equal(peer.response.body.len, 3000);
-	/* Ahead of the answer, in one batch and in several; from the region and from elsewhere. */
+	/* Before the answer, in one batch and in several; from the region and from other memory. */
 	get_by_runs(&peer, 3000, 3000, false);
 	get_by_runs(&peer, 3000, 3000, true);
 	get_by_runs(&peer, 200 * KIB, 16 * KIB, false);
@@ -306,7 +306,7 @@ static void bodies_go_out(void *arg)
 	/* Through the rings, into one run and into two. */
 	get_by_runs(&peer, 700 * KIB, 256 * KIB, false);
 	get_by_runs(&peer, MIB + 10, 256 * KIB, false);
-	/* There is less memory than answer, or none at all. */
+	/* The client's runs are shorter than the answer, or there are none. */
 	request = GET;
 	run = run_of(0, 2999);
 	answer_bytes = 3000;
@@ -359,7 +359,7 @@ static void encrypted_bodies(void *arg)
 	request.runs = &run;
 	request.run_count = 1;
 	request.body_bytes = 600 * KIB;
-	/* Without a tag it is none. */
+	/* Without a tag the request is malformed. */
 	peer_expect(&peer, &request, 400, "MalformedCapsule");
 	for (uint64_t i = 0; i < request.body_bytes; i++)
 		client_memory[i] = fake_byte(i);
@@ -369,10 +369,10 @@ static void encrypted_bodies(void *arg)
 	peer_expect(&peer, &request, 200, "");
 	assert_int_equal(came, 600 * KIB);
 	assert_true(is_pattern(body, 600 * KIB));
-	/* The same body for another request is another body. */
+	/* The same encrypted body does not fit another request. */
 	peer_expect(&peer, &request, 400, "PayloadTagMismatch");
 	assert_int_equal(came, -EBADMSG);
-	/* Out: sealed in frames, from the region and from elsewhere. */
+	/* Response: sealed in frames, from the region and from other memory. */
 	fake_s3.handle = handle_get;
 	for (int borrowed = 0; borrowed < 2; borrowed++) {
 		struct aead_stream *stream;
@@ -401,8 +401,8 @@ static void encrypted_bodies(void *arg)
 }
 RIG_TEST(encrypted_bodies);
 
-/* An answer that found the send queue full is sealed again when there is room: with the number of
- * its turn, and from its plain text. */
+/* An answer that waited for a full send queue is sealed again when there is room: with the counter
+ * of that time, and from its plain text. */
 static void a_parked_answer_is_sealed_anew(void *arg)
 {
 	struct peer peer;
@@ -480,7 +480,7 @@ static void pages_follow_each_other(void *arg)
 }
 RIG_TEST(pages_follow_each_other);
 
-/* A page that cannot be sent ends the session; what it lay in is not touched again. */
+/* A page that cannot be sent ends the session; its memory is not accessed again. */
 static void a_page_that_cannot_be_sent(void *arg)
 {
 	struct peer peer;
@@ -495,7 +495,7 @@ static void a_page_that_cannot_be_sent(void *arg)
 }
 RIG_TEST(a_page_that_cannot_be_sent);
 
-/* ---- Where room is scarce. ---- */
+/* ---- Scarce resources. ---- */
 
 static void park(void *arg)
 {
@@ -505,8 +505,8 @@ static void park(void *arg)
 		fiber_yield();
 }
 
-/* Past its fibers a front refuses at once, outside fibers, where it may not wait: for frames, or
- * for room in the send queue. */
+/* Without a free fiber, a front refuses at once, outside fibers, where it may not wait for frames
+ * or for room in the send queue. */
 static void refusals_outside_fibers(void *arg)
 {
 	bool go = false;
@@ -518,7 +518,7 @@ static void refusals_outside_fibers(void *arg)
 		continue;
 	peer_expect(&peer, &RIG_PING, 503, "SlowDown");
 	assert_int_equal(peer.session->in_flight, 0);
-	/* Nor a frame for the refusal: the session ends, and nothing waits. */
+	/* No frame for the refusal, either: the session ends, and nothing waits. */
 	rig_frames_take();
 	peer_request(&peer, &RIG_PING);
 	peer_ended(&peer);
@@ -533,13 +533,13 @@ static void refusals_outside_fibers(void *arg)
 	peer_request(&peer, &RIG_PING);
 	peer_ended(&peer);
 	go = true;
-	rig_settle(); /* those that are parked look at it */
+	rig_settle(); /* the parked fibers check it */
 	rig_drain(0);
 }
 RIG_TEST(refusals_outside_fibers);
 
-/* A body that was begun inside the answer and then broke off is answered by a text that is longer:
- * whatever a work request takes. */
+/* If an inline body fails after its start, the answer is a longer text, whatever a work request's
+ * inline limit. */
 static void handle_broken_inline(const struct s3_request *request, struct s3_reply *reply)
 {
 	(void)request;
@@ -578,7 +578,7 @@ static void handle_headers(const struct s3_request *request, struct s3_reply *re
 	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), 0);
 }
 
-/* An answer that the client's receives do not hold is a refusal, not a broken connection. */
+/* An answer that does not fit the client's receives becomes a refusal, not a broken connection. */
 static void answers_larger_than_receives(void *arg)
 {
 	struct capsule_request request = GET;
@@ -616,8 +616,8 @@ static void handle_dying(const struct s3_request *request, struct s3_reply *repl
 	reply->broken = true;
 }
 
-/* Nothing of a request touches the queue pair of a session that is over, or waits for frames to
- * answer nobody. */
+/* A request of an ended session does not access its queue pair, and does not wait for frames for an
+ * answer. */
 static void nobody_is_answered(void *arg)
 {
 	struct capsule_run run = run_of(0, MIB);
@@ -641,7 +641,7 @@ static void nobody_is_answered(void *arg)
 }
 RIG_TEST(nobody_is_answered);
 
-/* A deadline that passes while there are no frames is told, and costs the session nothing. */
+/* A deadline that passes while no frames are free is answered, and does not end the session. */
 static void no_frames_until_the_deadline(void *arg)
 {
 	struct capsule_request request = GET;

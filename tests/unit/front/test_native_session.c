@@ -1,7 +1,7 @@
 #include "../abort.h"
 #include "native_rig.h"
 
-/* ---- Handlers that wait until the test lets them go on. ---- */
+/* ---- Handlers that wait for the test. ---- */
 
 #define WAITERS_MAX 16u
 static struct fiber *waiters[WAITERS_MAX];
@@ -59,7 +59,7 @@ static void opens_answers_and_ends(void *arg)
 
 RIG_TEST(opens_answers_and_ends);
 
-/* The smaller of what both ends can. */
+/* The smaller limit of both ends is used. */
 static void negotiates(void *arg)
 {
 	struct peer peer;
@@ -168,7 +168,7 @@ static void encryption_is_required(void *arg)
 	peer.features = CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_STREAMS;
 	assert_int_equal(peer_accept(&peer), 0);
 	peer_challenge(&peer);
-	/* Neither streams nor leases are encrypted. */
+	/* Streams and leases are not available with encryption. */
 	assert_int_equal(peer.challenge.features, CAPSULE_FEATURE_ENCRYPTION);
 	peer_prove(&peer);
 	assert_int_equal(((struct capsule_head *)peer_take(&peer))->kind, CAPSULE_WELCOME);
@@ -206,14 +206,14 @@ static void set_up_out_of_turn(void *arg)
 	struct peer peer;
 
 	(void)arg;
-	/* A proof of nothing. */
+	/* An empty proof. */
 	peer_init(&peer);
 	assert_int_equal(peer_accept(&peer), 0);
 	peer_hello(&peer);
 	memset(&peer.challenge, 0, sizeof(peer.challenge));
 	peer_prove(&peer);
 	peer_ended(&peer);
-	/* Two greetings. */
+	/* Two HELLOs. */
 	peer_init(&peer);
 	assert_int_equal(peer_accept(&peer), 0);
 	peer_challenge(&peer);
@@ -225,7 +225,7 @@ static void set_up_out_of_turn(void *arg)
 	peer_challenge(&peer);
 	peer_request(&peer, &RIG_PING);
 	peer_ended(&peer);
-	/* A proof, and it is open already. */
+	/* A proof on an open session. */
 	peer_open(&peer);
 	peer_prove(&peer);
 	peer_ended(&peer);
@@ -233,7 +233,7 @@ static void set_up_out_of_turn(void *arg)
 }
 RIG_TEST(set_up_out_of_turn);
 
-/* A key that is looked up keeps the session, whatever its client does meanwhile. */
+/* A key's look-up keeps the session, whatever its client does meanwhile. */
 static void a_proof_keeps_the_session(void *arg)
 {
 	struct peer peer;
@@ -276,7 +276,7 @@ static void a_parked_welcome_keeps_the_session(void *arg)
 		fake_break(peer.qp, RP_WC_RETRY_EXC_ERR);
 		peer_ended(&peer);
 	}
-	/* And it arrives when there is room. */
+	/* The WELCOME arrives when there is room. */
 	peer_init(&peer);
 	assert_int_equal(peer_accept(&peer), 0);
 	peer_challenge(&peer);
@@ -291,7 +291,7 @@ static void a_parked_welcome_keeps_the_session(void *arg)
 }
 RIG_TEST(a_parked_welcome_keeps_the_session);
 
-/* ---- What goes wrong on our side. ---- */
+/* ---- Failures on our side. ---- */
 
 static void accept_fails(int *error)
 {
@@ -341,7 +341,7 @@ static void no_buffers_for_a_session(void *arg)
 }
 RIG_TEST(no_buffers_for_a_session);
 
-/* Where nothing goes inside a work request, a challenge needs a frame. */
+/* On a device without inline data, a challenge needs a frame. */
 static void no_frame_for_a_challenge(void *arg)
 {
 	struct peer peer;
@@ -374,14 +374,14 @@ static void a_device_that_refuses(void *arg)
 	fake.post_send_error = -EINVAL;
 	peer_deliver(&peer, peer.hello, peer.hello_bytes);
 	peer_ended(&peer);
-	/* Outside a fiber a full queue is no different. */
+	/* The same with a full queue outside a fiber. */
 	peer_init(&peer);
 	assert_int_equal(peer_accept(&peer), 0);
 	fake.post_send_error = -ENOMEM;
 	peer_hello(&peer);
 	peer_deliver(&peer, peer.hello, peer.hello_bytes);
 	peer_ended(&peer);
-	/* The receive of a greeting, of a proof, of a request. */
+	/* The receive of a HELLO, of a PROOF, of a request. */
 	peer_init(&peer);
 	assert_int_equal(peer_accept(&peer), 0);
 	fake.post_recv_error = -EINVAL;
@@ -403,7 +403,7 @@ static void a_device_that_refuses(void *arg)
 	fake.post_send_error = -EINVAL;
 	peer_request(&peer, &RIG_PING);
 	peer_ended(&peer);
-	/* What was sent, later. */
+	/* A send that fails later. */
 	peer_open(&peer);
 	fake.hold_sends = true;
 	peer_request(&peer, &RIG_PING);
@@ -446,7 +446,7 @@ static void capsules_that_end_the_session(void *arg)
 	peer_deliver(&peer, buf, len);
 	peer_response(&peer);
 	deliver_and_end(buf, len, &peer);
-	/* No capsule at all, half of one, and one that is longer than it says. */
+	/* An empty message, half a capsule, and a capsule longer than its length field. */
 	peer_open(&peer);
 	deliver_and_end("hello", 5, &peer);
 	peer_open(&peer);
@@ -472,7 +472,7 @@ static void capsules_that_end_the_session(void *arg)
 	peer.out.counter--;
 	capsule_seal(&peer.out, buf);
 	deliver_and_end(buf, len, &peer);
-	/* A farewell of another size. */
+	/* A GOODBYE of another size. */
 	peer_open(&peer);
 	capsule_goodbye_finish(&goodbye, CAPSULE_BYE_CLIENT);
 	memcpy(buf, &goodbye, sizeof(goodbye));
@@ -485,7 +485,7 @@ RIG_TEST(capsules_that_end_the_session);
 
 /* ---- Credits. ---- */
 
-/* One more than there are ends the session, which stays until those in flight have returned. */
+/* One request too many ends the session, which stays until the requests in flight have ended. */
 static void more_requests_than_credits(void *arg)
 {
 	struct peer peer;
@@ -509,7 +509,8 @@ static void more_requests_than_credits(void *arg)
 }
 RIG_TEST(more_requests_than_credits);
 
-/* A credit is free again with the answer, not before: who uses each at once never has too many. */
+/* A credit is free again with the answer, not before: a client that reuses it at once never has too
+ * many requests. */
 static void credits_come_back_with_answers(void *arg)
 {
 	struct peer peer;
@@ -536,8 +537,8 @@ RIG_TEST(credits_come_back_with_answers);
 
 /* ---- Full send queues. ---- */
 
-/* An answer that waits for room keeps its session: its client goes away, everything is flushed, and
- * the fiber that wakes up last still finds it. */
+/* An answer that waits for room keeps its session: if its client disconnects and everything is
+ * flushed, the session still exists when the fiber wakes. */
 static void a_parked_answer_keeps_the_session(void *arg)
 {
 	struct peer peer;
@@ -551,7 +552,7 @@ static void a_parked_answer_keeps_the_session(void *arg)
 	waiters_release();
 	RIG_UNTIL(!fake.post_send_error);
 	assert_int_equal(peer.session->in_flight, 1);
-	/* It fails, and what it had is flushed, before the fiber is woken by it. */
+	/* The session fails and its work is flushed before the fiber wakes. */
 	fake.never_flushes = true;
 	native_session_fail(peer.session, "the test says so");
 	fake.never_flushes = false;
@@ -563,7 +564,7 @@ static void a_parked_answer_keeps_the_session(void *arg)
 }
 RIG_TEST(a_parked_answer_keeps_the_session);
 
-/* Without any completion to come, the session's end wakes who waits. */
+/* If no completion is outstanding, the session's end wakes the waiting fibers. */
 static void the_end_wakes_parked_answers(void *arg)
 {
 	struct peer peer;
@@ -637,7 +638,7 @@ static void a_parked_answer_is_the_last(void *arg)
 }
 RIG_TEST(a_parked_answer_is_the_last);
 
-/* ---- What is no session. ---- */
+/* ---- Messages without a session. ---- */
 
 static void settles_one_that_is_gone(void *arg)
 {

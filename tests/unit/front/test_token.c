@@ -55,7 +55,7 @@ static int rig_teardown(void **state)
 #define RIG_UNIT_DC(fn) \
 	cmocka_unit_test_prestate_setup_teardown(test_##fn, rig_setup, rig_teardown, &rig)
 
-/* ---- A request as it comes in by HTTP, and what s3 does with it. ---- */
+/* ---- A request from HTTP, and the handler of s3. ---- */
 
 static struct {
 	char why_bad[128], declined[128];
@@ -170,7 +170,7 @@ static void ask(enum s3_method method, const struct token *token)
 	ask_text(method, slice_of(text, sizeof(text)), 1);
 }
 
-/* The queue pair that the last join made. */
+/* The newest queue pair. */
 static struct rp_qp *newest(void)
 {
 	return CONTAINER_OF(rig_front->qps.prev, struct token_qp, link)->qp;
@@ -214,8 +214,7 @@ static void bytes_move(void *arg)
 }
 RIG_TEST(bytes_move);
 
-/* Asking a card for a queue pair's state costs a system call: requests in a row ask once at most.
- */
+/* A query of a queue pair's state costs a system call: successive requests make at most one. */
 static void a_request_asks_the_device_for_nothing(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -228,7 +227,7 @@ static void a_request_asks_the_device_for_nothing(void *arg)
 	ask(S3_GET, &token);
 	qp = CONTAINER_OF(rig_front->qps.next, struct token_qp, link);
 	for (int i = 0; i < 100; i++) {
-		/* Whatever the time: it has just moved bytes. */
+		/* At any time: the queue pair has just moved bytes. */
 		uint32_t asked = fake.state_asked;
 
 		qp->proven_ns = reactor_now_ns(rig);
@@ -236,8 +235,8 @@ static void a_request_asks_the_device_for_nothing(void *arg)
 		assert_int_equal(got.status, 200);
 		assert_int_equal(fake.state_asked, asked);
 	}
-	/* One that has not for a while is asked about, and what has died meanwhile is declined, not
-	 * failed. */
+	/* One that has been unused for a while is queried; if it has died, the token is declined
+	 * and the request does not fail. */
 	assert_true(qp->proven_ns > 0);
 	qp->proven_ns -= TOKEN_PROVEN_NS;
 	fake_state(qp->qp, RP_QPS_ERR);
@@ -248,7 +247,8 @@ static void a_request_asks_the_device_for_nothing(void *arg)
 }
 RIG_TEST(a_request_asks_the_device_for_nothing);
 
-/* Where it costs nothing each is asked about, so what its client closed is never tried. */
+/* If a query is free, each request makes one, so a queue pair that its client closed is never
+ * used. */
 static void where_asking_is_free(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -267,7 +267,7 @@ static void where_asking_is_free(void *arg)
 }
 RIG_TEST(where_asking_is_free);
 
-/* What died a moment after it worked is found by the transfer. */
+/* If a queue pair dies just after it worked, the transfer detects it. */
 static void a_queue_pair_that_just_died(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -312,8 +312,8 @@ static void tokens_that_are_none(void *arg)
 }
 RIG_TEST(tokens_that_are_none);
 
-/* A queue pair is found by the key that joined it alone; a token of none is declined, and answered
- * again without it. */
+/* Only the access key that connected a queue pair can use it. A token without a queue pair is
+ * declined, and the request runs without it. */
 static void tokens_of_others_are_declined(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB), other = token_of(101, 64 * KIB);
@@ -337,7 +337,7 @@ static void tokens_of_others_are_declined(void *arg)
 	other.has_gid = true;
 	ask(S3_GET, &other);
 	assert_int_equal(got.status, 501);
-	/* Nor one that its client has not moved to where it can answer. */
+	/* Nor a queue pair that its client has not made ready. */
 	fake_state(newest(), RP_QPS_RTR);
 	ask(S3_GET, &token);
 	assert_int_equal(got.status, 501);
@@ -346,7 +346,7 @@ static void tokens_of_others_are_declined(void *arg)
 }
 RIG_TEST(tokens_of_others_are_declined);
 
-/* An answer that the window does not hold moves nothing, and harms nothing. */
+/* An answer larger than the window moves no bytes, and does no harm. */
 static void windows_that_are_too_small(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -362,7 +362,7 @@ static void windows_that_are_too_small(void *arg)
 }
 RIG_TEST(windows_that_are_too_small);
 
-/* A key that opens nothing ends the queue pair, in both directions. */
+/* An invalid rkey ends the queue pair, in both directions. */
 static void memory_that_is_not_lent(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -384,7 +384,7 @@ static void memory_that_is_not_lent(void *arg)
 }
 RIG_TEST(memory_that_is_not_lent);
 
-/* A transfer that outlasts its time ends, and its client's memory is touched no more. */
+/* A transfer that exceeds its time limit ends, and its client's memory is no longer accessed. */
 static void transfers_that_take_too_long(void *arg)
 {
 	struct token token = token_of(100, 64 * KIB);
@@ -402,7 +402,7 @@ static void transfers_that_take_too_long(void *arg)
 }
 RIG_TEST(transfers_that_take_too_long);
 
-/* ---- Joining. ---- */
+/* ---- Connecting. ---- */
 
 static void join_fails(int *error, int with)
 {
@@ -420,7 +420,7 @@ static void joining_can_fail_anywhere(void *arg)
 	join_fails(&fake.target_error, -ENOSPC);
 	join_fails(&fake.address_error, -EIO);
 	join_fails(&fake.join_error, -EINVAL);
-	/* As many as are allowed; one that is joined again takes the place of the old one. */
+	/* The maximum number; one that is connected again replaces the old one. */
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(join(&alice, 100 + i), 0);
 	assert_int_equal(join(&alice, 103), -ENOSPC);
@@ -443,7 +443,7 @@ static void disconnects(void *arg)
 	assert_null(token_qp_find(rig_front, &token.window, "bob"));
 	qp = token_qp_find(rig_front, &token.window, "alice");
 	assert_non_null(qp);
-	/* While it moves bytes it stays, out of use. */
+	/* While it moves bytes it stays open, but takes no new requests. */
 	qp->in_flight = 1;
 	token_qp_retire(qp, "the test says so");
 	assert_null(token_qp_find(rig_front, &token.window, "alice"));
@@ -454,7 +454,7 @@ static void disconnects(void *arg)
 }
 RIG_TEST(disconnects);
 
-/* The sweep looks at a few queue pairs each time, and so at all of them. */
+/* The sweep queries a few queue pairs each time, and over time all of them. */
 static void the_sweep_finds_the_dead(void *arg)
 {
 	(void)arg;
@@ -471,7 +471,7 @@ static void the_sweep_finds_the_dead(void *arg)
 		fiber_yield();
 	LIST_FOR_EACH (link, &rig_front->qps)
 		assert_int_equal(CONTAINER_OF(link, struct token_qp, link)->peer.qpn % 2, 0);
-	/* Idle ones end too. */
+	/* Idle ones end, too. */
 	rig_front->opts.idle_timeout_ns = 1;
 	while (rig_front->qp_count)
 		fiber_yield();
@@ -501,7 +501,7 @@ static void initiators_are_aimed(void *arg)
 	ask(S3_GET, &token);
 	assert_int_equal(got.status, 501);
 	assert_int_equal(fake.ahs_open, 0);
-	/* An error ends an initiator; another one is opened, if there is a place for it. */
+	/* An error ends an initiator; another one is opened if a place is free. */
 	token.rkey++;
 	ask(S3_GET, &token);
 	assert_true(got.broken);
@@ -533,7 +533,7 @@ static void opening_can_fail_anywhere(void *arg)
 	assert_int_equal(front_token_open(&bad, &front), -EINVAL);
 	fake.cq_open_error = -ENOMEM;
 	assert_int_equal(front_token_open(&rig_opts, &front), -ENOMEM);
-	/* Of a small completion queue there are fewer queue pairs. */
+	/* A small completion queue allows fewer queue pairs. */
 	fake.attr.max_cqe = 2 * (TOKEN_SEND_WRS + 1);
 	assert_int_equal(front_token_open(&rig_opts, &front), 0);
 	assert_int_equal(front->queue_pairs_max, 2);

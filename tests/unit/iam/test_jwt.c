@@ -1,5 +1,5 @@
-/* Covers iam/jwt.c: tokens that are signed, and those that only look so. Keys and tokens were made
- * by openssl for this test. */
+/* Covers iam/jwt.c: tokens with valid and with invalid signatures. Keys and tokens were made with
+ * openssl for this test. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static const char hs256[] =
 /* clang-format on */
 #define SET(keys) "{\"keys\":[" keys "]}"
 
-/* What verifying says; parsing must work. */
+/* Returns the result of verification; parsing must succeed. */
 static int verify(const char *token, const char *set)
 {
 	struct jwt_keys *keys;
@@ -132,7 +132,8 @@ static void test_claims(void **state)
 	jwt_free(&jwt);
 }
 
-/* One bit of any part changed: it is no token, of no key, or not signed. */
+/* One changed bit in any part: the token is malformed, of an unknown key, or its signature is
+ * wrong. */
 static void test_changed(void **state)
 {
 	char text[sizeof(es256)];
@@ -210,7 +211,7 @@ static void test_sets(void **state)
 	(void)state;
 	assert_int_equal(count(SET(KEY_RSA "," KEY_P256 "," KEY_P384)), 3);
 	assert_int_equal(count(SET("7,null,{},{\"kty\":\"oct\",\"k\":\"AAAA\"}")), 0);
-	/* Not for signatures; too short; a point beside its curve; an exponent of one. */
+	/* Not for signatures; too short; a point not on its curve; an exponent of one. */
 	assert_int_equal(count(SET("{\"kty\":\"EC\",\"use\":\"enc\",\"crv\":\"P-256\"}")), 0);
 	assert_int_equal(count(SET("{\"kty\":\"RSA\",\"n\":\"AQAB\",\"e\":\"AQAB\"}")), 0);
 	assert_int_equal(count(SET("{\"kty\":\"EC\",\"crv\":\"P-256\","
@@ -250,7 +251,7 @@ static void test_shared_secrets(void **state)
 	assert_int_equal(parse_shared(hs256), -EBADMSG);
 	assert_int_equal(parse_shared(HS512_BEGIN "erExh3oTB3SWI00d"), -EBADMSG);
 	assert_int_equal(parse_shared(HS512_BEGIN), -EBADMSG);
-	/* Neither kind is taken for the other. */
+	/* Neither kind is accepted as the other. */
 	assert_int_equal(parse_shared(rs512), -EBADMSG);
 	assert_int_equal(parse(hs512), -EBADMSG);
 	assert_int_equal(parse(hs256), -EBADMSG);

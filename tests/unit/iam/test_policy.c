@@ -1,5 +1,5 @@
-/* Covers iam/policy.c, policy_decide.c and policy_text.c: documents that are none, and what those
- * that are say. */
+/* Covers iam/policy.c, policy_decide.c and policy_text.c: refused documents, and the decisions of
+ * valid ones. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -12,14 +12,14 @@
 
 static struct mem_arena memory;
 
-/* Empty again for each policy. */
+/* The arena, emptied for each policy. */
 static struct mem_arena *arena(void)
 {
 	mem_arena_free(&memory);
 	return &memory;
 }
 
-/* What the request has: pairs of key and value; a key may come again. */
+/* The request's values: pairs of key and value; a key may occur several times. */
 static const char *const *facts;
 
 static uint32_t values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
@@ -142,7 +142,7 @@ static void test_federated(void **state)
 		POLICY_DECISION_NONE);
 	assert_int_equal(ask(TRUST("{\"AWS\":\"111\"}"), POLICY_TRUST, &web, action, "r"),
 		POLICY_DECISION_NONE);
-	/* Somebody of the account is not who the provider vouches for. */
+	/* A user of the account is not a federated identity of the provider. */
 	assert_int_equal(ask(TRUST("{\"Federated\":\"arn:aws:iam::111:oidc-provider/id/x\"}"),
 				 POLICY_TRUST, &alice, action, "r"),
 		POLICY_DECISION_NONE);
@@ -217,7 +217,7 @@ static void test_actions_and_resources(void **state)
 		if (ask(text, POLICY_IDENTITY, &alice, cases[i].action, cases[i].resource) !=
 			cases[i].wanted)
 			fail_msg("%s on %s", cases[i].action, cases[i].resource);
-	/* A variable without a value fits nothing; with a preset, the preset. */
+	/* A variable without a value matches nothing; with a default, the default is used. */
 	facts = NULL;
 	assert_int_equal(
 		ask(text, POLICY_IDENTITY, &alice, "s3:GetObject", "arn:aws:s3:::data/alice/x"),
@@ -265,7 +265,7 @@ static void test_principals(void **state)
 		{"{\"CanonicalUser\":\"owner-one\"}", &root, POLICY_DECISION_ALLOW},
 		{"{\"CanonicalUser\":\"owner-one\"}", &alice, POLICY_DECISION_ACCOUNT},
 		{"{\"CanonicalUser\":\"owner-two\"}", &alice, POLICY_DECISION_NONE},
-		/* An owner inside an account is not that account. */
+		/* An owner in an account is not that account. */
 		{"{\"AWS\":\"111\"}", &bob, POLICY_DECISION_ACCOUNT},
 		{"{\"AWS\":\"arn:aws:iam::111:root\"}", &bob, POLICY_DECISION_ACCOUNT},
 		{"{\"CanonicalUser\":\"owner-bob\"}", &bob, POLICY_DECISION_ALLOW},
@@ -438,7 +438,7 @@ static void test_public_by_address(void **state)
 		if (is_public(text) != cases[i].is_public)
 			fail_msg("%s", text);
 	}
-	/* The halves in a statement each; the same range in two is no more than in one. */
+	/* The two halves, each in a statement of its own; the same range twice counts once. */
 #define FROM(range)                                                                         \
 	"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":\"*\"," \
 	"\"Condition\":{\"IpAddress\":{\"aws:SourceIp\":\"" range "\"}}}"
@@ -515,7 +515,7 @@ static void test_of_bucket(void **state)
 	assert_false(is_of("bkt", "bkt"));
 }
 
-/* What a bucket named bkt answers to a policy that is put; "" when it takes it. */
+/* The error of a policy put to a bucket named bkt; "": accepted. */
 static const char *put_to_bucket(const char *action, const char *resource, const char *key)
 {
 	static struct policy_refusal refusal;
@@ -536,7 +536,7 @@ static const char *put_to_bucket(const char *action, const char *resource, const
 	return refusal.text;
 }
 
-static void test_what_a_bucket_takes(void **state)
+static void test_policies_of_buckets(void **state)
 {
 	static const char *const action = "Policy has invalid action";
 	static const char *const applies = "Action does not apply to any resource(s) in statement";
@@ -544,7 +544,7 @@ static void test_what_a_bucket_takes(void **state)
 	static const char *const key = "Policy has an invalid condition key";
 	static const struct {
 		const char *action, *resource, *key;
-		const char *const *why; /* NULL: it is taken */
+		const char *const *why; /* NULL: accepted */
 	} cases[] = {
 		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", NULL},
 		{"\"S3:getobject\"", "\"arn:aws:s3:::bkt*\"", "S3:Prefix", NULL},
@@ -600,13 +600,13 @@ static void check_document(enum policy_kind kind, const char *statement, const c
 		fail_msg("%s: %s", text, refusal.text);
 }
 
-static void test_what_identities_take(void **state)
+static void test_policies_of_identities(void **state)
 {
 	static const char vendor[] = "must be prefaced by a vendor";
 
 	(void)state;
 	check_document(POLICY_IDENTITY, "\"Action\":\"*\",\"Resource\":\"*\"", "");
-	/* Of services that are not here, and of S3's next year. */
+	/* Actions of services that are not implemented, and an unknown action of S3. */
 	check_document(POLICY_IDENTITY, "\"Action\":[\"ec2:*\",\"s3:Foo\"],\"Resource\":\"*\"", "");
 	check_document(POLICY_IDENTITY, "\"Action\":\"GetObject\",\"Resource\":\"*\"", vendor);
 	check_document(POLICY_IDENTITY, "\"Action\":\"s3:\",\"Resource\":\"*\"", vendor);
@@ -640,8 +640,8 @@ int main(void)
 		cmocka_unit_test(test_public_by_address),
 		cmocka_unit_test(test_public_by_other_keys),
 		cmocka_unit_test(test_of_bucket),
-		cmocka_unit_test(test_what_a_bucket_takes),
-		cmocka_unit_test(test_what_identities_take),
+		cmocka_unit_test(test_policies_of_buckets),
+		cmocka_unit_test(test_policies_of_identities),
 	};
 
 	int failed;

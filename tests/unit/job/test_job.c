@@ -21,8 +21,8 @@ struct version {
 static struct version versions[VERSIONS_MAX];
 static uint32_t version_count, page_entries;
 static const char *const *buckets; /* in order; NULL ends */
-static int list_error;		   /* of the first bucket that is listed */
-static uint64_t changed_ns;	   /* what a commit finds as the version's time, when not 0 */
+static int list_error;		   /* for the first bucket that is listed */
+static uint64_t changed_ns;	   /* the version's time at the commit, if not 0 */
 static bool commit_finds_nothing;
 static uint32_t lists, scrubs, discards, rebuilds;
 static struct fiber *lister; /* while lists_held */
@@ -99,7 +99,7 @@ static int committed(struct version *version, store_check_fn *check, void *arg)
 	return check(commit_finds_nothing ? NULL : &now, arg);
 }
 
-/* ---- What was done, as text. ---- */
+/* ---- The actions, as text. ---- */
 
 static char done[4096];
 static bool noting;
@@ -200,7 +200,7 @@ void store_array_monitor(struct store *store)
 /* ---- The rules. ---- */
 
 static int rules_open_count, tells_open;
-static bool locked; /* nothing may be deleted */
+static bool locked; /* all versions are locked */
 
 static int rules_open(void *arg, struct slice bucket, void **ret_rules)
 {
@@ -365,7 +365,7 @@ static void test_versions_are_judged(void **state)
 		    "lc/1 since 20 behind 0; lc/1 since 20 behind 0 whole; uploads; ");
 }
 
-/* Where a page ends nothing is judged otherwise. */
+/* The end of a page does not change any decision. */
 static void test_pages_end_anywhere(void **state)
 {
 	for (uint32_t entries = 1; entries < 5; entries++) {
@@ -381,7 +381,7 @@ static void test_pages_end_anywhere(void **state)
 	}
 }
 
-static void test_what_rules_want_is_done(void **state)
+static void test_rules_are_carried_out(void **state)
 {
 	(void)state;
 	version_add("c", "1", 10);
@@ -392,8 +392,9 @@ static void test_what_rules_want_is_done(void **state)
 		    "e/1 current alone; delete e: 0; told 0 marker marker; uploads; ");
 }
 
-/* A commit decides again: what was written meanwhile, deleted, or locked, is left alone. */
-static void test_what_changed_is_left_alone(void **state)
+/* A commit decides again: versions that were written, deleted or locked meanwhile are not
+ * changed. */
+static void test_changed_versions_are_left_alone(void **state)
 {
 	char text[512];
 
@@ -417,7 +418,7 @@ static void test_what_changed_is_left_alone(void **state)
 	expect_walk(text);
 }
 
-/* A lock keeps versions; that a current object goes behind a marker it does not prevent. */
+/* A lock protects versions; it does not prevent a delete marker on top of a current object. */
 static void test_locks_keep_versions(void **state)
 {
 	char text[512];
@@ -433,7 +434,7 @@ static void test_locks_keep_versions(void **state)
 	expect_walk(text);
 }
 
-/* What is gone when it is looked at. */
+/* Versions that are gone when the job reads them. */
 static void test_looking_finds_nothing(void **state)
 {
 	(void)state;
@@ -442,8 +443,8 @@ static void test_looking_finds_nothing(void **state)
 	expect_walk("[one] l/1 current alone; uploads; ");
 }
 
-/* The server's own buckets are passed over, so are those without rules; one that cannot be listed
- * keeps its uploads, and holds up nobody. */
+/* The server's own buckets and those without rules are skipped. A bucket that cannot be listed
+ * keeps its uploads and does not delay the others. */
 static void test_buckets(void **state)
 {
 	static const char *const MANY[] = {".own", "bad", "good", "without", NULL};
@@ -465,7 +466,7 @@ static void close_in_a_walk(void *arg)
 	assert_int_equal(job_lifecycle_open(rig, &job_opts, &job), 0);
 	while (!lister)
 		fiber_yield();
-	/* The step it is in ends; nothing is begun after it. */
+	/* The current step ends; no other is started. */
 	lists_held = false;
 	fiber_wake(lister);
 	job_lifecycle_close(job);
@@ -486,7 +487,7 @@ static void close_at_rest(void *arg)
 
 	(void)arg;
 	opts.interval_ns = 3600 * NS_PER_S;
-	/* Before it ran at all, and while it rests. */
+	/* Before its first run, and during its pause. */
 	assert_int_equal(job_lifecycle_open(rig, &opts, &job), 0);
 	job_lifecycle_close(job);
 	assert_int_equal(job_lifecycle_open(rig, &opts, &job), 0);
@@ -503,7 +504,7 @@ static void test_closed_at_rest(void **state)
 	run(close_at_rest);
 }
 
-/* ---- The others. ---- */
+/* ---- The other jobs. ---- */
 
 static void parked(void *arg)
 {
@@ -528,7 +529,7 @@ static void no_fibers(void *arg)
 	assert_int_equal(job_scrub_start(rig, &scrub), -EAGAIN);
 	assert_int_equal(job_discard_start(rig, &discard), -EAGAIN);
 	assert_int_equal(job_rebuild_start(rig, NULL), -EAGAIN);
-	/* Of nothing to do nothing comes, and that cannot fail. */
+	/* A job without work does nothing and cannot fail. */
 	assert_int_equal(job_discard_start(rig, &none), 0);
 	go = true;
 	fiber_yield();
@@ -552,8 +553,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_versions_are_judged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pages_end_anywhere, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_rules_want_is_done, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_changed_is_left_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rules_are_carried_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_changed_versions_are_left_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_locks_keep_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looking_finds_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_buckets, setup, teardown),

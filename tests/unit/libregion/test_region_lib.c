@@ -8,8 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* libnebulaio-region as a program outside the project sees it: what it does, and what it refuses.
- */
+/* libnebulaio-region as used by a program outside the project: its functions and its refusals. */
 
 static struct neb_region *region_new(void)
 {
@@ -86,7 +85,7 @@ static void disks_keep_what_they_get(void **state)
 	work = (struct neb_work){
 		.op = NEB_WRITE, .target = disk, .span = span, .offset = 4096, .user_data = 77};
 	assert_int_equal(neb_work_submit(region, &work), 0);
-	assert_int_equal(neb_work_submit(region, &work), -EPERM); /* the disk has it */
+	assert_int_equal(neb_work_submit(region, &work), -EPERM); /* the disk owns it */
 	assert_int_equal(neb_span_give(region, &span), -EPERM);
 	done = reap(region);
 	assert_int_equal(done.result, 1 << 20);
@@ -110,7 +109,7 @@ static void disks_keep_what_they_get(void **state)
 	assert_int_equal(neb_work_submit(region, &work), 0);
 	assert_int_equal(reap(region).result, -ERANGE);
 	assert_int_equal(
-		neb_work_reap(region, &done, 1, NEB_FOREVER), 0); /* nothing is under way */
+		neb_work_reap(region, &done, 1, NEB_FOREVER), 0); /* nothing is in flight */
 	assert_int_equal(neb_span_give(region, &span), 0);
 	assert_int_equal(neb_span_give(region, &other), 0);
 	assert_int_equal(neb_region_copied(region), 0);
@@ -118,7 +117,7 @@ static void disks_keep_what_they_get(void **state)
 	unlink(path);
 }
 
-/* What stands in the parts one after the other. */
+/* Fills the parts one after the other. */
 static void fill(struct neb_span *span, char c)
 {
 	memset(span->data, c, span->bytes);
@@ -166,7 +165,7 @@ static void scatter_lists_on_disks(void **state)
 	assert_int_equal(done.part_count, 3);
 	assert_ptr_equal(done.parts[1].data, span[2].data);
 	assert_int_equal(neb_span_owner(region, &span[3]), NEB_APP);
-	/* Read back as one, and into parts, the last of which ends past the disk. */
+	/* Read back as one span, and into parts, the last of which ends past the disk's end. */
 	assert_int_equal(neb_span_lease(region, 6 * 4096, &whole), 0);
 	work = (struct neb_work){.op = NEB_READ, .target = disk, .span = whole, .offset = 4096};
 	assert_int_equal(neb_work_submit(region, &work), 0);
@@ -188,8 +187,8 @@ static void scatter_lists_on_disks(void **state)
 	unlink(path);
 }
 
-/* The other side of the next test: receives one message into two parts, and sends it back as it
- * came. Its exit code says what went wrong. */
+/* The other side of the next test: receives one message into two parts, and sends it back
+ * unchanged. Its exit code names the failure. */
 static int echo_parts(int port_fd)
 {
 	struct neb_region *region = region_new();
@@ -213,8 +212,8 @@ static int echo_parts(int port_fd)
 		return 3;
 	recv.span = done.parts[0];
 	work = (struct neb_work){.op = NEB_SEND, .target = qp, .span = done.span, .bytes = 3000};
-	/* The peer has seen it and may be gone before we hear of that: its result is the peer's to
-	 * judge. */
+	/* The peer may have received it and be gone before its completion, so the result is not
+	 * checked here. */
 	if (neb_work_submit(region, &work) || neb_work_reap(region, &done, 1, 20000000000ull) != 1)
 		return 4;
 	neb_span_give(region, &work.span);

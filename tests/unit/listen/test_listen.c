@@ -18,15 +18,15 @@ static struct listen_opts rig_opts;
 static char rig_address[32];
 static bool rig_evicts; /* listeners that are opened from now on */
 
-/* What the front has been handed. A connection is served until the test ends it, or its stream
- * ends. */
+/* The connections handed to the front. A connection is served until the test or its stream ends
+ * it. */
 static struct {
 	struct net_stream *stream;
 	const struct front_http_opts *opts;
 	bool ended;
 } served[SERVED_MAX];
 static uint32_t served_count;
-static bool in_requests; /* each connection is in the middle of one */
+static bool in_requests; /* every connection is in a request */
 
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
 {
@@ -121,7 +121,7 @@ static void connections_are_served(void *arg)
 		assert_non_null(served[i].opts->draining);
 		assert_false(*served[i].opts->draining);
 	}
-	/* Each has its own word on whether it is idle. */
+	/* Each connection has its own idle flag. */
 	assert_ptr_not_equal(served[0].opts->ret_idle, served[1].opts->ret_idle);
 	for (uint32_t i = 0; i < 3; i++)
 		net_close(clients[i]);
@@ -137,7 +137,7 @@ static void test_connections_are_served(void **state)
 	rig_run(connections_are_served);
 }
 
-/* At the limit, with requests on all of them, the next ones wait, and are served when one has
+/* At the limit, with requests on all connections, the next ones wait, and are served when one has
  * ended. */
 static void the_limit_makes_them_wait(void *arg)
 {
@@ -167,7 +167,7 @@ static void test_the_limit_makes_them_wait(void **state)
 	rig_run(the_limit_makes_them_wait);
 }
 
-/* One that asks for nothing makes room for the next: the one that has been there longest. */
+/* The connection that has been idle longest makes room for the next one. */
 static void the_idle_make_room(void *arg)
 {
 	struct net_stream *busy, *idle, *next;
@@ -196,7 +196,7 @@ static void test_the_idle_make_room(void **state)
 	rig_run(the_idle_make_room);
 }
 
-/* Where nobody may keep others out, the one whose request began first makes room, too. */
+/* If no connection may keep others out, the one with the oldest request makes room, too. */
 static void all_make_room(void *arg)
 {
 	struct net_stream *first, *second;
@@ -222,8 +222,8 @@ static void test_all_make_room(void **state)
 	rig_run(all_make_room);
 }
 
-/* Without a fiber for it a connection is told at once when to come back, and closed, and the
- * listener goes on. */
+/* Without a free fiber, a connection gets Retry-After at once and is closed, and the listener
+ * continues. */
 static void parked(void *arg)
 {
 	const bool *go = arg;
@@ -232,7 +232,7 @@ static void parked(void *arg)
 		fiber_yield();
 }
 
-/* Told by the listener itself, before a request. */
+/* Refused by the listener itself, before a request. */
 static void client_refused(struct net_stream *stream)
 {
 	char answer[1024];
@@ -300,9 +300,9 @@ static void idle_ones_end_at_once(void *arg)
 	client_ended(idle);
 	assert_true(served[0].ended);
 	assert_false(served[1].ended);
-	/* Nobody new comes in. */
+	/* New connections are refused. */
 	assert_true(net_connect(rig_address, in_ms(10000), &idle) < 0);
-	/* The other ends with its request. */
+	/* The other connection ends with its request. */
 	net_close(busy);
 	listen_drain(rig_listen, in_ms(60000));
 	assert_true(served[1].ended);
@@ -315,7 +315,7 @@ static void test_idle_ones_end_at_once(void **state)
 	rig_run(idle_ones_end_at_once);
 }
 
-/* Past the deadline what has not ended is cut. */
+/* After the deadline, remaining connections are closed. */
 static void the_deadline_cuts(void *arg)
 {
 	struct net_stream *busy = client_connect();

@@ -1,5 +1,5 @@
-/* tests/unit/net/rig.h: a reactor on the test's own thread, and pairs of streams in it. Bounded:
- * what never happens ends in an alarm, not in a hang. */
+/* tests/unit/net/rig.h: a reactor on the test's own thread, and pairs of streams in it. Bounded: a
+ * missing event ends in an alarm, not in a hang. */
 #ifndef TESTS_UNIT_NET_RIG_H
 #define TESTS_UNIT_NET_RIG_H
 

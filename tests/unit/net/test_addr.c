@@ -62,7 +62,7 @@ static void test_numeric(void **state)
 	check_print("localhost", "127.0.0.1:81");
 	check_print("2001:db8::1", "[2001:db8::1]:81");
 	check_print("", "[::]:81");
-	/* What a listener on both families sees of an IPv4 peer. */
+	/* The form of an IPv4 peer at a listener on both families. */
 	check_print("::ffff:192.0.2.7", "192.0.2.7:81");
 	assert_int_equal(net_addr_numeric(&name, &addr, &len), -EINVAL);
 }
@@ -77,7 +77,7 @@ static void test_resolve(void **state)
 	assert_int_equal(net_addr_resolve(&name, addrs, &count), 0);
 	assert_int_equal(count, 1);
 	assert_int_equal(addrs[0].v4.sin_port, htons(7));
-	/* No look-up can answer for an empty label. */
+	/* A name with an empty label cannot be looked up. */
 	strcpy(name.host, "no..such..host");
 	assert_int_equal(net_addr_resolve(&name, addrs, &count), -EHOSTUNREACH);
 }

@@ -55,7 +55,7 @@ static void refusals(void *arg)
 	(void)arg;
 	assert_int_equal(net_listen(rig, "no such thing", &listener), -EINVAL);
 	assert_int_equal(net_listen(rig, "host.example.com:1", &listener), -EINVAL);
-	/* An address of the documentation, which is nobody's. */
+	/* An address for documentation, which no host has. */
 	assert_int_equal(net_listen(rig, "192.0.2.1:0", &listener), -EADDRNOTAVAIL);
 	assert_int_equal(net_connect(":80", in_ms(10), &stream), -EINVAL);
 	assert_int_equal(net_connect("127.0.0.1:0", in_ms(10), &stream), -EINVAL);
@@ -77,8 +77,8 @@ static void test_addresses(void **state)
 	rig_run();
 }
 
-/* Two listeners on one port, as two reactors have them; another server's are in the way, and so is
- * one that does not share. */
+/* Two listeners on one port, like two reactors. Another server's listener blocks the port, and so
+ * does one that does not share. */
 static void shared_port(void *arg)
 {
 	struct net_listener *second, *other;
@@ -145,7 +145,7 @@ static void *racer_main(void *arg)
 	err = net_listen(rig, race->address, &race->listeners[racer->idx]);
 	atomic_fetch_add(err ? &race->failed : &race->won, 1);
 	if (err && err != -EADDRINUSE)
-		atomic_fetch_add(&race->won, RACERS); /* told by the assertion */
+		atomic_fetch_add(&race->won, RACERS); /* the assertion reports it */
 	return NULL;
 }
 
@@ -209,7 +209,7 @@ static void close_wakes(void *arg)
 	assert_int_equal(accept_result, -ECANCELED);
 }
 
-/* Connections that the kernel accepted and nobody took end with the listener. */
+/* Connections that the kernel accepted and the server did not take end with the listener. */
 static void close_drops(void *arg)
 {
 	struct net_stream *taken, *first, *second;
@@ -270,7 +270,8 @@ static void test_many(void **state)
 	rig_run();
 }
 
-/* ---- A burst: whoever cannot be taken at once waits in the backlog, and is not cut. ---- */
+/* ---- A burst: connections that cannot be accepted at once wait in the backlog, and are not
+ * closed. ---- */
 
 #define BURST 400u
 
@@ -289,7 +290,7 @@ static void burst(void *arg)
 	net_close(stream);
 	net_close(first);
 	address.sin_port = htons(net_listener_port(listener));
-	/* No turn passes meanwhile, and then some in which nobody takes any. */
+	/* Meanwhile no turn runs; then some turns run without an accept. */
 	for (uint32_t i = 0; i < BURST; i++) {
 		clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		assert_int_equal(
@@ -351,7 +352,7 @@ static void shortage(void *arg)
 	close(lowest);
 	set_descriptors_max((rlim_t)lowest);
 	rig_spawn(late_accept, NULL);
-	fiber_sleep_ns(20 * NS_PER_MS); /* the refusal needs no waiting for, its absence does */
+	fiber_sleep_ns(20 * NS_PER_MS); /* a refusal comes at once; its absence needs a wait */
 	assert_int_equal(accept_result, 1);
 	set_descriptors_max(descriptors_max);
 	while (accept_result == 1)

@@ -34,7 +34,7 @@ static void talk(void *arg)
 	assert_int_equal(got, 2);
 	assert_memory_equal(buf, "ef", 2);
 	assert_true(!strncmp(net_peer(server), "127.0.0.1:", 10));
-	/* An end in order: what was sent before it is read, then 0 bytes, also twice. */
+	/* An orderly end: earlier bytes are read, then 0 bytes, also twice. */
 	send_text(client, "z");
 	net_send_end(client);
 	assert_int_equal(net_recv_full(server, buf, 8, in_ms(60000), &got), 0);
@@ -44,7 +44,7 @@ static void talk(void *arg)
 	assert_int_equal(net_recv_full(server, buf, 8, in_ms(60000), &got), 0);
 	assert_int_equal(got, 0);
 	assert_int_equal(rig_recv_all(server, buf, 1, in_ms(60000)), -EPIPE);
-	/* The other direction is still there. */
+	/* The other direction still works. */
 	send_text(server, "y");
 	assert_int_equal(rig_recv_all(client, buf, 1, in_ms(60000)), 0);
 	assert_int_equal(buf[0], 'y');
@@ -122,11 +122,11 @@ static void late_recv(void *arg)
 	assert_int_equal(net_recv(server, buf, 8, in_ms(5), &got), -ETIMEDOUT);
 	assert_int_equal(net_recv_full(server, buf, 8, in_ms(5), &got), -ETIMEDOUT);
 	assert_int_equal(got, 77);
-	/* Bytes that came before the deadline are given, not lost. */
+	/* Bytes that came before the deadline are returned, not lost. */
 	send_text(client, "abc");
 	assert_int_equal(net_recv_full(server, buf, 8, in_ms(200), &got), 0);
 	assert_int_equal(got, 3);
-	/* The stream is as good as before. */
+	/* The stream still works. */
 	send_text(client, "12345678");
 	assert_int_equal(rig_recv_all(server, buf, 8, in_ms(60000)), 0);
 	assert_memory_equal(buf, "12345678", 8);
@@ -146,7 +146,7 @@ static void wait_readable(void *arg)
 	assert_int_equal(net_wait_readable(server, in_ms(60000)), 0);
 	assert_int_equal(rig_recv_all(server, &byte, 1, in_ms(60000)), 0);
 	assert_int_equal(net_wait_readable(server, in_ms(4)), -ETIMEDOUT);
-	/* An end is something to receive. */
+	/* An end makes the stream readable. */
 	net_send_end(client);
 	assert_int_equal(net_wait_readable(server, in_ms(60000)), 0);
 	net_shutdown(server);
@@ -310,7 +310,7 @@ static void test_echo(void **state)
 	assert_true(echoed >= 1000);
 }
 
-/* ---- Sockets that were made elsewhere. ---- */
+/* ---- Sockets made by other code. ---- */
 
 static void taken(void *arg)
 {

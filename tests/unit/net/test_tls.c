@@ -2,7 +2,7 @@
 
 #include <sys/wait.h>
 
-/* ---- What was logged. ---- */
+/* ---- The log. ---- */
 
 static char log_path[128];
 static int stderr_was;
@@ -19,7 +19,7 @@ static void log_catch(void)
 	close(fd);
 }
 
-/* Ends the catch; what was caught, until the next. */
+/* Ends the catch; returns the text, valid until the next. */
 static const char *log_caught(void)
 {
 	static char text[4096];
@@ -35,7 +35,7 @@ static const char *log_caught(void)
 	return text;
 }
 
-/* ---- Files that are no good. ---- */
+/* ---- Invalid files. ---- */
 
 static void write_text(const char *name, const char *text)
 {
@@ -47,7 +47,7 @@ static void write_text(const char *name, const char *text)
 	assert_int_equal(chmod(pki_path(name), 0600), 0);
 }
 
-/* The error, and a log line that names the file and says why. */
+/* Expects the error, and a log line with the file and the reason. */
 static void refused(struct net_tls_opts opts, int error, const char *file, const char *why)
 {
 	struct net_tls *tls = NULL;
@@ -95,7 +95,7 @@ static void test_refusals(void **state)
 	refused(opts_of("locked.pem", "locked.key", NULL), -EINVAL, "locked.key", "passphrase");
 }
 
-/* In a process of its own, for nothing is hidden from root. */
+/* In a process of its own, because root can read every file. */
 static int open_as_nobody(struct net_tls_opts opts)
 {
 	const uid_t nobody = 65534;
@@ -130,7 +130,7 @@ static void test_unreadable(void **state)
 	assert_non_null(strstr(text, "hidden.key: Permission denied"));
 }
 
-/* A chain is taken whole; one that breaks off is not. */
+/* A complete chain is accepted; a truncated one is not. */
 static void test_chain(void **state)
 {
 	char text[8192] = "", part[4096];
@@ -157,7 +157,7 @@ static void test_chain(void **state)
 	refused(opts_of("chain.pem", "server.key", NULL), -EINVAL, "chain.pem", "chain is broken");
 }
 
-/* ---- Files that are good, but. ---- */
+/* ---- Valid files with warnings. ---- */
 
 static void warned(const char *name, const char *why)
 {
@@ -211,7 +211,7 @@ static void test_changed(void **state)
 	assert_int_equal(net_tls_reload(tls), -EINVAL);
 	assert_non_null(strstr(log_caught(), "link.key"));
 	assert_false(net_tls_changed(tls));
-	/* Another file behind the same link, and none at all. */
+	/* Another file at the same link, and no file. */
 	pki_issue((struct pki_issue){.name = "next", .issuer = "ca"});
 	pki_rename("next.key", "mine.key");
 	pki_rename("next.pem", "mine.pem");

@@ -25,13 +25,13 @@ static void fingerprint_now(char ret_text[NET_TLS_FINGERPRINT_LEN + 1])
 	net_tls_close(tls);
 }
 
-/* pki_open takes the key beside the certificate, by the same name. */
+/* pki_open uses the key of the same name next to the certificate. */
 static void link_key(void)
 {
 	assert_int_equal(symlink("key.pem", pki_path("tls/certificate.key")), 0);
 }
 
-/* Trusted by its own file, as strict clients see it, for this host. */
+/* Verifies the certificate for this host like a strict client that trusts this file. */
 static int verify(X509 *certificate, const char *host, const char *address)
 {
 	X509_STORE *store = X509_STORE_new();
@@ -78,7 +78,7 @@ static void test_make(void **state)
 	assert_int_equal(verify(certificate, NULL, "127.0.0.1"), X509_V_OK);
 	assert_int_equal(verify(certificate, NULL, "::1"), X509_V_OK);
 	assert_int_equal(gethostname(machine, sizeof(machine) - 1), 0);
-	if (!strchr(machine, '_')) /* which no name in a certificate may hold */
+	if (!strchr(machine, '_')) /* not allowed in a certificate's name */
 		assert_int_equal(verify(certificate, machine, NULL), X509_V_OK);
 	assert_int_equal(verify(certificate, "example.com", NULL), X509_V_ERR_HOSTNAME_MISMATCH);
 	assert_int_equal(verify(certificate, NULL, "127.0.0.2"), X509_V_ERR_IP_ADDRESS_MISMATCH);
@@ -99,7 +99,7 @@ static void test_renew(void **state)
 
 	(void)state;
 	fingerprint_now(first);
-	/* For a name that the old one does not know. */
+	/* For a name that the old certificate does not have. */
 	assert_int_equal(net_tls_make_self_signed(dir, "nebula.test"), 0);
 	certificate = certificate_now();
 	assert_int_equal(verify(certificate, "nebula.test", NULL), X509_V_OK);
@@ -110,7 +110,7 @@ static void test_renew(void **state)
 	certificate = certificate_now();
 	assert_int_equal(verify(certificate, NULL, "127.0.0.7"), X509_V_OK);
 	X509_free(certificate);
-	/* When a file is broken, the two do not belong together, or the end is near. */
+	/* Replaced if a file is damaged, the two do not match, or the end of validity is near. */
 	fingerprint_now(first);
 	assert_int_equal(truncate(pki_path("tls/key.pem"), 10), 0);
 	assert_int_equal(net_tls_make_self_signed(dir, ""), 0);

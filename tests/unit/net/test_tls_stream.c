@@ -23,7 +23,7 @@ static int streams_teardown(void **state)
 	return rig_teardown(state);
 }
 
-/* More than one connection of a test: the reactor goes on in between. */
+/* For several connections in one test: the reactor keeps running in between. */
 static void start(peer_fn *client)
 {
 	peer.fn = client;
@@ -52,7 +52,7 @@ static void expect_text(const char *text)
 	assert_memory_equal(buf, text, strlen(text));
 }
 
-/* Whether the library told this reactor's counters: the one of this name. */
+/* A counter to find by its name, and its value. */
 struct named {
 	const char *name;
 	uint64_t value;
@@ -74,7 +74,7 @@ static uint64_t count_of(const char *name)
 	return named.value;
 }
 
-/* ---- Talking. ---- */
+/* ---- Data both ways. ---- */
 
 static void talk_peer(struct peer *client)
 {
@@ -82,7 +82,7 @@ static void talk_peer(struct peer *client)
 
 	peer_handshake(client);
 	peer_write(client, "ping");
-	/* Three runs of bytes leave as one record. */
+	/* Three runs of bytes are sent as one record. */
 	PEER_CHECK(SSL_read(client->ssl, buf, sizeof(buf)) == 8);
 	PEER_CHECK(!memcmp(buf, "headbody", 8));
 	peer_write(client, "abcdef");
@@ -110,8 +110,8 @@ static void talk(void *arg)
 	assert_int_equal(net_recv(stream, buf, 2, in_ms(60000), &got), 0);
 	assert_int_equal(got, 2);
 	assert_memory_equal(buf, "ab", 2);
-	/* The rest of the record waits inside, without the socket. */
-	/* At the deadline, what has come is given. */
+	/* The rest of the record is buffered, independent of the socket. */
+	/* At the deadline, the bytes received so far are returned. */
 	assert_int_equal(net_recv_full(stream, buf, 8, in_ms(5), &got), 0);
 	assert_int_equal(got, 4);
 	assert_memory_equal(buf, "cdef", 4);
@@ -230,7 +230,7 @@ static void test_duplex(void **state)
 
 /* ---- One byte at a time. ---- */
 
-/* Sends what the library wants sent, each byte by itself. */
+/* Sends the library's output byte by byte. */
 static void trickle_out(struct peer *client, BIO *out)
 {
 	char byte;
@@ -281,7 +281,7 @@ static void test_trickle(void **state)
 	rig_run();
 }
 
-/* ---- Ends that are none in order. ---- */
+/* ---- Connections that do not end in order. ---- */
 
 static void cut_peer(struct peer *client)
 {
@@ -300,7 +300,7 @@ static void cut(void *arg)
 	start(cut_peer);
 	expect_text("x");
 	send_text("y");
-	/* The connection ends, but nobody said goodbye: it may be cut short. */
+	/* The connection ends without close_notify: the data may be truncated. */
 	assert_int_equal(net_recv(stream, &byte, 1, in_ms(60000), &got), -ECONNRESET);
 	assert_int_equal(net_recv_full(stream, &byte, 1, in_ms(60000), &got), -ECONNRESET);
 	assert_int_equal(net_wait_readable(stream, in_ms(60000)), 0);
@@ -309,7 +309,7 @@ static void cut(void *arg)
 	end();
 }
 
-/* A record that somebody changed on its way. */
+/* A record that was changed in transit. */
 static void forge_peer(struct peer *client)
 {
 	BIO *out = BIO_new(BIO_s_mem());
@@ -378,7 +378,7 @@ static void still_peer(struct peer *client)
 		pthread_cond_wait(&gate_opened, &gate);
 	peer_may_go = false;
 	pthread_mutex_unlock(&gate);
-	/* A peer whose stream was cut off in the middle must not take that for an end in order. */
+	/* A peer whose stream was cut off must not see an orderly end. */
 	do {
 		got = SSL_read(client->ssl, buf, sizeof(buf));
 	} while (got > 0);
@@ -436,7 +436,7 @@ static void test_still(void **state)
 static const char *first_words;
 static size_t first_words_len;
 
-/* Says something, and waits for the end of the connection. */
+/* Sends some bytes, and waits for the end of the connection. */
 static void words_peer(struct peer *client)
 {
 	char buf[512];
@@ -447,7 +447,7 @@ static void words_peer(struct peer *client)
 		;
 }
 
-/* Says something, and goes. */
+/* Sends some bytes, and closes. */
 static void gone_peer(struct peer *client)
 {
 	peer_connect(client);
@@ -465,7 +465,7 @@ static void refused(peer_fn *client, const char *words, size_t len, uint64_t ms,
 	stream = peer_start(&peer);
 	assert_int_equal(net_tls_accept(tls, stream, in_ms(ms)), why);
 	assert_int_equal(count_of("nebulaio_tls_handshake_failures_total"), failures + 1);
-	/* It is a plain stream still: its peer can be told. */
+	/* It is still a plain stream, so an error can be sent. */
 	if (why != -ECONNRESET)
 		assert_int_equal(net_sendv(stream, &iov, 1, in_ms(60000)), 0);
 	net_send_end(stream);
@@ -474,7 +474,7 @@ static void refused(peer_fn *client, const char *words, size_t len, uint64_t ms,
 
 static void refusals(void *arg)
 {
-	/* The beginning of a ClientHello that says that it is longer. */
+	/* The start of a ClientHello whose length is larger. */
 	static const char hello[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 	static const char noise[] = "\x00\x9e\x01\x03\x01 and so on, and on, and on";
 
@@ -546,7 +546,7 @@ static void test_other_protocol(void **state)
 	rig_run();
 }
 
-/* Shut down in the middle of its handshake, as a server that drains does. */
+/* Shut down in the middle of its handshake, as in a draining server. */
 static void accept_shut(void *arg)
 {
 	(void)arg;
@@ -609,11 +609,11 @@ static void resumption(void *arg)
 	assert_non_null(peer.session);
 	hello(true);
 	hello(true);
-	/* Tickets of before a reload are as good as none, and do no harm. */
+	/* Tickets from before a reload are ignored, and do no harm. */
 	assert_int_equal(net_tls_reload(tls), 0);
 	hello(false);
 	hello(true);
-	/* Nor do another server's. */
+	/* So are another server's. */
 	tls = pki_open("server", NULL);
 	hello(false);
 	net_tls_close(tls);
@@ -635,7 +635,7 @@ static void test_resumption_1_2(void **state)
 
 static char other_fingerprint[NET_TLS_FINGERPRINT_LEN + 1];
 
-/* An open stream goes on under the old certificate while others begin under the new one. */
+/* An open stream keeps the old certificate while new ones use the new certificate. */
 static void reload_peer(struct peer *client)
 {
 	struct peer second = {.fn = hello_peer, .port = client->port};
@@ -668,7 +668,8 @@ static void reload(void *arg)
 	assert_false(net_tls_changed(tls));
 	pki_issue((struct pki_issue){.name = "new", .issuer = "ca", .type = "RSA"});
 	pki_rename("new.pem", "moving.pem");
-	/* The certificate alone is no good: what was read before stays, and is not tried again. */
+	/* The certificate alone is not usable: the files read before stay in use, and are not read
+	 * again. */
 	assert_true(net_tls_changed(tls));
 	assert_int_equal(net_tls_reload(tls), -EINVAL);
 	assert_false(net_tls_changed(tls));
@@ -705,14 +706,14 @@ static void test_reload(void **state)
 	rig_run();
 }
 
-/* ---- Clients that must prove themselves. ---- */
+/* ---- Client certificates. ---- */
 
 static void refused_peer(struct peer *client)
 {
 	char byte;
 
 	peer_ssl(client);
-	/* By TLS 1.3 the client learns of it only when it reads. */
+	/* With TLS 1.3 the client gets the error only when it reads. */
 	if (SSL_do_handshake(client->ssl) == 1)
 		PEER_CHECK(SSL_read(client->ssl, &byte, 1) <= 0);
 }

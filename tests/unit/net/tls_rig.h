@@ -1,4 +1,4 @@
-/* tests/unit/net/tls_rig.h: certificates for a test, and a peer of another make: the library's own
+/* tests/unit/net/tls_rig.h: certificates for a test, and an independent peer: the library's own
  * client on a blocking socket, in a thread. An error in the thread ends the program. */
 #ifndef TESTS_UNIT_NET_TLS_RIG_H
 #define TESTS_UNIT_NET_TLS_RIG_H
@@ -266,7 +266,7 @@ static inline void peer_write(struct peer *peer, const char *text)
 	PEER_CHECK(SSL_write(peer->ssl, text, (int)strlen(text)) == (int)strlen(text));
 }
 
-/* Reads exactly this, in however many records. */
+/* Reads exactly this text, in any number of records. */
 static inline void peer_expect(struct peer *peer, const char *text)
 {
 	char buf[256];
@@ -304,7 +304,8 @@ static inline void *peer_main(void *arg)
 	return NULL;
 }
 
-/* In a fiber: a stream that the peer is at the other end of; its handshake, if any, is to come. */
+/* In a fiber: starts the peer and returns the server's end of the stream, before the handshake, if
+ * any. */
 static inline struct net_stream *peer_start(struct peer *peer)
 {
 	struct net_listener *listener;

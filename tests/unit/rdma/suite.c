@@ -1,5 +1,5 @@
-/* tests/unit/rdma/suite.c: what the provider suite's tests share: ends, pairs, waits and the second
- * process. */
+/* tests/unit/rdma/suite.c: common parts of the provider suite's tests: ends, pairs, waits and the
+ * second process. */
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>
@@ -16,14 +16,14 @@
 
 #define POLLS_FOR_NOTHING 20000
 #define ECHO_BYTES	  (256 * KIB)
-#define DEVICES_MAX	  256u /* a test that fails leaves its own open */
+#define DEVICES_MAX	  256u /* a failed test leaves its devices open */
 #define EARLY_MAX	  256u
 #define ECHO_RECVS	  16u
 
 /* ---- Devices. ---- */
 
-/* A connection comes up when both ends look at their events, so whoever waits for one device lets
- * the others go on too; what they say meanwhile is kept for them. */
+/* A connection is established when both ends poll their events. So a wait for one device also polls
+ * the others; their events are kept for later. */
 static struct {
 	struct rp_device *device;
 	struct rp_cm_event early[EARLY_MAX];
@@ -63,7 +63,7 @@ static bool early_take(struct rp_device *device, struct rp_cm_event *ret_event)
 	return false;
 }
 
-/* Lets every device but one go on. */
+/* Polls every device but one. */
 static void others_progress(const struct rp_device *but)
 {
 	for (size_t i = 0; i < DEVICES_MAX; i++) {

@@ -1,5 +1,5 @@
 /* tests/unit/rdma/suite.h: the provider suite: the same tests over every RDMA provider. A small
- * main per provider names the device and the address, and what the provider can do. */
+ * main per provider names the device, the address, and the provider's abilities. */
 #ifndef TESTS_RDMA_SUITE_H
 #define TESTS_RDMA_SUITE_H
 
@@ -14,9 +14,9 @@ struct suite {
 	const char *device_name;
 	const char *address; /* to listen on and to connect to */
 	int gid_index;
-	/* The kernel's soft-RoCE device keeps to the verbs' meaning, less exactly than cards: it
-	 * refuses a misaligned atomic when it is posted, may call what is wrong with
-	 * local memory a general error, and its queues take more than they grant. */
+	/* The kernel's soft-RoCE device follows the verbs less exactly than cards: it refuses a
+	 * misaligned atomic when it is posted, may report an error of local memory as a general
+	 * error, and its queues accept more than they grant. */
 	bool soft_roce;
 };
 extern const struct suite *suite;
@@ -64,16 +64,16 @@ void pair_close(struct pair *pair);
 /* ---- Waiting. ---- */
 /* Takes exactly one event of this type; any other fails the test. */
 void cm_expect(struct rp_device *device, enum rp_cm_type type, struct rp_cm_event *ret_event);
-/* The next completion of end; other, when not NULL, is polled along so that it makes progress and
+/* The next completion of end; other, when not NULL, is polled, too, so that it makes progress; it
  * must complete nothing. */
 struct rp_wc wc_next(struct end *end, struct end *other);
-/* The next completion, which must be of this id and status. */
+/* The next completion, which must have this id and status. */
 struct rp_wc wc_expect(struct end *end, struct end *other, uint64_t wr_id, enum rp_status status);
 /* The same for an operation that local memory does not allow. */
 void wc_expect_local(struct end *end, struct end *other, uint64_t wr_id, enum rp_status status);
 /* A misaligned atomic of this id is refused. */
 void atomic_refused(struct end *end, struct end *other, struct rp_send_wr wr);
-/* Nothing completes at either end during some thousand polls. */
+/* Checks that nothing completes at either end during some thousand polls. */
 void wc_expect_none(struct end *end, struct end *other);
 
 /* ---- Posting. ---- */
@@ -89,13 +89,13 @@ struct remote {
 	pid_t pid;
 	uint16_t port;
 	struct rp_conn_request *unused;
-	/* What its private data said. */
+	/* From its private data. */
 	uint64_t addr;
 	uint32_t rkey;
 	uint64_t bytes;
 };
 enum remote_job {
-	REMOTE_ECHO,  /* sends back what it receives */
+	REMOTE_ECHO,  /* sends back each message */
 	REMOTE_SLEEP, /* the same, but sleeps in poll(2) on an armed completion queue */
 	REMOTE_STILL, /* serves its connection, posts no receives */
 };

@@ -34,7 +34,7 @@ static void ask(struct pair *pair, uint64_t wait_ns)
 	assert_int_equal(start_connect(&pair->a, rp_listener_port(pair->listener), wait_ns), 0);
 }
 
-/* The first asks, and the second has heard of it. */
+/* The first end connects, and the second has the request. */
 static struct rp_cm_event asked(struct pair *pair, uint64_t wait_ns)
 {
 	struct rp_cm_event event;
@@ -51,7 +51,7 @@ static void meeting_close(struct pair *pair)
 	end_close(&pair->b);
 }
 
-/* A network answers "nobody listens" as a rejection by the connection manager. */
+/* On a network, a connect without a listener is rejected by the connection manager. */
 static void nobody_expect(struct end *a)
 {
 	uint64_t deadline_ns = clock_now_ns() + 2 * SUITE_DEADLINE_NS;
@@ -124,7 +124,7 @@ static void test_reject_then_retry(void **state)
 	assert_ptr_equal(event.qp, pair.a.qp);
 	assert_int_equal(event.private_len, 8);
 	assert_memory_equal(event.private_data, "too busy", 8);
-	/* A fresh queue pair gets through, as with rdma_cm. */
+	/* A new queue pair can connect, as with rdma_cm. */
 	rp_qp_close(pair.a.qp);
 	end_new_qp(&pair.a, &patient);
 	event = asked(&pair, SUITE_DEADLINE_NS);
@@ -273,7 +273,7 @@ static void test_disconnect_tells_both(void **state)
 	pair_close(&pair);
 }
 
-/* One of many wakes who sleeps on the completion queue of all. */
+/* One of many queue pairs wakes the sleeper on their common completion queue. */
 static void sleep_and_be_woken(struct end *a, struct end *b, struct rp_qp *from, struct rp_qp *to)
 {
 	struct pollfd wait = {.fd = rp_cq_fd(b->cq), .events = POLLIN};
@@ -291,7 +291,7 @@ static void sleep_and_be_woken(struct end *a, struct end *b, struct rp_qp *from,
 	wc_expect(b, NULL, 1000, RP_WC_SUCCESS);
 }
 
-/* Many queue pairs on one completion queue: past the number at which a queue goes by bells. */
+/* Many queue pairs on one completion queue: more than the number at which a queue uses bells. */
 static void test_many_connections(void **state)
 {
 	static struct rp_qp *clients[MANY], *servers[MANY];
@@ -352,7 +352,7 @@ static void test_many_connections(void **state)
 	end_close(&b);
 }
 
-/* ---- Joined by hand. ---- */
+/* ---- Connected without a connection manager. ---- */
 
 static void join_until_up(struct end *a, struct end *b)
 {
@@ -399,7 +399,7 @@ static void test_joined_by_hand(void **state)
 		0);
 	wc_expect(&a, &b, 2, RP_WC_SUCCESS);
 	assert_memory_equal(a.mem, b.mem + 256 * KIB, 64 * KIB);
-	/* Once is for ever. */
+	/* A queue pair can be connected only once. */
 	assert_int_equal(rp_qp_address(b.qp, &peer), 0);
 	assert_int_equal(rp_qp_join(a.qp, &peer, false), -EISCONN);
 	end_close(&b);
@@ -463,7 +463,7 @@ static void test_address_handles(void **state)
 	end_close(&a);
 }
 
-/* Without a device that has it, dynamic connection is refused, never pretended. */
+/* On a device without dynamic connection it is refused, never emulated. */
 static void test_no_dynamic_connection(void **state)
 {
 	static const enum rp_qp_type types[] = {RP_QP_DCI, RP_QP_DCT};

@@ -60,7 +60,7 @@ static void one_random_transfer(struct pair *pair, struct prng *prng, enum rp_op
 	}
 	assert_int_equal(rp_post_send(pair->a.qp, &wr, 1, &posted), 0);
 	if (opcode == RP_SEND) {
-		/* A message longer than the ring needs both ends to go on. */
+		/* A message longer than the ring needs progress at both ends. */
 		struct rp_wc wc;
 		bool sent = false, received = false;
 		uint64_t deadline_ns = clock_now_ns() + SUITE_DEADLINE_NS;
@@ -189,8 +189,7 @@ static void test_write_imm(void **state)
 	pair_close(&pair);
 }
 
-/* A write of nothing needs neither memory nor a key: it tells whether the peer's device is there.
- */
+/* An empty write needs neither memory nor a key: it shows whether the peer's device is alive. */
 static void test_empty_write(void **state)
 {
 	const struct rp_send_wr wr = {.wr_id = 1, .opcode = RP_WRITE, .flags = RP_SEND_SIGNALED};
@@ -256,7 +255,7 @@ static void test_inline_and_unsignaled(void **state)
 	pair_open(&pair, NULL, NULL);
 	rp_qp_cap(pair.a.qp, &cap);
 	assert_true(cap.max_inline_data >= 64);
-	/* No receive yet, so the message waits; its buffer is ours again all the same. */
+	/* No receive yet, so the message waits; its buffer is ours again anyway. */
 	memset(data, 'x', sizeof(data));
 	assert_int_equal(post_send_sge(&pair.a, wr, sge), 0);
 	memset(data, 'y', sizeof(data));
@@ -265,7 +264,7 @@ static void test_inline_and_unsignaled(void **state)
 	assert_int_equal(post_send_sge(&pair.a, wr, sge), 0);
 	assert_int_equal(post_recv_at(&pair.b, 10, 0, 64), 0);
 	assert_int_equal(post_recv_at(&pair.b, 11, 64, 64), 0);
-	/* Both ends go on; of the two sends only the second tells of itself. */
+	/* Both ends make progress; only the second of the two sends has a completion. */
 	for (int left = 3; left;) {
 		struct rp_wc wc;
 
@@ -472,7 +471,7 @@ static void test_rnr_exceeded(void **state)
 
 	(void)state;
 	pair_open(&pair, &impatient, NULL);
-	/* The peer shows that it is there; then it is merely not ready. */
+	/* The peer shows that it is alive; then it is only not ready. */
 	wc_expect_none(&pair.a, &pair.b);
 	assert_int_equal(post_send_sge(&pair.a, send_wr(1, RP_SEND, 0), sge_at(&pair.a, 0, 64)), 0);
 	wc_expect(&pair.a, &pair.b, 1, RP_WC_RNR_RETRY_EXC_ERR);
@@ -598,7 +597,7 @@ static void test_arm(void **state)
 	rp_cq_disarm(pair.b.cq);
 	wc_expect(&pair.b, NULL, 1, RP_WC_SUCCESS);
 	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
-	/* With a completion waiting there is nothing to sleep for. */
+	/* With a completion waiting, the wait does not sleep. */
 	assert_int_equal(
 		post_send_sge(&pair.a, one_sided(RP_WRITE, 2, &pair.b, 0), sge_at(&pair.a, 0, 8)),
 		0);
@@ -611,7 +610,7 @@ static void test_arm(void **state)
 	pair_close(&pair);
 }
 
-/* One read of 64 bytes of to's memory by this key. */
+/* Reads 64 bytes of to's memory with this key. */
 static enum rp_status window_read(struct end *end, struct end *to, uint32_t rkey)
 {
 	struct rp_send_wr wr = one_sided(RP_READ, 1, to, 0);
@@ -642,8 +641,8 @@ static void second_open(struct pair *pair, struct end *ret_c, struct rp_qp **ret
 	cm_expect(pair->b.device, RP_CM_ESTABLISHED, NULL);
 }
 
-/* A window's key opens its region to the peer of its queue pair: not to that of another one in the
- * same protection domain, and not by the region's own key. */
+/* A window's key gives the peer of its queue pair access to the region, but not the peer of another
+ * queue pair in the same protection domain. The region's own key gives no access. */
 static void test_window(void **state)
 {
 	struct rp_device_attr device;
@@ -685,7 +684,7 @@ static void test_window(void **state)
 	pair_close(&pair);
 }
 
-/* Nothing is open any more once it is closed. */
+/* A closed window gives no access. */
 static void test_window_closed(void **state)
 {
 	struct rp_device_attr device;

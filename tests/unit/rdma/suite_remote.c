@@ -105,7 +105,7 @@ static void test_one_sided_anonymous(void **state)
 	run_one_sided(true);
 }
 
-/* Takes completions until every one of count has come, whatever it says; none may be lost. */
+/* Takes completions until all of count have come, with any status; none may be lost. */
 static void drain_all(struct end *end, uint32_t count, uint32_t *ret_flushed)
 {
 	uint32_t flushed = 0;
@@ -115,7 +115,7 @@ static void drain_all(struct end *end, uint32_t count, uint32_t *ret_flushed)
 	*ret_flushed = flushed;
 }
 
-/* The peer dies with a long message half sent, with more queued behind it and receives posted. */
+/* The peer dies with a long message half sent, with more queued after it and receives posted. */
 static void test_peer_killed_in_transfer(void **state)
 {
 	struct remote_opts opts = {.job = REMOTE_STILL, .end = patient};
@@ -143,7 +143,7 @@ static void test_peer_killed_in_transfer(void **state)
 	end_close(&end);
 }
 
-/* One-sided work into a process that is gone ends in an error, too. */
+/* One-sided work to a process that is gone fails, too. */
 static void test_peer_killed_then_write(void **state)
 {
 	struct remote_opts opts = {.job = REMOTE_STILL, .end = patient};
@@ -165,7 +165,7 @@ static void test_peer_killed_then_write(void **state)
 	end_close(&end);
 }
 
-/* Both ends sleep between any two messages: a lost wakeup is a test that never ends. */
+/* Both ends sleep between any two messages: a lost wakeup would make the test hang. */
 static void test_both_sleep(void **state)
 {
 	struct remote_opts opts = {.job = REMOTE_SLEEP, .end = patient};
@@ -248,7 +248,7 @@ static void test_refused_across(void **state)
 	}
 }
 
-/* What is written to standard error until the end; closes nothing that was open before. */
+/* Redirects standard error to `into`, and returns the old descriptor. */
 static int stderr_take(int into)
 {
 	int before = dup(STDERR_FILENO);

@@ -74,7 +74,7 @@ static void other_wc(void *arg, const struct rp_wc *wc)
 	rig->others++;
 }
 
-/* Turns and drains until a region completion is there. */
+/* Turns and drains until there is a region completion. */
 static struct region_cqe next_cqe(struct rig *rig)
 {
 	uint64_t deadline_ns = clock_now_ns() + SUITE_DEADLINE_NS;
@@ -147,7 +147,8 @@ static void test_ring_many_unsignaled(void **state)
 	(void)state;
 	rig_open(&rig);
 	assert_int_equal(region_lease(rig.region, 1, OWNER_APP, &span), 0);
-	/* Far more than the queue pair holds: none of them is ever told, none blocks the next. */
+	/* Far more than the queue pair holds: none of them has a completion, and none blocks the
+	 * next. */
 	for (uint32_t i = 0; i < 2000; i++) {
 		wr = ring_wr(&rig, REGION_OP_RDMA_WRITE, i, span.data, 8);
 		wr.flags = REGION_F_UNSIGNALED;
@@ -198,8 +199,8 @@ static void test_ring_errors(void **state)
 	rig_close(&rig);
 }
 
-/* A queue that cannot hold its completions loses some: what they were of is cancelled, and so is
- * what is submitted afterwards. Nobody waits for ever. */
+/* A queue that cannot hold its completions loses some: their entries are cancelled, and so are
+ * later ones. No entry waits for ever. */
 static void test_ring_of_a_lost_queue(void **state)
 {
 	struct end_opts tiny = patient;
@@ -233,7 +234,7 @@ static void test_ring_of_a_lost_queue(void **state)
 	rig_close(&rig);
 }
 
-/* A queue of a device that says the same twice. */
+/* A queue of a device that reports the same completion twice. */
 static struct rp_wc repeated;
 
 static int poll_repeats(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
@@ -244,7 +245,7 @@ static int poll_repeats(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
 	return 2;
 }
 
-/* What a card completes that is not in flight is nobody's, and no reason to end. */
+/* A completion of an operation that is not in flight is ignored, and does not abort the program. */
 static void test_ring_completed_twice(void **state)
 {
 	const struct rp_ops ops = {.cq_poll = poll_repeats};

@@ -1,5 +1,5 @@
-/* tests/unit/rdma/suite_unreliable.c: the provider suite's tests of what is not reliable: UC, UD
- * with its groups, and raw Ethernet packets where the device has them. */
+/* tests/unit/rdma/suite_unreliable.c: the provider suite's tests of unreliable transports: UC, UD
+ * with its groups, and raw Ethernet packets if the device has them. */
 #include "tests/unit/rdma/suite.h"
 
 #include "rdma/datagram.h"
@@ -47,7 +47,7 @@ static void test_uc_moves(void **state)
 	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
 	assert_int_equal(post_send_sge(&pair.a, plain_send(3), sge_at(&pair.a, 0, 64)), 0);
 	wc_expect(&pair.a, NULL, 3, RP_WC_SUCCESS);
-	/* In order: what was written before the message is there with it. */
+	/* In order: the write before the message has arrived with it. */
 	wc_expect(&pair.b, &pair.a, 2, RP_WC_SUCCESS);
 	assert_memory_equal(pair.b.mem + 8192, pair.a.mem, 8192);
 	wr = one_sided(RP_WRITE_IMM, 5, &pair.b, 32768);
@@ -95,7 +95,8 @@ static void test_uc_loses_in_silence(void **state)
 	wc_expect(&pair.a, NULL, 2, RP_WC_SUCCESS);
 	wc_expect_none(&pair.b, &pair.a);
 	assert_int_equal(pair.b.mem[0], 0);
-	/* The soft device ends a queue pair that met a wrong key; a card drops and goes on. */
+	/* The soft device ends a queue pair after a wrong key; a card drops the message and
+	 * continues. */
 	if (!suite->soft_roce) {
 		assert_int_equal(post_recv_at(&pair.b, 3, 4096, 64), 0);
 		assert_int_equal(post_send_sge(&pair.a, plain_send(4), sge_at(&pair.a, 0, 64)), 0);
@@ -188,7 +189,7 @@ static void test_ud_there_and_back(void **state)
 		if (bytes)
 			assert_memory_equal(b.mem + 65536 + GRH, a.mem, bytes);
 	}
-	/* An answer needs no more than the completion and the header in front. */
+	/* An answer needs only the completion and the header in front. */
 	assert_int_equal(rp_ah_from_wc(b.pd, &wc, b.mem + 65536, &back), 0);
 	assert_int_equal(post_recv_at(&a, 10, 65536, GRH + 5), 0);
 	memcpy(b.mem, "hello", 5);
@@ -215,7 +216,7 @@ static void test_ud_drops(void **state)
 	end_open(&a, &datagrams);
 	end_open(&b, &datagrams);
 	ah = handle_to(&a, &b);
-	/* No receive; then another key; then nobody of that number; then no room. */
+	/* No receive; then another key; then an unknown number; then too little room. */
 	sent(&a, ah, &b, QKEY, 64);
 	wc_expect_none(&b, &a);
 	assert_int_equal(post_recv_at(&b, 1, 4096, GRH + 64), 0);
@@ -223,13 +224,13 @@ static void test_ud_drops(void **state)
 	assert_int_equal(send_to(&a, ah, 0xfffff0, QKEY, 64), 0);
 	wc_expect(&a, NULL, 7, RP_WC_SUCCESS);
 	wc_expect_none(&b, &a);
-	/* The soft device drops it too, but has eaten of the receive by then. */
+	/* The soft device drops it, too, but has already used part of the receive. */
 	if (!suite->soft_roce)
 		sent(&a, ah, &b, QKEY, 65);
 	for (int i = 0; i < 1000; i++) {
 		int got = rp_cq_poll(b.cq, &wc, 1);
 
-		/* Dropped, or the receive ends in an error: it is never half a success. */
+		/* Dropped, or the receive ends in an error: it is never a partial success. */
 		assert_true(got == 0 || (got == 1 && wc.status != RP_WC_SUCCESS));
 		if (got)
 			assert_int_equal(post_recv_at(&b, 1, 4096, GRH + 64), 0);
@@ -276,7 +277,7 @@ static void test_ud_refuses(void **state)
 	end_close(&b);
 }
 
-/* One queue pair, many peers: another process among them, which sleeps until it is sent to. */
+/* One queue pair, many peers: one of them another process, which sleeps until it gets a message. */
 static void echo_once(int pipe_fd)
 {
 	struct rp_address address;
@@ -383,8 +384,7 @@ static struct rp_group *joined(struct end *end)
 	return group;
 }
 
-/* What came by a group is answered to its sender alone, who may have received its own question
- * before. */
+/* Answers a group's message to its sender only, who may have received its own message before. */
 static void answered(struct end *from, const struct rp_wc *wc, struct end *asker)
 {
 	struct rp_ah *back;
@@ -425,7 +425,7 @@ static void test_groups(void **state)
 		assert_int_equal(post_recv_at(&ends[i], i, 4096, GRH + 64), 0);
 	}
 	wc_expect_none(&ends[3], NULL);
-	/* A member that left receives nothing more, and the others do. */
+	/* A member that left receives no more messages; the others still do. */
 	rp_group_leave(groups[1]);
 	assert_int_equal(send_to(&ends[0], rp_group_ah(groups[0]), RP_GROUP_QPN, QKEY, 64), 0);
 	wc_expect(&ends[2], NULL, 2, RP_WC_SUCCESS);
@@ -488,7 +488,7 @@ static void test_raw_steering(void **state)
 	struct rp_wc wc;
 
 	(void)state;
-	/* Where there are none, the next test sees them refused. */
+	/* Without raw packets, the next test checks that they are refused. */
 	if (!has_raw())
 		return;
 	end_open(&a, &packets);
@@ -496,7 +496,7 @@ static void test_raw_steering(void **state)
 	memcpy(rule.dst_mac, macs[1], 6);
 	for (uint64_t i = 0; i < 4; i++)
 		assert_int_equal(post_recv_at(&b, i, 4096 * (i + 1), 2048), 0);
-	/* Without a rule nothing comes; then only what the rule says. */
+	/* Without a rule no packet comes; then only those of the rule. */
 	frame_send(&a, macs[1], 100, 0x88b5);
 	wc_expect_none(&b, NULL);
 	assert_int_equal(rp_flow_open(b.qp, &rule, &flow), 0);

@@ -1,4 +1,4 @@
-/* Which device leads to an address, on a host without a card; where there is one, test_verbs.c says
+/* Finds the device for an address, on a host without a card; with a card, test_verbs.c tests
  * more. */
 #include "tests/unit/unit.h"
 
@@ -36,8 +36,8 @@ static void test_this_host(void **state)
 	assert_string_equal(found.device_name, "simulated");
 }
 
-/* A server's own listener is found by its exact address, and by any. */
-static void test_who_listens(void **state)
+/* A server's own listener is found by its exact address, and by the wildcard address. */
+static void test_a_listener_is_found(void **state)
 {
 	static const char *const ADDRESSES[] = {"127.0.0.1", ""};
 	const struct rp_open_opts opts = {.device_name = "simulated", .gid_index = -1};
@@ -67,11 +67,11 @@ static void test_other_hosts(void **state)
 	assert_int_equal(rp_find_listening("no address", &found), -ENODEV);
 	if (host_has_cards())
 		return;
-	/* RFC 5737: nobody's. */
+	/* RFC 5737: an address without a host. */
 	assert_int_equal(rp_find("192.0.2.1", 9100, &found), -ENODEV);
 	assert_string_equal(found.device_name, "");
 	assert_non_null(strstr(found.why, "192.0.2.1"));
-	/* A server goes on, and says what that means. */
+	/* A server continues, and logs the consequence. */
 	assert_int_equal(rp_find_listening("", &found), 0);
 	assert_string_equal(found.device_name, "simulated");
 	assert_non_null(strstr(found.why, "other hosts cannot reach it by RDMA"));
@@ -81,7 +81,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_this_host),
-		cmocka_unit_test(test_who_listens),
+		cmocka_unit_test(test_a_listener_is_found),
 		cmocka_unit_test(test_other_hosts),
 	};
 

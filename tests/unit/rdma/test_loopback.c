@@ -1,6 +1,6 @@
-/* tests/unit/rdma/test_loopback.c: the provider suite over the loopback provider: all but what
- * needs a second process, datagrams, UC or windows. This program's list of providers has it alone.
- */
+/* tests/unit/rdma/test_loopback.c: the provider suite over the loopback provider: everything except
+ * tests that need a second process, datagrams, UC or windows. It is the only provider in this
+ * program's list. */
 #include "rdma/provider/provider.h"
 #include "tests/unit/rdma/loopback/loopback.h"
 #include "tests/unit/rdma/suite.h"
@@ -21,7 +21,7 @@ int main(void)
 {
 	int failed;
 
-	/* Errors are provoked here by the dozen. */
+	/* The tests provoke many errors. */
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);

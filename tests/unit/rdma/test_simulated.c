@@ -1,5 +1,6 @@
-/* tests/unit/rdma/test_simulated.c: the provider suite over the simulated provider, and what only
- * it has: injected faults, help by the responder, and shared memory that a peer may damage. */
+/* tests/unit/rdma/test_simulated.c: the provider suite over the simulated provider, and tests of
+ * its own features: injected faults, help by the responder, and shared memory that a peer may
+ * damage. */
 #include "tests/unit/abort.h"
 #include "tests/unit/rdma/suite.h"
 
@@ -30,7 +31,7 @@ static const struct suite lossy = {.provider = "simulated",
 	.address = "localhost"};
 const struct suite *suite = &simulated;
 
-/* ---- Bugs of a caller's. ---- */
+/* ---- Bugs of the caller. ---- */
 
 static void poll_as_a_queue(void *handle)
 {
@@ -58,7 +59,7 @@ static void overfill(void *handle)
 	rp_qp_close(handle);
 }
 
-/* A handle of another kind, a device whose objects are open, a queue whose positions cannot be. */
+/* A handle of another kind, a device with open objects, a queue with impossible positions. */
 static void test_closed_handles(void **state)
 {
 	struct end end;
@@ -95,7 +96,7 @@ static void test_device_keys(void **state)
 	rp_close(device);
 }
 
-/* One write by a faulty end; what it completes with. */
+/* One write by a faulty end; returns its status. */
 static enum rp_status faulty_write(const char *device_name, uint8_t retry_count, struct pair *pair)
 {
 	struct end_opts faulty = {.device_name = device_name,
@@ -134,8 +135,8 @@ static void test_each_fault(void **state)
 	pair_close(&pair);
 }
 
-/* What has no acknowledgement loses in silence: the sender is told of success, and of a write none
- * or half arrives. */
+/* Without acknowledgements, losses are silent: the sender gets success, and none or half of a write
+ * arrives. */
 static void test_unreliable_faults(void **state)
 {
 	static const char *const losses[] = {
@@ -160,7 +161,7 @@ static void test_unreliable_faults(void **state)
 	}
 }
 
-/* How many of a hundred datagrams arrive: the same seed, the same ones. */
+/* The number of a hundred datagrams that arrive: the same seed gives the same result. */
 static uint32_t datagrams_arrived(const char *device_name)
 {
 	struct end_opts opts = {.device_name = device_name, .attr = {.type = RP_QP_UD}};
@@ -226,7 +227,7 @@ static void test_nonsense_datagrams(void **state)
 
 		prng_fill(&prng, bytes, bytes_sent);
 		if (i % 2) {
-			/* All right but for one part of the header. */
+			/* Valid except for one part of the header. */
 			const uint32_t head[2] = {SIM_MAGIC, SIM_VERSION};
 
 			memcpy(bytes, head, sizeof(head));
@@ -239,7 +240,7 @@ static void test_nonsense_datagrams(void **state)
 	end_close(&a);
 }
 
-/* The statuses that a run of writes meets, until one fails: the same seed, the same run. */
+/* The number of writes until one fails: the same seed gives the same result. */
 static uint32_t writes_until_failure(const char *device_name)
 {
 	struct end_opts faulty = {.device_name = device_name};
@@ -265,8 +266,8 @@ static void test_seed_repeats(void **state)
 
 /* ---- Damage. ---- */
 
-/* Everything may be refused, nothing may crash or hang: the ends try all verbs on a wire into which
- * something else writes. */
+/* Any call may be refused, none may crash or hang: the ends try all verbs on a wire that other code
+ * overwrites. */
 static void try_all(struct pair *pair, struct prng *prng)
 {
 	static const enum rp_opcode opcodes[] = {
@@ -302,7 +303,7 @@ static void test_scribbled_wire(void **state)
 		for (int i = 0; i < 12; i++) {
 			size_t at = prng_below(&prng, 4) ? prng_below(&prng, 512)
 							 : prng_below(&prng, sizeof(*qp->wire) - 8);
-			/* Often the very record that is looked at next. */
+			/* Often the record that is read next. */
 			if (prng_below(&prng, 2)) {
 				at = (size_t)((uint8_t *)&qp->rx[qp->rx_next % SIM_SLOTS] - wire);
 				prng_fill(&prng, wire + at, 28);
@@ -319,7 +320,7 @@ static void test_scribbled_wire(void **state)
 	}
 }
 
-/* Bells that somebody set all over are but visits for nothing; key 0 is never a key. */
+/* Bells that were all set by another party cause only useless visits; key 0 is never a key. */
 static void test_damaged_bells_and_no_key(void **state)
 {
 	struct rp_send_wr wr;
@@ -345,7 +346,7 @@ static void test_damaged_bells_and_no_key(void **state)
 	pair_close(&pair);
 }
 
-/* More private data than an event has room for is nonsense. */
+/* More private data than an event has room for is refused. */
 static void test_private_bytes_of_a_packet(void **state)
 {
 	struct sim_packet packet = {.type = SIM_PKT_REJECT}, got;
@@ -402,8 +403,7 @@ static void test_nonsense_on_the_socket(void **state)
 	pair_close(&pair);
 }
 
-/* A process that does not know the right packet number is not taken for the peer; one that knows it
- * is. */
+/* A process without the right packet number is not accepted as the peer; one with it is. */
 static void test_join_refused(void **state)
 {
 	const struct end_opts plain = {.attr = {.retry_count = 7}};
@@ -438,9 +438,9 @@ static void test_join_refused(void **state)
 	end_close(&c);
 }
 
-/* ---- Whose files. ---- */
+/* ---- Access to files. ---- */
 
-/* Somebody who connects by hand, to see every file that comes. */
+/* A client that connects by itself, to see every file that it gets. */
 struct watcher {
 	int fd;
 	int fds[SIM_HELLO_FDS];
@@ -467,7 +467,7 @@ static void watcher_connect(struct watcher *watcher, uint16_t port)
 	assert_int_equal(sim_packet_send(watcher->fd, &hello, watcher->fds, SIM_HELLO_FDS), 0);
 }
 
-/* The next packet's type; 0: none is there. */
+/* The next packet's type; 0: none. */
 static uint16_t watcher_next(struct watcher *watcher)
 {
 	int fds[SIM_HELLO_FDS], count;
@@ -489,8 +489,8 @@ static void watcher_close(struct watcher *watcher)
 	munmap(watcher->maps[2], SIM_MRS_MAX * sizeof(struct sim_entry));
 }
 
-/* The file of a window goes to the peer of its queue pair, and that of a region to those of its
- * protection domain; whoever else connects gets neither, before and after. */
+/* The peer of a window's queue pair gets the window's file, and the peers of a region's protection
+ * domain get the region's file. Other clients get neither, before and after. */
 static void test_files_go_where_keys_do(void **state)
 {
 	const struct end_opts no_access = {
@@ -536,12 +536,12 @@ static void test_files_go_where_keys_do(void **state)
 	pair_close(&pair);
 }
 
-/* ---- Whose processes. ---- */
+/* ---- Processes of other users. ---- */
 
 #define FOREIGN_UID 61234
 
-/* Another user's process, which calls at a port: as the provider does, and as somebody who leaves
- * out the provider's own check. */
+/* Another user's process connects to a port: like the provider, and like a program without the
+ * provider's own check. */
 static void foreign_main(uint16_t port)
 {
 	struct rp_cm_event event;
@@ -568,13 +568,13 @@ static void foreign_main(uint16_t port)
 	assert_int_equal(connect(wait.fd, (struct sockaddr *)&addr,
 				 sim_address(suite->address, port, &addr)),
 		0);
-	/* It may have hung up by now. */
+	/* The peer may have closed the connection by now. */
 	sim_packet_send(wait.fd, &hello, fds, SIM_HELLO_FDS);
 	assert_int_equal(poll(&wait, 1, (int)(SUITE_DEADLINE_NS / NS_PER_MS)), 1);
 	assert_int_equal(sim_packet_recv(wait.fd, &answer, fds, &count, &sender), -ECONNRESET);
 }
 
-/* Runs the child in it, letting a device go on; its exit must be clean. */
+/* Waits for the child while a device makes progress; its exit must be clean. */
 static void child_join(pid_t pid, struct rp_device *device)
 {
 	struct rp_cm_event event;
@@ -598,7 +598,7 @@ static pid_t child_fork(void)
 	return pid;
 }
 
-/* Neither is served nor shown a file: the process of another user, whoever of the two listens. */
+/* The process of another user is not served and gets no file, whichever of the two listens. */
 static void test_other_users(void **state)
 {
 	const struct rp_open_opts open = {.device_name = suite->device_name};
@@ -649,9 +649,9 @@ static void test_other_users(void **state)
 	close(pipe_fds[1]);
 }
 
-/* Where the memory lies that a process registers, and that which it has after it executed another
- * program. */
-/* Where nothing else lies, and where the sanitizer leaves room. */
+/* Address of the memory that a process registers, and of the memory that it has after it executed
+ * another program. */
+/* The address is unused, and the sanitizer leaves room there. */
 #define VICTIM_AT    (SANITIZER_THREAD ? 0x2000000000ul : 0x200000000000ul)
 #define VICTIM_BYTES (64 * KIB)
 #define VICTIM	     "--victim"
@@ -665,7 +665,7 @@ static uint8_t *victim_map(void)
 	return at;
 }
 
-/* The program that was executed: it tells that it runs, and looks at its memory when told to. */
+/* The executed program: reports that it runs, and checks its memory when told to. */
 static int victim_main(void)
 {
 	uint8_t *at = victim_map();
@@ -680,7 +680,8 @@ static int victim_main(void)
 	return 0;
 }
 
-/* Registers, connects, has a helper keep the wire, and executes another program when told to. */
+/* Registers, connects, lets a helper keep the wire open, and executes another program when told
+ * to. */
 static void registers_then_executes(int from_parent, int to_parent)
 {
 	struct rp_mr_opts opts = {
@@ -700,7 +701,7 @@ static void registers_then_executes(int from_parent, int to_parent)
 		0);
 	cm_expect(end.device, RP_CM_ESTABLISHED, NULL);
 	if (!child_fork()) {
-		/* Ends with the process whose wire it keeps. */
+		/* Ends with the process whose wire it keeps open. */
 		pause();
 		_exit(0);
 	}
@@ -712,8 +713,8 @@ static void registers_then_executes(int from_parent, int to_parent)
 	_exit(3);
 }
 
-/* Bytes go into the memory that was registered, never into that of what the process, of the same
- * number, has executed since. */
+/* Bytes go to the registered memory, never to the memory of a program that the process, with the
+ * same number, has executed since. */
 static void test_executed_since(void **state)
 {
 	struct rp_send_wr wr = {.wr_id = 1,
@@ -747,7 +748,7 @@ static void test_executed_since(void **state)
 	memcpy(&wr.rkey, event.private_data, sizeof(wr.rkey));
 	assert_int_equal(rp_accept(event.request, end.qp, NULL, 0), 0);
 	cm_expect(end.device, RP_CM_ESTABLISHED, NULL);
-	/* Directly, or else this tries nothing. */
+	/* Only direct access makes this test meaningful. */
 	assert_true(CONTAINER_OF(end.qp, struct sim_qp, base)->peer->mem_fd >= 0);
 	memset(end.mem, 0xab, VICTIM_BYTES);
 	assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, VICTIM_BYTES)), 0);
@@ -767,8 +768,8 @@ static void test_executed_since(void **state)
 	end_close(&end);
 }
 
-/* A greeting of a process in whose memory its witness does not stand, as when its number means
- * another one here: the kernel is not asked for that memory, the process has to help. */
+/* A greeting of a process whose memory does not contain its witness, for example because its number
+ * means another process here: its memory is not accessed directly, and the process must help. */
 static void test_witness(void **state)
 {
 	struct remote_opts opts = {.job = REMOTE_STILL};

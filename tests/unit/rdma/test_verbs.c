@@ -1,6 +1,6 @@
 /* tests/unit/rdma/test_verbs.c: the provider suite over a verbs device: test_rdma_verbs DEVICE
- * ADDRESS, where ADDRESS is one of the device's own. tests/e2e/vm runs it where there is a device.
- */
+ * ADDRESS, where ADDRESS is one of the device's own. tests/e2e/vm runs it on a host with a
+ * device. */
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 static struct suite verbs = {.provider = "verbs", .gid_index = -1};
 const struct suite *suite = &verbs;
 
-/* ---- What only this provider has. ---- */
+/* ---- Features of this provider only. ---- */
 
 static const struct end_opts plain = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
 
@@ -46,7 +46,7 @@ static void test_port_and_gid(void **state)
 	assert_int_equal(open_as(":1:2:3", -1), -EINVAL);
 }
 
-/* By its address, as a client and as a server look for it. */
+/* The device is found by its address, for a client and for a server. */
 static void test_found_by_address(void **state)
 {
 	struct rp_found found;
@@ -73,7 +73,7 @@ static void listener_open(struct rp_device **ret_device, struct rp_listener **re
 	assert_int_equal(rp_listen(*ret_device, verbs.address, 0, NULL, ret_listener), 0);
 }
 
-/* Beside a card, a server of this host may listen on the simulated device all the same. */
+/* On a host with a card, a server may still listen on the simulated device. */
 static void test_simulated_server_is_found(void **state)
 {
 	struct rp_listener *listener;
@@ -114,7 +114,7 @@ static uint32_t mtu_between(uint32_t connecting, uint32_t accepting)
 	return at_a.path_mtu;
 }
 
-/* Each end's limit holds for both, and the device has it. */
+/* Each end's limit applies to both, and the device uses it. */
 static void test_path_mtu(void **state)
 {
 	struct rp_open_opts opts = {
@@ -158,14 +158,14 @@ static void test_retries_and_timeout(void **state)
 	pair_close(&pair);
 }
 
-static void test_nobody_at_the_address(void **state)
+static void test_an_address_without_a_host(void **state)
 {
 	struct rp_cm_event event;
 	struct end end;
 
 	(void)state;
 	end_open(&end, &plain);
-	/* TEST-NET-3: nobody has it; and then a text that is no address. */
+	/* TEST-NET-3: no host has it; then a text that is not an address. */
 	assert_int_equal(
 		rp_connect(end.qp, "203.0.113.77", 9100, NULL, 0, clock_now_ns() + NS_PER_S), 0);
 	cm_expect(end.device, RP_CM_UNREACHABLE, &event);
@@ -176,7 +176,7 @@ static void test_nobody_at_the_address(void **state)
 	end_close(&end);
 }
 
-/* A completion that nobody took does not outlive its queue pair. */
+/* A completion that was not polled does not outlive its queue pair. */
 static void test_close_forgets_completions(void **state)
 {
 	struct rp_qp *other;
@@ -265,7 +265,7 @@ static const struct CMUnitTest verbs_tests[] = {
 	cmocka_unit_test(test_simulated_server_is_found),
 	cmocka_unit_test(test_path_mtu),
 	cmocka_unit_test(test_retries_and_timeout),
-	cmocka_unit_test(test_nobody_at_the_address),
+	cmocka_unit_test(test_an_address_without_a_host),
 	cmocka_unit_test(test_close_forgets_completions),
 	cmocka_unit_test(test_foreign_peer_is_rejected),
 };
@@ -286,7 +286,7 @@ int main(int argc, char **argv)
 	verbs.device_name = argv[1];
 	verbs.address = argv[2];
 	verbs.soft_roce = !strncmp(argv[1], "rxe", 3);
-	/* Errors are provoked here by the dozen. */
+	/* The tests provoke many errors. */
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);

@@ -1,6 +1,6 @@
-/* tests/unit/rdma/test_verbs_dc.c: covers rdma/verbs/dc.c as far as that needs no device: what is
- * asked of libmlx5's builder of requests for each request that is posted. The builder is ours and
- * writes down what it is told. */
+/* tests/unit/rdma/test_verbs_dc.c: covers the part of rdma/verbs/dc.c that needs no device: the
+ * calls of libmlx5's request builder for each posted request. The test's own builder records its
+ * calls. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -203,7 +203,7 @@ static void test_each_opcode(void **state)
 		wrs[i] = request(opcodes[i], 100 + i);
 	assert_int_equal(verbs_post_send(&qp.base, wrs, ARRAY_LEN(wrs), &posted), 0);
 	assert_int_equal(posted, ARRAY_LEN(wrs));
-	/* One bell for all. */
+	/* One doorbell for all. */
 	assert_int_equal(call_count, 2 + 3 * ARRAY_LEN(wrs));
 	assert_int_equal(calls[0].call, START);
 	assert_int_equal(calls[call_count - 1].call, COMPLETE);
@@ -262,7 +262,7 @@ static void test_aim(void **state)
 
 	(void)state;
 	wrs[0].ah = NULL;
-	/* Nowhere to go. */
+	/* Not aimed at any target. */
 	assert_int_equal(verbs_post_send(&qp.base, wrs, 1, &posted), -EINVAL);
 	assert_int_equal(posted, 0);
 	assert_int_equal(rp_dci_aim(&qp.base, NULL, 9, 1), -EINVAL);
@@ -288,7 +288,7 @@ static void test_refusals(void **state)
 	complete_result = ENOMEM;
 	assert_int_equal(verbs_post_send(&qp.base, wrs, 1, &posted), -ENOMEM);
 	assert_int_equal(posted, 0);
-	/* A queue pair that is no initiator cannot be aimed, and a target posts nothing. */
+	/* A queue pair that is not an initiator cannot be aimed, and a target cannot post. */
 	qp.dci = NULL;
 	assert_int_equal(verbs_dci_aim(&qp.base, &ahs[0].base, 9, 1), -EINVAL);
 	atomic_store(&qp.state, RP_QPS_RTR);

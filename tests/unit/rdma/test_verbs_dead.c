@@ -1,6 +1,7 @@
-/* tests/unit/rdma/test_verbs_dead.c: the verbs provider over a device that is not there: what it
- * posts to bind a memory window, and that a device which gives nothing back ends nobody. Calls of
- * libibverbs that are functions are wrapped at link time, the others lie in the context's table. */
+/* tests/unit/rdma/test_verbs_dead.c: the verbs provider over a device that does not exist: the
+ * request that binds a memory window, and a device whose destructors fail, which must not end the
+ * program. Functions of libibverbs are wrapped at link time; the other calls are in the context's
+ * table. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 #include "rdma/verbs/verbs_priv.h"
 
-static int answer; /* of every destructor */
+static int answer; /* result of every destructor */
 static uint32_t destroyed, resets;
 static struct ibv_send_wr posted;
 static int post_answer;
@@ -146,7 +147,7 @@ static void rig_open(struct rig *rig)
 	atomic_store(&rig->device.open_objects, 3);
 }
 
-/* Closes what it opened, whatever the device answers. */
+/* Closes everything that it opened, whatever the device's results. */
 static void rig_close(struct rig *rig)
 {
 	rp_qp_close(&rig->qp->base);
@@ -160,8 +161,8 @@ static void rig_close(struct rig *rig)
 
 /* ---- Tests. ---- */
 
-/* A device that was taken out, or whose driver fails, refuses every destructor: all is closed as
- * ever, its queue pair is kept from completing what is gone, and no event finds the queue. */
+/* A device that was removed, or whose driver fails, refuses every destructor: everything is closed
+ * as usual, its queue pair must not complete freed work, and no event reaches the queue. */
 static void test_nothing_is_given_back(void **state)
 {
 	struct verbs_srq *srq = zeroed(sizeof(*srq));
@@ -187,8 +188,7 @@ static void test_nothing_is_given_back(void **state)
 }
 
 /* A window is of type 2, is bound to its queue pair by a work request that only a failure
- * completes, opens the whole region for reading, and has the key that is bound, not the one before.
- */
+ * completes, opens the whole region for reading, and has the bound key, not the previous one. */
 static void test_window_is_bound(void **state)
 {
 	struct verbs_mr mr = {

@@ -46,7 +46,7 @@ static struct ibv_gid_entry entry(const char *address, uint32_t type)
 	return made;
 }
 
-/* Each is better than all below it. */
+/* Each entry is better than all after it. */
 static void test_order(void **state)
 {
 	const struct {

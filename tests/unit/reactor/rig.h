@@ -1,5 +1,5 @@
 /* tests/unit/reactor/rig.h: a reactor to test in, run on the test's own thread, and a journal for
- * the order of events. Bounded: what never happens ends in an alarm, not in a hang. */
+ * the order of events. Bounded: a missing event ends in an alarm, not in a hang. */
 #ifndef TESTS_UNIT_REACTOR_RIG_H
 #define TESTS_UNIT_REACTOR_RIG_H
 
@@ -78,8 +78,8 @@ static inline struct reactor_stats rig_stats(void)
 	return stats;
 }
 
-/* For a child, as it cannot be undone: system call nr answers error from now on, when its argument
- * arg_idx is value (its low half; -1: whatever its arguments are). */
+/* For a child, because it cannot be undone: from now on, system call nr fails with error if its
+ * argument arg_idx has this value (low half; -1: with any arguments). */
 static inline void rig_forbid(long nr, int arg_idx, uint32_t value, int error)
 {
 	struct sock_filter code[] = {
@@ -100,8 +100,8 @@ static inline void rig_forbid(long nr, int arg_idx, uint32_t value, int error)
 		_exit(100);
 }
 
-/* Runs fn in a child and returns what waitpid says of it. fn opens its own reactor: the parent's
- * ring is the parent's. */
+/* Runs fn in a child and returns its status from waitpid. fn opens its own reactor, because the
+ * child cannot use the parent's ring. */
 static inline int rig_in_child(void (*fn)(void))
 {
 	pid_t child = fork();

@@ -262,7 +262,7 @@ static void test_deep_stacks_stay_apart(void **state)
 	assert_int_equal(sum, 10 * 5050);
 }
 
-/* Instrumented, it would meet the sanitizer's own checks before the guard page. */
+/* Not instrumented: otherwise the sanitizer's checks would come before the guard page. */
 __attribute__((noinline, no_sanitize("address", "undefined", "thread"))) static int overflow(
 	volatile int depth)
 {
@@ -332,7 +332,7 @@ static void ends_at_once(void *arg)
 	++*(uint32_t *)arg;
 }
 
-/* No memory for the mapping, then none for its guard: an error, and nothing is left behind. */
+/* No memory for the mapping, then none for its guard: an error, and no leak. */
 static void spawn_without_memory(void)
 {
 	uint32_t count = 0;
@@ -442,7 +442,7 @@ static void test_measure_lives(void **state)
 	print_message("# %.1f ns per fiber from spawn to end, the turn included\n",
 		(double)(clock_now_ns() - begin_ns) / REACTOR_TEST_ROUNDS);
 	assert_int_equal(count, REACTOR_TEST_ROUNDS);
-	/* One stack served them all. */
+	/* All of them used one stack. */
 	assert_int_equal(rig->fibers_mapped, 1);
 }
 

@@ -112,8 +112,8 @@ static void stop_handler(int signal_number)
 		reactor_stop(rig);
 }
 
-/* The signal comes out of the reactor's own sleep: nobody else is there to stop it. It comes until
- * there was one, however slow the machine is. */
+/* The signal arrives during the reactor's own sleep: no other thread stops it. The signal repeats
+ * until the reactor has slept, however slow the machine is. */
 static void test_stop_from_a_signal_handler(void **state)
 {
 	struct sigaction action = {.sa_handler = stop_handler};
@@ -174,7 +174,7 @@ static void test_turn_wait_keeps_its_deadline(void **state)
 	assert_true(clock_now_ns() >= deadline_ns);
 	assert_true(reactor_now_ns(rig) >= deadline_ns);
 	assert_int_equal(rig_stats().sleeps, 1);
-	/* In the past: it is reactor_turn. */
+	/* A deadline in the past: acts like reactor_turn. */
 	assert_int_equal(reactor_turn_wait(rig, 0), 0);
 	assert_int_equal(rig_stats().sleeps, 1);
 }
@@ -253,7 +253,8 @@ static void hears(struct reactor_msg *msg)
 	atomic_store(&heard, true);
 }
 
-/* Until a message has ended a sleep of the reactor, which by itself would not sleep for minutes. */
+/* Waits until a message has ended a sleep of the reactor; the reactor itself would sleep for
+ * minutes. */
 static void awaits_sleep(void *arg)
 {
 	uint64_t deadline_ns = clock_now_ns() + RIG_ALARM_S / 2 * NS_PER_S;
@@ -308,7 +309,7 @@ static void offload_without_threads(void)
 {
 	uint32_t count = 0;
 
-	close(STDERR_FILENO); /* it says so in the log */
+	close(STDERR_FILENO); /* it logs the failure */
 	rig_forbid(__NR_clone3, -1, 0, EAGAIN);
 	rig_forbid(__NR_clone, -1, 0, EAGAIN);
 	rig_open_with((struct reactor_opts){0});
@@ -318,7 +319,7 @@ static void offload_without_threads(void)
 	_exit(count == 1 && pthread_equal(offloaded_on, pthread_self()) ? 42 : 1);
 }
 
-/* More long calls than there are helpers for them, none of which ends before a short one has. */
+/* More long calls than helpers for them; none of them ends before a short call has ended. */
 #define LONG_CALLS 40u
 
 static struct {

@@ -1,5 +1,5 @@
-/* tests/unit/reactor/test_mailbox.c: messages and wakes from other threads: all, in order, and none
- * lost to a reactor that is just falling asleep. */
+/* tests/unit/reactor/test_mailbox.c: messages and wakes from other threads: all arrive, in order,
+ * and none is lost while the reactor goes to sleep. */
 #include "rig.h"
 
 #include <pthread.h>
@@ -73,7 +73,7 @@ static void test_all_messages_arrive_in_their_order(void **state)
 }
 
 /* Two threads hand one token back and forth; the reactor does not spin, so that nearly every
- * hand-over meets it on its way to sleep. One lost wake and the test hangs into its alarm. */
+ * hand-over arrives while it goes to sleep. If one wake is lost, the test hangs until its alarm. */
 #define HANDOVERS 20000u
 
 static _Atomic uint32_t token;
@@ -119,7 +119,7 @@ static void test_no_wake_is_lost_to_sleep(void **state)
 	print_message("# %u hand-overs, %u sleeps\n", HANDOVERS, (unsigned)rig_stats().sleeps);
 }
 
-/* Four threads wake one fiber as fast as they can: wakes join, and the last is not lost. */
+/* Four threads wake one fiber as fast as they can: wakes are merged, and the last is not lost. */
 static _Atomic uint32_t produced;
 
 static void *storm(void *arg)
@@ -144,7 +144,7 @@ static void weathers(void *arg)
 		fiber_park();
 	for (uint32_t i = 0; i < PRODUCERS; i++)
 		pthread_join(threads[i], NULL);
-	/* The wake behind the last count may be on its way; the fiber may not end before it. */
+	/* The wake after the last count may still be in flight; the fiber may not end before it. */
 	fiber_yield();
 	fiber_yield();
 }
@@ -186,7 +186,7 @@ static void wake_wrongly(void)
 	reactor_turn(rig);
 }
 
-/* fiber_wake instead of fiber_wake_remote is our bug, and found at once. */
+/* fiber_wake instead of fiber_wake_remote is a bug of ours, and is detected at once. */
 static void test_a_plain_wake_from_another_thread_aborts(void **state)
 {
 	int status = rig_in_child(wake_wrongly);
@@ -226,9 +226,96 @@ static void test_measure_posts(void **state)
 	assert_int_equal(rig_stats().messages, REACTOR_TEST_ROUNDS);
 }
 
+/* ---- A function in another reactor's fiber. ---- */
+
+static struct reactor *other;
+
+static void *other_main(void *arg)
+{
+	(void)arg;
+	reactor_run(other);
+	return NULL;
+}
+
+/* It parks there, so the caller must wait for its end and not for its first stop. */
+static void counts(void *arg)
+{
+	assert_ptr_equal(reactor_self(), other);
+	fiber_sleep_ns(NS_PER_MS);
+	++*(uint32_t *)arg;
+}
+
+static void visits(void *arg)
+{
+	struct reactor *home = reactor_self();
+	struct fiber *caller = fiber_self();
+	uint32_t count = 0;
+
+	(void)arg;
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(fiber_run_on(other, "counts", counts, &count), 0);
+		assert_int_equal(count, i + 1);
+		assert_ptr_equal(reactor_self(), home);
+		assert_ptr_equal(fiber_self(), caller);
+	}
+	reactor_stop(other);
+}
+
+static void test_a_function_runs_in_another_reactors_fiber(void **state)
+{
+	const struct reactor_opts opts = {.cpu = -1};
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(reactor_open(&opts, &other), 0);
+	assert_int_equal(pthread_create(&thread, NULL, other_main, NULL), 0);
+	rig_spawn(visits, NULL);
+	rig_run();
+	pthread_join(thread, NULL);
+	reactor_close(other);
+}
+
+/* The only fiber there is waits for the caller. */
+static void fills(void *arg)
+{
+	atomic_store((_Atomic bool *)arg, true);
+	while (atomic_load((_Atomic bool *)arg))
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+static void is_refused(void *arg)
+{
+	uint32_t count = 0;
+
+	while (!atomic_load((_Atomic bool *)arg))
+		fiber_yield();
+	assert_int_equal(fiber_run_on(other, "counts", counts, &count), -EAGAIN);
+	assert_int_equal(count, 0);
+	atomic_store((_Atomic bool *)arg, false);
+	reactor_stop(other);
+}
+
+static void test_a_reactor_without_fibers_refuses(void **state)
+{
+	const struct reactor_opts opts = {.cpu = -1, .fibers_max = 1};
+	_Atomic bool full = false;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(reactor_open(&opts, &other), 0);
+	assert_int_equal(fiber_spawn(other, "fills", fills, &full), 0);
+	assert_int_equal(pthread_create(&thread, NULL, other_main, NULL), 0);
+	rig_spawn(is_refused, &full);
+	rig_run();
+	pthread_join(thread, NULL);
+	reactor_close(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_a_function_runs_in_another_reactors_fiber),
+		RIG_TEST(test_a_reactor_without_fibers_refuses),
 		RIG_TEST(test_all_messages_arrive_in_their_order),
 		RIG_TEST(test_no_wake_is_lost_to_sleep),
 		RIG_TEST(test_a_storm_of_wakes_joins),

@@ -1,10 +1,11 @@
-/* tests/unit/reactor/test_offload.c: in which order helper threads serve, and beside whom. */
+/* tests/unit/reactor/test_offload.c: the order in which helper threads serve the calls of
+ * groups. */
 #include "rig.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
 
-/* One helper's calls, one after the other: all others are kept. */
+/* One helper serves the calls one after the other, because all others are kept busy. */
 #define KEPT_CALLS   7u
 #define MANY_CALLS   6u
 #define QUEUED_CALLS (2 * MANY_CALLS + 2)
@@ -16,7 +17,7 @@ static struct {
 	char order[QUEUED_CALLS + 1];
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Until so many calls were queued, and so many served. */
+/* Waits until so many calls were queued, and so many served. */
 static void queue_wait(uint32_t queued, uint32_t served)
 {
 	pthread_mutex_lock(&queue.lock);
@@ -69,19 +70,19 @@ static void queued_fiber(void *arg)
 {
 	const char *who = (const char *)arg;
 
-	fiber_group_set((uint16_t)(*who - '0'));
+	fiber_share_set((uint16_t)(*who - '0'));
 	queue_note('\0');
 	fiber_offload_long(queued_call, arg);
 }
 
-/* Comes to its turn when all others wait for theirs. */
+/* Gets its turn when all others wait for theirs. */
 static void queued_all(void *arg)
 {
 	(void)arg;
 	queue_note('\0');
 }
 
-static void test_groups_take_turns_at_helpers(void **state)
+static void test_shares_take_turns_at_helpers(void **state)
 {
 	static char one[] = "1", two[] = "2", own[] = "0";
 
@@ -132,7 +133,7 @@ static void test_long_calls_leave_the_processor_to_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RIG_TEST(test_groups_take_turns_at_helpers),
+		RIG_TEST(test_shares_take_turns_at_helpers),
 		RIG_TEST(test_long_calls_leave_the_processor_to_others),
 	};
 

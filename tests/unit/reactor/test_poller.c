@@ -86,7 +86,7 @@ static void *raise_all(void *arg)
 
 	for (uint32_t i = 0; i < RAISES; i++) {
 		queue_raise(queue);
-		/* Let the reactor come to the edge of sleep, or over it, each time in a new way. */
+		/* Lets the reactor get close to sleep, or into it, with another delay each time. */
 		for (uint32_t pause = i % 5; pause > 0; pause--)
 			sched_yield();
 	}
@@ -214,7 +214,7 @@ static struct reactor_poller chain[3];
 static uint32_t poll_and_remove(void *arg)
 {
 	note(*(const char *)arg);
-	/* The first takes itself and its neighbour out while the reactor goes round. */
+	/* The first poller removes itself and its neighbour while the reactor polls. */
 	if (arg == chain[0].arg) {
 		reactor_poller_remove(rig, &chain[0]);
 		reactor_poller_remove(rig, &chain[1]);
@@ -240,8 +240,8 @@ static void test_pollers_may_remove_pollers(void **state)
 	reactor_poller_remove(rig, &chain[2]);
 }
 
-/* Removed, freed and closed while the kernel still watches: nothing may touch it any more, and the
- * places in the table come back. */
+/* A poller is removed, freed and closed while the kernel still polls its descriptor: nothing may
+ * touch it any more, and its place in the table is free again. */
 static void test_a_removed_poller_may_be_freed_at_once(void **state)
 {
 	(void)state;
@@ -251,7 +251,7 @@ static void test_a_removed_poller_may_be_freed_at_once(void **state)
 		assert_non_null(queue);
 		queue_init(queue, UINT64_MAX);
 		reactor_poller_add(rig, &queue->poller);
-		/* Spinning first would cost the test its time, so the deadline is near. */
+		/* The deadline is near, because the reactor spins until then. */
 		reactor_turn_wait(rig, clock_now_ns() + 100 * NS_PER_US);
 		reactor_poller_remove(rig, &queue->poller);
 		close(queue->poller.event_fd);

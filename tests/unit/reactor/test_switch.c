@@ -16,7 +16,7 @@ static uint64_t sums[2];
 static double products[2];
 static int frames;
 
-/* More live values than there are registers that survive a call, integer and floating point. */
+/* More live values than callee-saved registers, integer and floating point. */
 static void churn(void *arg)
 {
 	size_t side = (size_t)(uintptr_t)arg;
@@ -122,7 +122,8 @@ static void test_measure_switches(void **state)
 		switch_to(&loop, &sides[0]);
 	end_ns = clock_now_ns();
 	print_message("# %.1f ns per switch\n", (double)(end_ns - begin_ns) / (2.0 * count));
-	/* Anything near this is a system call gone astray, ucontext's two included. */
+	/* A time near this limit means that a switch makes a system call, apart from ucontext's
+	 * two. */
 	assert_true(end_ns - begin_ns < 2ull * count * 20 * NS_PER_US);
 }
 

@@ -14,15 +14,15 @@ static void check_due(struct reactor_timer *timer, void *arg)
 	(void)arg;
 	assert_false(timer->armed);
 	assert_true(timer->due_ns <= now_ns);
-	/* In order to the tick, late by no more than the step that the test took. */
+	/* In order up to one tick, and late by at most the step of the test. */
 	assert_true(timer->due_ns + (1ull << TICK_SHIFT) >= last_due_ns);
 	last_due_ns = timer->due_ns;
 	fired++;
 }
 
 /* Random deadlines over spans from milliseconds to years, turned by jumping to the next due time:
- * each fires within one tick of its deadline, in order, and the wheel never asks to be turned more
- * often than once per level and timer. */
+ * each fires within one tick of its deadline, in order, and the wheel needs at most one turn per
+ * level and timer. */
 static void test_random_timers_fire_on_time(void **state)
 {
 	static struct reactor_timer timers[TIMERS];
@@ -145,7 +145,7 @@ static void set_again(struct reactor_timer *timer, void *arg)
 	uint32_t *left = arg;
 
 	note('a');
-	/* Already past: it is due in a later turn, not in this one for ever. */
+	/* Already past: it fires in a later turn, not in this one for ever. */
 	if (--*left)
 		reactor_timer_set(rig, timer, 0);
 }

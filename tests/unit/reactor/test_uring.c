@@ -1,5 +1,5 @@
-/* tests/unit/reactor/test_uring.c: operations through the ring: results, deadlines, more of them
- * than the ring holds, and buffers the kernel has let go of. */
+/* tests/unit/reactor/test_uring.c: operations through the ring: results, deadlines, more operations
+ * than the ring holds, and buffers that the kernel has released. */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void test_reads_and_writes_a_file(void **state)
 	close(fd);
 }
 
-/* Two fibers throw a byte to each other over a socket pair. */
+/* Two fibers send a byte to each other over a socket pair. */
 #define THROWS 1000
 
 static void thrower(void *arg)
@@ -142,7 +142,7 @@ static void times_out(void *arg)
 		fiber_yield();
 	for (size_t i = 0; i < sizeof(data); i++)
 		assert_int_equal(data[i], '.');
-	/* The byte is still there for a read that wants it. */
+	/* The byte is still there for another read. */
 	assert_int_equal(fiber_uring(prep_read, &io, begin_ns + 60 * NS_PER_S), 4);
 	assert_memory_equal(data, "late", 4);
 	/* A deadline in the past still asks the kernel first. */
@@ -317,7 +317,7 @@ static void test_buffers_register_before_the_first_turn(void **state)
 	munmap(io.data, 4096);
 }
 
-/* As an older kernel would have it: the same work over each lesser set of features. */
+/* Like an older kernel: the same work with each smaller set of features. */
 static void test_lesser_rings_do_the_same(void **state)
 {
 	(void)state;
@@ -343,7 +343,7 @@ static void test_lesser_rings_do_the_same(void **state)
 
 static int said_fd;
 
-/* As container runtimes do. The exit code is the error. */
+/* Like container runtimes. The exit code is the error. */
 static void open_forbidden(void)
 {
 	struct reactor_opts opts = {.cpu = -1};

@@ -1,4 +1,4 @@
-/* tests/unit/region/region_test.h: what the tests of the region share. */
+/* tests/unit/region/region_test.h: common parts of the region's tests. */
 #ifndef TESTS_REGION_TEST_H
 #define TESTS_REGION_TEST_H
 
@@ -23,7 +23,7 @@ static inline struct region *region_test_open(uint64_t bytes)
 	return region;
 }
 
-/* Runs fn in a child that must abort, saying text on standard error. */
+/* Runs fn in a child that must abort, with text on standard error. */
 static inline void expect_abort(void (*fn)(void), const char *text)
 {
 	char said[4096];

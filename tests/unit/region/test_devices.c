@@ -1,5 +1,5 @@
-/* The arenas register with the kernel's devices as they are: io_uring's fixed buffers, AF_XDP's
- * UMEM. */
+/* The arenas can be registered with the kernel's interfaces unchanged: io_uring's fixed buffers,
+ * AF_XDP's UMEM. */
 #include "region_test.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static void raise_memlock(void)
 {
 	const struct rlimit all = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
 
-	/* Works for root; without it, registering says what it was refused for. */
+	/* Works for root; for others, the registration reports the reason of the refusal. */
 	if (setrlimit(RLIMIT_MEMLOCK, &all) != 0)
 		print_message("the locked-memory limit stays: %s\n", strerror(errno));
 }
@@ -105,7 +105,7 @@ static void test_af_xdp_umem(void **state)
 		region_close(region);
 		skip();
 	}
-	/* The rings of a UMEM come only after it was taken. */
+	/* The rings of a UMEM exist only after the UMEM is registered. */
 	assert_int_equal(setsockopt(fd, SOL_XDP, XDP_UMEM_FILL_RING, &entries, sizeof(entries)), 0);
 	assert_int_equal(
 		setsockopt(fd, SOL_XDP, XDP_UMEM_COMPLETION_RING, &entries, sizeof(entries)), 0);

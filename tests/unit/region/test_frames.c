@@ -37,7 +37,7 @@ static void test_lease_and_give(void **state)
 	region_close(region);
 }
 
-/* A span from outside is what it says in all its parts, or it is none. */
+/* A span from outside is accepted only if all its parts are consistent. */
 static void test_a_span_from_outside_holds_together(void **state)
 {
 	struct region *region = region_test_open(REGION_BYTES);
@@ -51,7 +51,7 @@ static void test_a_span_from_outside_holds_together(void **state)
 	assert_int_equal(owner, OWNER_APP);
 	assert_int_equal(region_span_check(region, b, &owner), 0);
 	assert_int_equal(owner, OWNER_DISK);
-	/* The frames of one lease, the memory of the other, or of nobody. */
+	/* The frames of one lease, with the memory of the other or of none. */
 	wrong = a;
 	wrong.data = b.data;
 	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
@@ -72,7 +72,7 @@ static void test_a_span_from_outside_holds_together(void **state)
 	wrong = a;
 	wrong.generation++;
 	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
-	/* Neither the region's tables nor what lies past its end are frames. */
+	/* Neither the region's tables nor the memory past its end are frames. */
 	wrong = a;
 	wrong.frame_idx = 0;
 	wrong.data = region->base;
@@ -105,7 +105,7 @@ static void test_free_frames_are_poisoned(void **state)
 #endif
 }
 
-/* In any order of leasing and giving, all memory comes back as the largest blocks. */
+/* In any order of leasing and giving, all memory is merged to the largest blocks again. */
 static void test_coalesces(void **state)
 {
 	static struct region_span spans[REGION_BYTES / FRAME_BYTES];
@@ -119,7 +119,7 @@ static void test_coalesces(void **state)
 	prng_seed(&prng, 7);
 	while (region_lease(region, 1, OWNER_APP, &spans[count]) == 0)
 		count++;
-	/* Nothing is kept back: neither by caches nor by splitting. */
+	/* No frame stays behind, neither in caches nor by splitting. */
 	assert_int_equal(count, ARRAY_LEN(spans));
 	region_usage(region, &usage);
 	assert_int_equal(usage.lease_failures, 1);
@@ -157,7 +157,7 @@ static void test_references(void **state)
 	region_close(region);
 }
 
-/* ---- Each thread leases, fills, checks, hands to the next thread or gives; nobody ever sees
+/* ---- Each thread leases, fills, checks, hands to the next thread or gives; no thread ever sees
  * another's bytes. ---- */
 
 #define THREADS	    4u
@@ -171,7 +171,7 @@ struct worker {
 	pthread_t thread;
 	struct worker *next;
 	pthread_mutex_t lock;
-	struct region_span mailbox[MAILBOX_MAX]; /* from the worker before */
+	struct region_span mailbox[MAILBOX_MAX]; /* from the previous worker */
 	uint32_t mailbox_count;
 	struct region_span held[HELD_MAX];
 	uint32_t held_count;
@@ -344,7 +344,7 @@ static void test_ended_threads_leave_nothing(void **state)
 	region_close(region);
 }
 
-/* ---- Our own bugs abort, and say what was found. ---- */
+/* ---- Our own bugs abort with a message. ---- */
 
 static struct region *bug_region;
 static struct region_span bug_span;

@@ -29,7 +29,7 @@ static void test_bounds(void **state)
 	assert_int_equal(open_with(opts), -EINVAL);
 	opts = good, opts.bytes = LIMIT_ARENAS_MAX * LIMIT_ARENA_BYTES_MAX + 1;
 	assert_int_equal(open_with(opts), -EINVAL);
-	/* So much data, but no room for the header before it. */
+	/* The maximum of data, but no room for the header before it. */
 	opts = good, opts.bytes = LIMIT_ARENAS_MAX * LIMIT_ARENA_BYTES_MAX;
 	assert_int_equal(open_with(opts), -EINVAL);
 	opts = good, opts.core_count = 0;
@@ -48,7 +48,7 @@ static void test_bounds(void **state)
 	assert_int_equal(open_with(opts), -EINVAL);
 }
 
-/* More than the host has is refused before any of it is touched. */
+/* A region larger than the host's memory is refused before any of it is touched. */
 static void test_no_memory(void **state)
 {
 	struct region_opts opts = {.core_count = 1, .bytes = 60 * GIB};
@@ -93,7 +93,7 @@ static void test_no_more_regions(void **state)
 		region_close(regions[--count]);
 }
 
-/* The region opens without options that the host cannot give. */
+/* The region opens without options that the host does not support. */
 static void test_best_effort(void **state)
 {
 	struct region_opts opts = {
@@ -129,7 +129,7 @@ static void test_arenas(void **state)
 	region_close(NULL);
 }
 
-/* Data is there before its first use: none of it is faulted in by touching it. */
+/* Data is mapped before its first use: touching it causes no page fault. */
 static void test_prefaulted(void **state)
 {
 	struct region *region = region_test_open(4 * MIB);
@@ -147,8 +147,8 @@ static void test_prefaulted(void **state)
 	region_close(region);
 }
 
-/* Beyond an arena's maximum there are more, side by side, and no lease crosses from one to the
- * next. */
+/* A region larger than an arena's maximum has several adjacent arenas, and no lease crosses from
+ * one to the next. */
 static void test_two_arenas(void **state)
 {
 	static struct region_span spans[300];

@@ -2,16 +2,16 @@
 
 #include <errno.h>
 
-#define ENTRIES 8u /* as region_test_open() has it */
+#define ENTRIES 8u /* as in region_test_open() */
 
-/* A device that writes down what it was given, and takes no more than it is told to. */
+/* A device that records its entries, and accepts only a given number of them. */
 struct recorder {
 	uint64_t seen[256];
 	uint32_t seen_count;
 	uint32_t batches[64];
 	uint32_t batch_count;
 	uint32_t bells;
-	uint32_t room; /* entries it takes in all */
+	uint32_t room; /* entries it accepts in total */
 	bool completes;
 };
 
@@ -97,7 +97,7 @@ static void test_nop_on_both_pairs(void **state)
 	assert_int_equal(cqes[0].result, 0);
 	assert_int_equal(cqes[0].latency_ns, 0);
 	assert_true(region_ring_idle(ring));
-	/* Untimed they carry no latency, timed they do. */
+	/* Without timing, completions have no latency; with timing, they have. */
 	region_timed_set(region, true);
 	assert_int_equal(region_submit(ring, &sqe), 0);
 	region_ring_turn(ring);
@@ -106,7 +106,7 @@ static void test_nop_on_both_pairs(void **state)
 	region_close(region);
 }
 
-/* Latencies in turns: no clock but the one that the ring is told. */
+/* Latencies in turns: the only clock is the time given to the ring. */
 static void test_times_by_turn(void **state)
 {
 	struct region *region = region_test_open(4 * MIB);
@@ -146,7 +146,7 @@ static void test_times_by_turn(void **state)
 	assert_int_equal(stats.completed, ARRAY_LEN(CASES));
 	assert_int_equal(stats.latency_ns, sum);
 	assert_int_equal(stats.errors, 0);
-	/* An entry for a target that is not there fails, and is counted. */
+	/* An entry for a target that does not exist fails, and is counted. */
 	assert_int_equal(submit(ring, 7, 1), 0);
 	region_ring_turn(ring);
 	region_ring_stats(region, 1, false, &stats);
@@ -171,7 +171,7 @@ static void test_full_until_reaped(void **state)
 			assert_int_equal(submit(ring, target, i), 0);
 		assert_int_equal(submit(ring, target, 99), -EAGAIN);
 		assert_int_equal(region_ring_turn(ring), ENTRIES);
-		/* Drained, but their completions still hold the places. */
+		/* Drained, but their completions still use the places. */
 		assert_int_equal(submit(ring, target, 99), -EAGAIN);
 		assert_int_equal(region_reap(ring, cqes, 3), 3);
 		assert_int_equal(region_reap(ring, cqes + 3, ENTRIES), ENTRIES - 3);
@@ -183,7 +183,7 @@ static void test_full_until_reaped(void **state)
 	region_close(region);
 }
 
-/* A busy target keeps its entries, in order, and holds up no other. */
+/* A busy target keeps its entries, in order, and blocks no other target. */
 static void test_busy_target_blocks_no_other(void **state)
 {
 	struct region *region = region_test_open(4 * MIB);
@@ -199,13 +199,13 @@ static void test_busy_target_blocks_no_other(void **state)
 		assert_int_equal(submit(ring, i % 2 ? fast_target : slow_target, i), 0);
 	assert_int_equal(region_ring_turn(ring), 1 + ENTRIES / 2);
 	assert_int_equal(slow.seen_count, 1);
-	/* One offer that was taken, one refused, then left alone for the turn. */
+	/* One offer was accepted, one refused; then the target gets no more in this turn. */
 	assert_int_equal(slow.batch_count, 2);
 	assert_int_equal(slow.bells, 1);
 	assert_int_equal(fast.seen_count, ENTRIES / 2);
 	assert_int_equal(fast.bells, 1);
 	assert_int_equal(region_reap(ring, cqes, ENTRIES), ENTRIES / 2);
-	/* A turn in which nothing moves rings no bell. */
+	/* A turn without progress rings no bell. */
 	assert_int_equal(region_ring_turn(ring), 0);
 	assert_int_equal(slow.bells, 1);
 	for (uint32_t round = 0; round < 3 * ENTRIES; round++) {
@@ -283,7 +283,8 @@ static void test_unsignaled(void **state)
 	region_complete(ring, &cqe);
 	assert_true(region_ring_idle(ring));
 	cqe.result = -ECONNRESET;
-	/* Some are reaped between, which makes room in the ring but must not let others pass. */
+	/* Some are reaped in between, which makes room in the ring but must not let others
+	 * overtake. */
 	for (cqe.user_data = 0; cqe.user_data < 5 * ENTRIES; cqe.user_data++) {
 		struct region_cqe first;
 
@@ -307,7 +308,7 @@ static void test_unsignaled(void **state)
 	region_close(region);
 }
 
-/* Random targets, random room: nothing is lost, doubled, or out of its target's order. */
+/* Random targets, random room: no entry is lost, duplicated, or out of its target's order. */
 static void ring_model(uint64_t seed)
 {
 	struct region *region = region_test_open(4 * MIB);

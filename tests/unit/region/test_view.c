@@ -6,7 +6,7 @@
 
 #include "region/view_priv.h"
 
-/* Looks at pid's region from a process of its own; what it reported is in out. */
+/* Views pid's region from another process; out gets its report. */
 static int view_from_child(pid_t pid, bool json, char *out, size_t out_bytes)
 {
 	size_t len = 0;
@@ -111,9 +111,9 @@ static void test_none_there(void **state)
 	assert_int_equal(view_from_child(child, true, out, sizeof(out)), -ESRCH);
 }
 
-/* ---- Headers that do not hold together are refused, each for one thing. ---- */
+/* ---- Inconsistent headers are refused, each for one fault. ---- */
 
-/* A copy of a good arena's beginning, changed by spoil, in a memfd with so many seals. */
+/* A copy of the start of a good arena, changed by spoil, in a memfd with these seals. */
 static int map_spoiled(void (*spoil)(struct region_header *header), int seals)
 {
 	struct region *region = region_test_open(4 * MIB);
@@ -136,7 +136,8 @@ static int map_spoiled(void (*spoil)(struct region_header *header), int seals)
 	if (ret == 0) {
 		struct buf buf;
 
-		/* The frame table is empty: all is unclear, and nothing is read out of bounds. */
+		/* The frame table is empty: every state is unknown, and nothing is read out of
+		 * bounds. */
 		buf_init(&buf, 1 * MIB);
 		region_view_dump(view, true, &buf);
 		assert_false(buf.failed);
@@ -232,7 +233,7 @@ static void test_malformed_is_refused(void **state)
 	}
 }
 
-/* Any bytes at all in the header: refused or reported, never a fault. */
+/* Any bytes in the header: refused or reported, never a crash. */
 static uint64_t noise_seed;
 
 static void spoil_noise(struct region_header *header)

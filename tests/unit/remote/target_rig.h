@@ -13,7 +13,7 @@
 #define BYTES  (8 * MIB)
 
 struct target {
-	char path[64]; /* of the volume; the rest is filled in */
+	char path[64]; /* of the volume; target_start fills in the rest */
 	struct region *region;
 	struct reactor *reactor;
 	struct disk *disk;
@@ -29,7 +29,7 @@ static inline void *target_main(void *arg)
 	return NULL;
 }
 
-/* port 0: any; target->port says which. */
+/* port 0: any; target->port is set to it. */
 static inline void target_start(struct target *target, uint16_t port)
 {
 	const struct region_opts region = {.bytes = 32 * MIB, .core_count = 1};

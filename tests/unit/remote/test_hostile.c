@@ -1,6 +1,6 @@
-/* tests/unit/remote/test_hostile.c: an initiator that knows the secret and bends what it sends
- * before it seals it: each command is answered or ends the lane, the volume and the initiator's
- * memory change only where a command says, and nothing of a lane that ended is left. */
+/* tests/unit/remote/test_hostile.c: an initiator that knows the secret and falsifies its messages
+ * before it seals them: each command is answered or ends the lane, the volume and the initiator's
+ * memory change only as a command says, and an ended lane leaves nothing behind. */
 #include "target_rig.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static uint64_t frames_used(const struct victim *victim)
 	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
 }
 
-/* The capsules of a lane lie in frames: all are back when no lane is left. */
+/* A lane's capsules are in frames: all frames are free when no lane is left. */
 static void expect_idle(const struct victim *victim)
 {
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -56,7 +56,7 @@ static int setup(void **state)
 {
 	struct victim *victim = calloc(1, sizeof(*victim));
 
-	/* In memory: hundreds of sessions wait for no disk. */
+	/* In memory: hundreds of sessions need not wait for a disk. */
 	victim->fd = memfd_create("volume", 0);
 	assert_true(victim->fd >= 0);
 	snprintf(victim->target.path, sizeof(victim->target.path), "/proc/self/fd/%d", victim->fd);
@@ -66,7 +66,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* A fresh initiator is served, whatever came before. */
+/* A new initiator is served, whatever happened before. */
 static int teardown(void **state)
 {
 	struct victim *victim = *state;
@@ -100,13 +100,13 @@ struct memory {
 	union wire_capsule recvs[RECVS];
 	union wire_capsule send;
 	uint8_t data[DATA_BYTES];
-	uint8_t guard[GUARD_BYTES]; /* the target may read it, and no more */
+	uint8_t guard[GUARD_BYTES]; /* the target may only read it */
 };
 
 /* A command without an answer. */
 struct sent {
 	uint16_t slot;
-	int status; /* it must have, or -1 */
+	int status; /* required status, or -1 */
 	bool open;
 };
 
@@ -127,7 +127,7 @@ struct peer {
 	bool gone;
 	struct sent sent[BURST_MAX];
 	uint32_t sent_count;
-	bool lethal; /* it sent what ends the lane */
+	bool lethal; /* it sent a message that ends the lane */
 };
 
 static void recv_post(struct peer *peer, uint64_t n)
@@ -149,7 +149,8 @@ static struct rp_mr *mr_open(struct peer *peer, void *addr, size_t bytes, uint32
 	return mr;
 }
 
-static void established(struct peer *peer)
+/* The answer to its connection request. */
+static enum rp_cm_type answer_await(struct peer *peer)
 {
 	struct pollfd fd = {.fd = rp_cm_fd(peer->device), .events = POLLIN};
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -159,14 +160,15 @@ static void established(struct peer *peer)
 		assert_true(clock_now_ns() < deadline_ns);
 		poll(&fd, 1, 100);
 	}
-	assert_int_equal(event.type, RP_CM_ESTABLISHED);
+	return event.type;
 }
 
-static void peer_open(struct peer *peer, const struct target *target, uint32_t recvs)
+static enum rp_cm_type peer_connect(
+	struct peer *peer, const struct target *target, uint32_t recvs, enum rp_qp_type type)
 {
 	const struct remote_private private = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
 	struct rp_open_opts opts = {.device_name = "simulated", .gid_index = -1};
-	struct rp_qp_attr attr = {.type = RP_QP_RC,
+	struct rp_qp_attr attr = {.type = type,
 		.cap = {.max_send_wr = 256,
 			.max_recv_wr = RECVS,
 			.max_send_sge = 1,
@@ -193,7 +195,12 @@ static void peer_open(struct peer *peer, const struct target *target, uint32_t r
 	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", target->port, &private, sizeof(private),
 				 clock_now_ns() + 60 * NS_PER_S),
 		0);
-	established(peer);
+	return answer_await(peer);
+}
+
+static void peer_open(struct peer *peer, const struct target *target, uint32_t recvs)
+{
+	assert_int_equal(peer_connect(peer, target, recvs, RP_QP_RC), RP_CM_ESTABLISHED);
 }
 
 static void peer_close(struct peer *peer)
@@ -210,7 +217,7 @@ static void peer_close(struct peer *peer)
 	munmap(peer->memory, sizeof(struct memory));
 }
 
-/* Looks once: true with a capsule. The end is told by the flush. */
+/* Polls once: true with a capsule. The flush reports the end. */
 static bool peer_poll(struct peer *peer)
 {
 	struct rp_cm_event event;
@@ -258,7 +265,7 @@ static void peer_send(struct peer *peer, const void *data, uint32_t bytes)
 		peer->gone = true;
 }
 
-/* ---- Set-up, bent in some sessions. ---- */
+/* ---- Set-up, falsified in some sessions. ---- */
 
 static uint8_t bent_byte(struct prng *prng)
 {
@@ -296,7 +303,7 @@ static void hello_send(struct peer *peer, struct prng *prng)
 	peer_send(peer, &capsule, bent_length(prng, sizeof(*hello)));
 }
 
-/* Something else than what is due. */
+/* A message other than the expected one. */
 static void out_of_turn(struct peer *peer, struct prng *prng)
 {
 	union wire_capsule capsule;
@@ -314,7 +321,7 @@ static void out_of_turn(struct peer *peer, struct prng *prng)
 	prng_fill(prng, &capsule, sizeof(capsule));
 	wire_head_fill(&capsule.head, WORDS[which].kind, WORDS[which].bytes, prng_below(prng, 2));
 	if (which == 2) {
-		/* Sealed by the keys of a lane that has none yet. */
+		/* Sealed although the lane has no keys yet. */
 		capsule.command.op = WIRE_READ;
 		wire_seal(&capsule, peer->keys.initiator);
 	}
@@ -388,7 +395,7 @@ static struct wire_command command_make(const struct peer *peer, struct prng *pr
 	command.offset = prng_below(prng, (BYTES - command.bytes) / 4096 + 1) * 4096;
 	command.addr =
 		(uintptr_t)peer->memory->data + prng_below(prng, DATA_BYTES - command.bytes + 1);
-	/* Both wait for the medium. */
+	/* Both commands wait for the medium. */
 	if ((command.op == WIRE_FLUSH || command.op == WIRE_GROW) && !one_in(prng, 8))
 		command.op = WIRE_IDENTIFY;
 	if (command.op == WIRE_GROW)
@@ -445,8 +452,7 @@ static bool changes(const struct wire_command *command)
 	       command->op == WIRE_DEALLOCATE;
 }
 
-/* What may be sent and has a meaning must not change the control block, nor fill the file system.
- */
+/* A valid command must not change the control block, nor fill the file system. */
 static void command_tame(struct wire_command *command)
 {
 	if (changes(command) && command->offset < CONTROL_AT + CONTROL_BYTES &&
@@ -462,7 +468,7 @@ static bool within(uint64_t addr, uint64_t bytes, const uint8_t *from, uint64_t 
 	       bytes <= size - (addr - (uintptr_t)from);
 }
 
-/* Whether its data can be moved by the keys it names. */
+/* Whether the data can be moved with the command's keys. */
 static bool moves(const struct peer *peer, const struct wire_command *command)
 {
 	if (command->rkey == rp_mr_rkey(peer->data))
@@ -471,7 +477,7 @@ static bool moves(const struct peer *peer, const struct wire_command *command)
 	       within(command->addr, command->bytes, peer->memory->guard, GUARD_BYTES);
 }
 
-/* The status it must have; -1: any, -2: it ends the lane. */
+/* The required status; -1: any, -2: the command ends the lane. */
 static int foreseen(const struct peer *peer, const struct wire_command *command)
 {
 	bool transfers = command->op == WIRE_READ || command->op == WIRE_WRITE;
@@ -488,7 +494,7 @@ static int foreseen(const struct peer *peer, const struct wire_command *command)
 		return WIRE_OUT_OF_RANGE;
 	if (transfers && !moves(peer, command))
 		return command->offset + command->bytes > BYTES ? -1 : -2;
-	/* Whether a file can do it is its file system's. */
+	/* The file system decides whether a file supports it. */
 	if (command->op == WIRE_DEALLOCATE || command->op == WIRE_ZERO ||
 		command->offset + command->bytes > BYTES)
 		return -1;
@@ -534,7 +540,7 @@ static void command_send(struct peer *peer, struct prng *prng)
 	peer_send(peer, &capsule, bytes);
 }
 
-/* An answer is one to a command that has none yet, with a status that it may have. */
+/* Checks that an answer belongs to a command without one, and has an allowed status. */
 static void response_take(struct peer *peer)
 {
 	const struct wire_response *response = &peer->received->response;
@@ -557,7 +563,8 @@ static void response_take(struct peer *peer)
 	fail_msg("an answer to slot %u, which has no command", response->slot);
 }
 
-/* Side by side, and all are answered; or the lane ends, for a reason. How many were answered. */
+/* Sends commands in parallel: all are answered, or the lane ends for a reason. Returns the number
+ * of answers. */
 static uint32_t burst(struct peer *peer, struct prng *prng)
 {
 	uint64_t count = 1 + prng_below(prng, one_in(prng, 30) ? BURST_MAX : peer->depth);
@@ -609,8 +616,8 @@ static void test_bent_commands(void **state)
 	free(now);
 }
 
-/* Words without a right to them do not keep a lane: set-up has its time from the connection on. The
- * last word, that it is refused, cannot reach an initiator without receives. */
+/* Unexpected messages do not keep a lane open: the time limit of set-up starts with the connection.
+ * The final refusal cannot reach an initiator without receives. */
 static void test_talk_is_not_set_up(void **state)
 {
 	const struct victim *victim = *state;
@@ -632,11 +639,25 @@ static void test_talk_is_not_set_up(void **state)
 	expect_idle(victim);
 }
 
+/* The target's queue pairs are RC and cannot accept this one: it is answered, and not left waiting.
+ */
+static void test_a_connection_that_cannot_be_accepted_is_rejected(void **state)
+{
+	const struct victim *victim = *state;
+	struct peer peer;
+
+	assert_int_equal(peer_connect(&peer, &victim->target, RECVS, RP_QP_UC), RP_CM_REJECTED);
+	peer_close(&peer);
+	expect_idle(victim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bent_commands, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_talk_is_not_set_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_connection_that_cannot_be_accepted_is_rejected, setup, teardown),
 	};
 
 	return fuzz_done(cmocka_run_group_tests(tests, NULL, NULL));

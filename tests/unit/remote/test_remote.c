@@ -1,6 +1,5 @@
 /* tests/unit/remote/test_remote.c: a target on its own thread and an initiator in the same
- * process, over the simulated device: what a volume can do, what it refuses, being gone and back.
- */
+ * process, over the simulated device: a volume's operations, its refusals, its loss and return. */
 #include "target_rig.h"
 
 #include <errno.h>
@@ -72,7 +71,7 @@ static void bytes_come_back(void **state)
 	assert_int_equal(volume_open(&target, "shard", &disk), 0);
 	assert_int_equal(disk_bytes(disk), BYTES);
 	assert_true(disk_can_grow(disk));
-	/* More than one transfer takes. */
+	/* More than the maximum of one transfer. */
 	assert_int_equal(disk_write_now(disk, out, 3 * MIB, 4096), 0);
 	assert_int_equal(disk_flush_now(disk), 0);
 	assert_int_equal(disk_read_now(disk, in, 3 * MIB, 4096), 0);
@@ -94,7 +93,7 @@ static void bytes_come_back(void **state)
 	free(in);
 }
 
-/* In memory, which has no way to make zeros but to write them. */
+/* A volume in memory can only make zeros by writing them. */
 static void zeros_are_written_where_they_cannot_be_made(void **state)
 {
 	struct target target = {0};
@@ -175,7 +174,7 @@ static void to_look_is_not_to_write(void **state)
 	assert_int_equal(disk_read_now(look, data, 4096, 0), 0);
 	assert_int_equal(disk_write_now(look, data, 4096, 0), -EROFS);
 	disk_close(look);
-	/* It did not take the volume from who writes. */
+	/* The attempt did not take the volume from the current writer. */
 	assert_int_equal(disk_write_now(disk, data, 4096, 0), 0);
 	disk_close(disk);
 	remote_initiator_close(remote);
@@ -202,7 +201,7 @@ static void gone_stays_gone_until_revived(void **state)
 	target_start(&target, target.port);
 	deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	while (disk_revive(disk) && clock_now_ns() < deadline_ns) {
-		/* Connected or not: what was lost may be lost. */
+		/* Connected or not: this write may be lost. */
 		assert_int_equal(disk_write_now(disk, data, 4096, 0), -ENOTCONN);
 		sched_yield();
 	}

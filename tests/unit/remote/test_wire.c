@@ -1,4 +1,4 @@
-/* tests/unit/remote/test_wire.c: capsules of volumes: what is accepted, and what is not. */
+/* tests/unit/remote/test_wire.c: capsules of volumes: accepted and refused ones. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static void commands_are_sealed(void **state)
 	assert_int_equal(command_check(&good, 1), 0);
 	/* Replayed, or out of order. */
 	assert_int_equal(command_check(&good, 2), -EPROTO);
-	/* Each bit is under the tag. */
+	/* The tag protects each bit. */
 	for (size_t bit = 0; bit < sizeof(good.command) * 8; bit++) {
 		union wire_capsule bad = good;
 

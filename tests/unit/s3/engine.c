@@ -1,4 +1,4 @@
-/* tests/unit/s3/engine.c: what the tests of the engines' contract do by store/api.h. */
+/* tests/unit/s3/engine.c: helpers of the tests of the engines' contract, through store/api.h. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 struct store *store;
 
-/* ---- What most tests do. ---- */
+/* ---- Common steps. ---- */
 
 int bucket_make(const char *name)
 {
@@ -49,7 +49,7 @@ static struct slice bucket_of(const char *bucket)
 	return slice_str(bucket ? bucket : "b");
 }
 
-/* Moves the bytes; a sink that waits for others says so. */
+/* Moves the bytes and returns the sink's error. */
 int bytes_move(struct store_put *put, const uint8_t *body, uint64_t bytes, uint64_t bytes_total)
 {
 	struct flow_source *source;
@@ -90,7 +90,7 @@ int put_object(struct object_put *what)
 	return ret;
 }
 
-/* A small object whose body tells it from others. */
+/* A small object with a body of its own. */
 void put_small(const char *key, uint64_t seed)
 {
 	struct object_put what = {.key = key, .bytes = 40, .seed = seed};
@@ -113,7 +113,7 @@ struct store_get *get_of(const char *key)
 	return get;
 }
 
-/* A stage that keeps what passes. */
+/* A stage that keeps the bytes that pass. */
 struct keeper {
 	struct flow_stage stage;
 	uint8_t *bytes;
@@ -197,7 +197,7 @@ int bucket_change(struct store_bucket *bucket, void *arg)
 
 	bucket->versioning = edit->versioning;
 	bucket->flags = edit->flags;
-	bucket->owner[0] = 'X'; /* counts for nothing */
+	bucket->owner[0] = 'X'; /* must be ignored */
 	return edit->decision;
 }
 

@@ -1,7 +1,7 @@
-/* tests/unit/s3/engine.h: for the tests of the contract of a storage engine: through nothing but
- * store/api.h, over the engine that STORE_ENGINE names (fake.h). Each test begins with a store in
- * which there is the bucket "b", never versioned. Small objects have 40 bytes; an object's bytes
- * come of its seed, and its ETag is the seed. */
+/* tests/unit/s3/engine.h: helpers for the tests of a storage engine's contract: only through
+ * store/api.h, on the engine that STORE_ENGINE names (fake.h). Each test starts with a store with
+ * the bucket "b", which was never versioned. Small objects have 40 bytes; the seed determines an
+ * object's bytes and is its ETag. */
 #ifndef TESTS_ENGINE_H
 #define TESTS_ENGINE_H
 
@@ -10,7 +10,7 @@
 
 extern struct store *store;
 
-/* A test's set-up and teardown: nothing is left open. */
+/* A test's set-up and teardown, which checks that nothing is left open. */
 int open_store(void **state);
 int close_store(void **state);
 
@@ -20,12 +20,12 @@ struct bucket_edit {
 	uint8_t versioning, flags;
 	int decision;
 };
-/* arg: struct bucket_edit. Changes the owner, too, which counts for nothing. */
+/* arg: struct bucket_edit. Changes the owner, too, which the engine must ignore. */
 int bucket_change(struct store_bucket *bucket, void *arg);
-/* Of "b". */
+/* Sets the versioning of "b". */
 int versioning_set(uint8_t versioning);
 
-/* ---- Objects. A bucket that is NULL is "b". ---- */
+/* ---- Objects. A NULL bucket means "b". ---- */
 /* To be freed. */
 uint8_t *body_of(uint64_t bytes, uint64_t seed);
 struct object_put {
@@ -43,19 +43,19 @@ struct object_put {
 int put_object(struct object_put *what);
 void put_small(const char *key, uint64_t seed);
 int put_open(const char *bucket, struct slice key, uint64_t bytes, struct store_put **ret);
-/* Through the put's sink, which waits for bytes_total. */
+/* Moves the bytes through the put's sink, which expects bytes_total. */
 int bytes_move(struct store_put *put, const uint8_t *body, uint64_t bytes, uint64_t bytes_total);
 int get_open(const char *bucket, const char *key, struct store_get **ret_get);
 struct store_get *get_of(const char *key);
-/* The range's bytes are those of the body. */
+/* Checks that the range's bytes are those of the body. */
 void assert_range(struct store_get *get, const uint8_t *body, uint64_t offset, uint64_t bytes);
 void assert_body(struct store_get *get, uint64_t bytes, uint64_t seed);
 void assert_holds(const char *key, uint64_t bytes, uint64_t seed);
-/* The bucket is there, the key is not. */
+/* Checks that the bucket exists and the key does not. */
 void assert_gone(const char *bucket, const char *key);
 int key_delete(const char *key);
 
-/* A check that notes what it saw, and decides. */
+/* A check that records its argument, and decides. */
 struct sight {
 	int decision;
 	uint32_t calls;

@@ -1,5 +1,5 @@
-/* tests/unit/s3/fake.c: a reactor, a region and a store of either engine, of which what is opened
- * and closed is counted and may fail; and a front that keeps what it is told. */
+/* tests/unit/s3/fake.c: a reactor, a region and a store of either engine, whose opens and closes
+ * are counted and can fail; and a front that keeps its answers. */
 #include "fake.h"
 
 #include <ctype.h>
@@ -17,13 +17,15 @@
 
 int fake_put_error, fake_commit_error, fake_read_error;
 int fake_open_gets, fake_open_puts, fake_open_sources;
+struct store *fake_store;
+struct s3 *fake_s3;
 struct flow_core fake_core;
 bool fake_walks_refused;
 uint32_t fake_walks;
 uint32_t fake_joins;
 const struct s3_identity fake_root = {.access_key = "test", .root = true};
 
-/* ---- The engine, and what stands before it. ---- */
+/* ---- The engine, and the wrappers of its calls. ---- */
 
 static struct region *region;
 static struct reactor *reactor;
@@ -229,15 +231,15 @@ static int counted_get_source(struct store_get *get, struct flow_core *core, uin
 	return 0;
 }
 
-/* ---- What is refused or counted on its way to the real one. ---- */
+/* ---- Calls that are refused or counted before the real ones. ---- */
 
 int __real_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void *arg);
 int __wrap_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void *arg);
 bool __wrap_flow_walk_begin(struct flow_budget *budget, uint16_t share);
 void __wrap_flow_walk_end(struct flow_budget *budget, uint16_t share);
-void __wrap_fiber_group_set(uint16_t group);
+void __wrap_fiber_share_set(uint16_t group);
 
-/* What S3 would do later is not done. */
+/* Fibers that S3 starts for later work do not run. */
 int __wrap_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void *arg)
 {
 	if (strcmp(name, "access log") == 0 || strncmp(name, "event", 5) == 0)
@@ -261,7 +263,7 @@ void __wrap_flow_walk_end(struct flow_budget *budget, uint16_t share)
 	fake_walks--;
 }
 
-void __wrap_fiber_group_set(uint16_t group)
+void __wrap_fiber_share_set(uint16_t group)
 {
 	(void)group;
 	fake_joins++;
@@ -304,6 +306,32 @@ int fake_main(int (*tests)(void))
 	reactor_close(reactor);
 	region_close(region);
 	return run.ret;
+}
+
+/* ---- A test's store and S3. ---- */
+
+int fake_open_with(const struct s3_opts *opts)
+{
+	struct s3_opts all = opts ? *opts : (struct s3_opts){.region = NULL};
+
+	all.root_access_key = fake_root.access_key;
+	all.root_secret_key = "secret";
+	fake_store = fake_store_open();
+	return s3_open(&all, fake_store, &fake_s3);
+}
+
+int fake_open(void **state)
+{
+	(void)state;
+	return fake_open_with(NULL);
+}
+
+int fake_close(void **state)
+{
+	(void)state;
+	s3_close(fake_s3);
+	fake_store_close(fake_store);
+	return fake_open_gets || fake_open_puts || fake_open_sources;
 }
 
 /* ---- The front. ---- */

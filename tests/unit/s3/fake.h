@@ -1,19 +1,27 @@
 /* tests/unit/s3/fake.h: a reactor and a store, so that whole requests can be answered in a unit
- * test; and a front that keeps what it was told. STORE_ENGINE says whose the store is: "memory" or
+ * test; and a front that keeps its answers. STORE_ENGINE selects the store's engine: "memory" or
  * "local". */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
 #include "s3/core/call.h"
 
-/* All of a program: runs the tests on a fiber and returns what they returned. */
+/* The whole program: runs the tests on a fiber and returns their result. */
 int fake_main(int (*tests)(void));
 
 struct store *fake_store_open(void);
 void fake_store_close(struct store *store);
+/* The store and the S3 of a test, from open to close. */
+extern struct store *fake_store;
+extern struct s3 *fake_s3;
+/* Opens both, with the root's keys "test" and "secret"; opts: the other options, or NULL. */
+int fake_open_with(const struct s3_opts *opts);
+/* A setup and a teardown of cmocka. The teardown fails if a get, a put or a source is open. */
+int fake_open(void **state);
+int fake_close(void **state);
 /* The next put, commit or read fails with this -errno; 0: none. */
 extern int fake_put_error, fake_commit_error, fake_read_error;
-/* Objects and pieces that nobody closed. */
+/* The numbers of gets, puts and sources that are open. */
 extern int fake_open_gets, fake_open_puts, fake_open_sources;
 
 /* A request and its answer. */
@@ -24,7 +32,7 @@ struct fake_call {
 	struct slice body_text;
 	struct slice trailer;		 /* answers every name */
 	int body_error;			 /* after the text */
-	struct s3_chunk_signing signing; /* what the body was opened with */
+	struct s3_chunk_signing signing; /* the parameters of the body's open */
 	struct s3_reply reply;
 	struct buf reply_head; /* "name: value\n" with lower-case names */
 	struct buf reply_body;
@@ -35,7 +43,7 @@ void fake_call_init(
 	struct fake_call *call, const char *method, const char *path, const char *query);
 void fake_call_header(struct fake_call *call, const char *name, const char *value);
 void fake_call_body(struct fake_call *call, struct slice text);
-/* Answers; the root's session unless the request is signed or anonymous was asked for. */
+/* Runs the request; as the root's session unless the request is signed or anonymous. */
 void fake_call_run(struct s3 *s3, struct fake_call *call);
 void fake_call_free(struct fake_call *call);
 /* A header of the answer; empty when absent. */
@@ -45,8 +53,8 @@ bool fake_reply_has(const struct fake_call *call, const char *text);
 extern const struct s3_identity fake_root;
 
 extern struct flow_core fake_core; /* without a budget */
-extern bool fake_walks_refused;	   /* the principal has as many listings under way as it may */
-extern uint32_t fake_walks;	   /* begun and not ended */
+extern bool fake_walks_refused;	   /* the principal has its maximum of listings in progress */
+extern uint32_t fake_walks;	   /* listings begun and not ended */
 extern uint32_t fake_joins;	   /* times that a request joined its principal's group of fibers */
 
 #endif

@@ -14,30 +14,17 @@
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-static struct store *store;
-static struct s3 *s3;
-
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {
-		.root_access_key = "test", .root_secret_key = "secret", .signature_v2 = true};
+	const struct s3_opts opts = {.signature_v2 = true};
 	struct fake_call call;
 
 	(void)state;
-	store = fake_store_open();
-	if (s3_open(&opts, store, &s3))
+	if (fake_open_with(&opts))
 		return -1;
 	fake_call_init(&call, "PUT", "/bkt", "");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	fake_call_free(&call);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	s3_close(s3);
-	fake_store_close(store);
 	return 0;
 }
 
@@ -46,7 +33,7 @@ struct signed_call {
 	char timestamp[17], authorization[512], query[1024];
 };
 
-/* What signing needs of a request: the claim that it makes. */
+/* Fills in the claim of a request, which its signature covers. */
 static void sign(struct signed_call *signed_call, const char *secret, struct sigv4_claim *claim,
 	char signature[65])
 {
@@ -94,7 +81,7 @@ static void start(struct signed_call *signed_call, const char *method, const cha
 	fake_call_header(call, "x-amz-content-sha256", signing->payload);
 }
 
-/* Signs what the request has now, and answers it. */
+/* Signs the request as it is now, and runs it. */
 static void finish(struct signed_call *signed_call, const struct signing *signing)
 {
 	struct sigv4_claim claim = {.scope.date = slice_of(signed_call->timestamp, 8),
@@ -112,7 +99,7 @@ static void finish(struct signed_call *signed_call, const struct signing *signin
 		"AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
 		signing->access_key, scope, signing->signed_headers, signature);
 	fake_call_header(&signed_call->call, "Authorization", signed_call->authorization);
-	fake_call_run(s3, &signed_call->call);
+	fake_call_run(fake_s3, &signed_call->call);
 }
 
 static void check_refused(const struct fake_call *call, uint32_t status, const char *code)
@@ -131,7 +118,7 @@ static void test_header_signature(void **state)
 	struct signed_call call;
 
 	(void)state;
-	/* Twice: the second time the key comes from the cache. Any region will do. */
+	/* Twice: the second time the key comes from the cache. Any region is accepted. */
 	for (int i = 0; i < 2; i++) {
 		start(&call, "GET", "/bkt", &good);
 		fake_call_header(&call.call, "Content-Type", "not/signed");
@@ -141,8 +128,8 @@ static void test_header_signature(void **state)
 	}
 }
 
-/* Who has proved who asks shares the processor as himself; who has not is no more than an address.
- */
+/* An authenticated caller uses its own share of the processor; any other caller uses its address's
+ * share. */
 static void test_joins_when_it_is_known_who_asks(void **state)
 {
 	struct signing signing = good;
@@ -206,7 +193,7 @@ static void test_refused_signatures(void **state)
 	fake_call_free(&call.call);
 }
 
-/* The client is told what should have been signed. */
+/* The error has the string that should have been signed. */
 static void test_mismatch_tells_the_canonical_request(void **state)
 {
 	struct signing signing = good;
@@ -237,7 +224,7 @@ static void test_tampering(void **state)
 	buf_init(&call.call.reply_body, SIZE_MAX);
 	call.call.heads = 0;
 	call.call.reply.status = 0;
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "SignatureDoesNotMatch");
 	fake_call_free(&call.call);
 }
@@ -271,7 +258,7 @@ static void test_payload_hash(void **state)
 	assert_int_equal(fake_open_puts, 0);
 }
 
-/* As old curl signs: over the digest of no body, without a header that says it. */
+/* Signs like old curl: over the digest of an empty body, without the header for it. */
 static void ask_without_digest(struct signed_call *call, const char *method, const char *path)
 {
 	struct signing signing = good;
@@ -310,7 +297,7 @@ static void test_without_a_digest_there_is_no_body(void **state)
 	assert_int_equal(fake_open_puts, 0);
 }
 
-/* The body gets what it needs to verify its chunks. */
+/* The body gets the data to verify its chunks. */
 static void test_chunk_signing(void **state)
 {
 	struct signing signing = good;
@@ -370,36 +357,36 @@ static void test_presigned(void **state)
 	(void)state;
 	presign(&call, "PUT", 0, "60", "&x-id=PutObject&x-amz-checksum-crc32=AAAAAA%3D%3D");
 	fake_call_body(&call.call, SLICE("body"));
-	fake_call_run(s3, &call.call);
-	/* A checksum in the query is not held against the body. */
+	fake_call_run(fake_s3, &call.call);
+	/* A checksum in the query is not compared with the body. */
 	assert_int_equal(call.call.reply.status, 200);
 	fake_call_free(&call.call);
 	presign(&call, "GET", -50000, "60", "&response-content-type=text%2Fx");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	assert_int_equal(call.call.reply.status, 200);
 	assert_true(slice_eq(fake_reply_header(&call.call, "content-type"), SLICE("text/x")));
 	fake_call_free(&call.call);
 	presign(&call, "GET", -70000, "60", "");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "AccessDenied");
 	assert_true(fake_reply_has(&call.call, "<Message>Request has expired</Message>"));
 	fake_call_free(&call.call);
 	presign(&call, "GET", 20 * 60 * 1000, "60", "");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "AccessDenied");
 	fake_call_free(&call.call);
 	presign(&call, "GET", 0, "604801", "");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "AccessDenied");
 	fake_call_free(&call.call);
 	presign(&call, "GET", 0, "60", "");
 	fake_call_header(&call.call, "x-amz-meta-added", "1");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "AccessDenied");
 	fake_call_free(&call.call);
 	presign(&call, "GET", 0, "60", "");
 	fake_call_header(&call.call, "Authorization", "AWS4-HMAC-SHA256 x");
-	fake_call_run(s3, &call.call);
+	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 400, "InvalidArgument");
 	fake_call_free(&call.call);
 }
@@ -411,13 +398,13 @@ static void test_anonymous(void **state)
 	(void)state;
 	fake_call_init(&call, "GET", "/bkt/key", "");
 	call.request.session = NULL;
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	check_refused(&call, 403, "AccessDenied");
 	fake_call_free(&call);
-	/* Whether a name is taken is no secret: creating it would tell. */
+	/* The existence of a name is no secret: an attempt to create it would reveal it. */
 	fake_call_init(&call, "HEAD", "/unknown", "");
 	call.request.session = NULL;
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 404);
 	fake_call_free(&call);
 }
@@ -428,7 +415,7 @@ struct old_signing {
 	bool x_amz_date;
 };
 
-/* A GET of the bucket's list by Version 2. */
+/* A GET of the bucket's list, signed by Version 2. */
 static void old_call(struct s3 *of, const struct old_signing *signing, struct fake_call *call)
 {
 	char date[64] = "", authorization[128], signature[SIGV2_SIGNATURE_LEN];
@@ -463,7 +450,7 @@ static void check_old(const struct old_signing *signing, uint32_t status, const 
 {
 	struct fake_call call;
 
-	old_call(s3, signing, &call);
+	old_call(fake_s3, signing, &call);
 	if (code)
 		check_refused(&call, status, code);
 	else
@@ -496,14 +483,14 @@ static void test_version_2(void **state)
 		"RequestTimeTooSkewed");
 	check_old(&(struct old_signing){.secret = "secret", .skew_ms = -16 * 60 * 1000}, 403,
 		"RequestTimeTooSkewed");
-	assert_int_equal(s3_open(&opts, store, &other), 0);
+	assert_int_equal(s3_open(&opts, fake_store, &other), 0);
 	old_call(other, &right, &call);
 	check_refused(&call, 400, "InvalidRequest");
 	fake_call_free(&call);
 	s3_close(other);
 }
 
-/* A URL that Version 2 signs for one request, and what is put behind it to make another of it. */
+/* A URL that Version 2 signs for one request, and a suffix that makes it another request. */
 struct old_url {
 	const char *method, *path, *query, *extra;
 	uint32_t status;
@@ -538,12 +525,12 @@ static void old_url(const struct old_url *url, enum sigv2_dialect dialect, struc
 	call->request.query = slice_str(whole);
 	buf_free(&string);
 	buf_free(&encoded);
-	fake_call_run(s3, call);
+	fake_call_run(fake_s3, call);
 }
 
 static void test_version_2_signs_what_it_does(void **state)
 {
-	/* Of the last four, MinIO's libraries sign the parameter: their signature is another. */
+	/* MinIO's libraries sign the parameter of the last four, so their signature differs. */
 	static const struct old_url urls[] = {
 		{"GET", "/bkt", "acl", "", 200, NULL},
 		{"GET", "/bkt", "", "&prefix=a&max-keys=1&list-type=2", 200, NULL},
@@ -587,7 +574,7 @@ static void check_old_query(const char *query, uint32_t status, const char *code
 	fake_call_init(&call, "GET", "/bkt", query);
 	call.request.session = NULL;
 	fake_call_header(&call, "Host", "localhost:9000");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	check_refused(&call, status, code);
 	fake_call_free(&call);
 }
@@ -614,7 +601,7 @@ static void test_anonymous_read(void **state)
 	struct s3 *open;
 
 	(void)state;
-	assert_int_equal(s3_open(&opts, store, &open), 0);
+	assert_int_equal(s3_open(&opts, fake_store, &open), 0);
 	fake_call_init(&call, "GET", "/bkt/nokey", "");
 	call.request.session = NULL;
 	fake_call_run(open, &call);
@@ -634,13 +621,14 @@ static void test_session_key(void **state)
 	uint8_t key[32], wanted[32];
 
 	(void)state;
-	assert_int_equal(s3_session_key(s3, SLICE("test"), SLICE("context"), key, &identity), 0);
+	assert_int_equal(
+		s3_session_key(fake_s3, SLICE("test"), SLICE("context"), key, &identity), 0);
 	hmac_sha256(SLICE("NEBULA1secret"), SLICE("context"), wanted);
 	assert_memory_equal(key, wanted, 32);
 	assert_string_equal(identity.access_key, "test");
 	assert_true(identity.root);
 	assert_int_equal(
-		s3_session_key(s3, SLICE("tes"), SLICE("context"), key, &identity), -ENOENT);
+		s3_session_key(fake_s3, SLICE("tes"), SLICE("context"), key, &identity), -ENOENT);
 }
 
 static void test_open_refuses(void **state)
@@ -650,12 +638,12 @@ static void test_open_refuses(void **state)
 	struct s3 *none;
 
 	(void)state;
-	assert_int_equal(s3_open(&opts, store, &none), -EINVAL);
+	assert_int_equal(s3_open(&opts, fake_store, &none), -EINVAL);
 	memset(long_key, 'k', sizeof(long_key) - 1);
 	long_key[sizeof(long_key) - 1] = '\0';
 	opts.root_access_key = "a";
 	opts.root_secret_key = long_key;
-	assert_int_equal(s3_open(&opts, store, &none), -ENAMETOOLONG);
+	assert_int_equal(s3_open(&opts, fake_store, &none), -ENAMETOOLONG);
 	s3_close(NULL);
 }
 
@@ -680,7 +668,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_open_refuses),
 	};
 
-	return cmocka_run_group_tests(tests, open_all, close_all);
+	return cmocka_run_group_tests(tests, open_all, fake_close);
 }
 
 int main(void)

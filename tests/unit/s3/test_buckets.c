@@ -9,26 +9,12 @@
 #include "s3/core/text.h"
 #include "s3/s3_priv.h"
 
-static struct store *store;
-static struct s3 *s3;
-
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {.root_access_key = "test",
-		.root_secret_key = "secret",
-		.host_domain = "s3.example.com"};
+	const struct s3_opts opts = {.host_domain = "s3.example.com"};
 
 	(void)state;
-	store = fake_store_open();
-	return s3_open(&opts, store, &s3);
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	s3_close(s3);
-	fake_store_close(store);
-	return 0;
+	return fake_open_with(&opts);
 }
 
 /* Status of a request without a body; its answer is checked for a text when one is given. */
@@ -38,7 +24,7 @@ static uint32_t ask(const char *method, const char *path, const char *query, con
 	uint32_t status;
 
 	fake_call_init(&call, method, path, query);
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	status = call.reply.status;
 	if (text && !fake_reply_has(&call, text))
 		fail_msg("%s %s?%s answered %.*s", method, path, query, (int)call.reply_body.len,
@@ -56,7 +42,7 @@ static uint32_t ask_with(const char *method, const char *path, const char *query
 
 	fake_call_init(&call, method, path, query);
 	fake_call_body(&call, slice_str(body));
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	status = call.reply.status;
 	fake_call_free(&call);
 	return status;
@@ -122,7 +108,7 @@ static void test_list_buckets(void **state)
 	assert_int_equal(ask("GET", "/", "continuation-token=!", "InvalidArgument"), 400);
 }
 
-/* What clients ask a bucket for by themselves, and what is not served is said to be so. */
+/* Configurations that clients request by themselves, and refusals of those not served. */
 static void test_configurations(void **state)
 {
 	static const struct {
@@ -244,8 +230,7 @@ static void test_list_v2_pages(void **state)
 	ask("GET", "/lis2", "versions&max-keys=1", "<NextKeyMarker>a</NextKeyMarker>");
 }
 
-/* Whoever has as many listings under way as he may is told when to come back, and others' requests
- * are none. */
+/* A principal with its maximum of listings gets Retry-After; other requests are not listings. */
 static void test_list_too_many(void **state)
 {
 	static const char *const queries[] = {"", "list-type=2", "versions", "uploads"};
@@ -257,7 +242,7 @@ static void test_list_too_many(void **state)
 		struct fake_call call;
 
 		fake_call_init(&call, "GET", "/lis3", queries[i]);
-		fake_call_run(s3, &call);
+		fake_call_run(fake_s3, &call);
 		assert_int_equal(call.reply.status, 503);
 		assert_true(fake_reply_has(&call, "<Code>SlowDown</Code>"));
 		assert_true(slice_eq(fake_reply_header(&call, "retry-after"), SLICE("1")));
@@ -276,7 +261,7 @@ static void check_split(const char *path, const char *host, const char *bucket, 
 	struct s3_request request = {
 		.path = slice_str(path), .headers = &header, .header_count = 1};
 	struct s3_call call = {.magic = S3_CALL_MAGIC,
-		.s3 = s3,
+		.s3 = fake_s3,
 		.operation = s3_operation_at(S3_OPERATION_UNKNOWN),
 		.request = &request};
 	enum s3_level level;
@@ -324,7 +309,7 @@ static void test_many_parameters(void **state)
 	buf_free(&query);
 }
 
-/* Opcodes of the native transport say what they want; their query may not want something else. */
+/* An opcode of the native transport selects the operation; its query may not select another. */
 static void test_foreign_parameters(void **state)
 {
 	static const struct {
@@ -356,32 +341,32 @@ static void test_foreign_parameters(void **state)
 			call.request.key = SLICE("key");
 		if (rows[i].opcode == CAPSULE_OP_PUT)
 			fake_call_body(&call, SLICE("kept"));
-		fake_call_run(s3, &call);
+		fake_call_run(fake_s3, &call);
 		assert_int_equal(call.reply.status, rows[i].status);
 		fake_call_free(&call);
 	}
 	ask("GET", "/foreign/key", "", "kept");
 	ask("GET", "/foreign/key", "v=3&n%ffxt", "kept");
-	/* Any bytes can be a name; what is no text is not told. */
+	/* A parameter's name can have any bytes; a name that is not text is not repeated in the
+	 * answer. */
 	ask("DELETE", "/foreign/key", "n%c3%a4xt", "parameter n\xc3\xa4xt is");
 	ask("DELETE", "/foreign/key", "n%ffxt", "<Message>A header or parameter you provided");
 }
 
-/* What a bucket is made with stays its own: it asks neither what is made today nor for a document.
- */
+/* A bucket keeps the presets of its creation: it reads neither today's presets nor a document. */
 static void test_presets(void **state)
 {
 	const struct s3_opts opts = {.root_access_key = "test",
 		.root_secret_key = "secret",
 		.closed_buckets = true,
 		.encrypted_buckets = true};
-	struct s3 *plain = s3, *made;
+	struct s3 *plain = fake_s3, *made;
 
 	(void)state;
-	assert_int_equal(s3_open(&opts, store, &made), 0);
-	s3 = made;
+	assert_int_equal(s3_open(&opts, fake_store, &made), 0);
+	fake_s3 = made;
 	assert_int_equal(ask("PUT", "/preset", "", NULL), 200);
-	s3 = plain;
+	fake_s3 = plain;
 	s3_close(made);
 	assert_int_equal(ask("PUT", "/open", "", NULL), 200);
 	assert_int_equal(ask("GET", "/open", "encryption", NULL), 404);
@@ -398,7 +383,7 @@ static void test_presets(void **state)
 		ask("GET", "/preset", "ownershipControls", "OwnershipControlsNotFoundError");
 	}
 	ask("GET", "/preset", "publicAccessBlock", "<BlockPublicAcls>true<");
-	/* A new one of that name is as it is made. */
+	/* A new bucket of that name has the presets of its own creation. */
 	assert_int_equal(ask("DELETE", "/preset", "", NULL), 204);
 	assert_int_equal(ask("PUT", "/preset", "", NULL), 200);
 	assert_int_equal(ask("GET", "/preset", "publicAccessBlock", NULL), 404);
@@ -420,7 +405,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_presets),
 	};
 
-	return cmocka_run_group_tests(tests, open_all, close_all);
+	return cmocka_run_group_tests(tests, open_all, fake_close);
 }
 
 int main(void)

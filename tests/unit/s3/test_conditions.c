@@ -45,16 +45,16 @@ static void test_order(void **state)
 	assert_int_equal(check(other, none, none, none), S3_CONDITION_FAILED);
 	assert_int_equal(check(none, BEFORE, none, none), S3_CONDITION_FAILED);
 	assert_int_equal(check(none, EXACT, none, none), S3_CONDITION_HOLDS);
-	/* If-Match that holds outweighs If-Unmodified-Since that does not. */
+	/* A true If-Match overrides a false If-Unmodified-Since. */
 	assert_int_equal(check(same, BEFORE, none, none), S3_CONDITION_HOLDS);
 	assert_int_equal(check(none, none, same, none), S3_CONDITION_NOT_MODIFIED);
 	assert_int_equal(check(none, none, other, none), S3_CONDITION_HOLDS);
 	assert_int_equal(check(none, none, none, EXACT), S3_CONDITION_NOT_MODIFIED);
 	assert_int_equal(check(none, none, none, BEFORE), S3_CONDITION_HOLDS);
-	/* If-None-Match that holds outweighs If-Modified-Since that does not. */
+	/* A true If-None-Match overrides a false If-Modified-Since. */
 	assert_int_equal(check(none, none, other, EXACT), S3_CONDITION_HOLDS);
 	assert_int_equal(check(none, none, same, BEFORE), S3_CONDITION_NOT_MODIFIED);
-	/* A failed precondition comes first; a date that is none is no condition. */
+	/* A failed precondition comes first; an invalid date is no condition. */
 	assert_int_equal(check(other, none, same, none), S3_CONDITION_FAILED);
 	assert_int_equal(check(none, SLICE("soon"), none, SLICE("soon")), S3_CONDITION_HOLDS);
 }
@@ -88,7 +88,7 @@ static void test_write_check(void **state)
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
 }
 
-/* Every code of the table can be named, has a message and a status of its kind. */
+/* Every code of the table can be found by name and has a message and a status of its kind. */
 static void test_error_table(void **state)
 {
 	(void)state;

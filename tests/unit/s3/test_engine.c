@@ -90,7 +90,7 @@ static void test_bucket_edit(void **state)
 	assert_int_equal(got.versioning, STORE_VERSIONING_ENABLED);
 	assert_int_equal(got.flags, STORE_BUCKET_LOCK);
 	assert_string_equal(got.owner, "root");
-	/* A delete marker is something, too. */
+	/* A delete marker counts as content, too. */
 	assert_int_equal(key_delete("never was"), 0);
 	assert_int_equal(store_bucket_delete(store, SLICE("b")), -ENOTEMPTY);
 }
@@ -147,11 +147,11 @@ static void test_put_refused(void **state)
 	assert_int_equal(put_open("b", SLICE("key"), LIMIT_PUT_BYTES_MAX + 1, &put), -EFBIG);
 	assert_int_equal(put_object(&what), -EINVAL);
 
-	/* Fewer bytes than the meta data says. */
+	/* Fewer bytes than the metadata says. */
 	assert_int_equal(put_open("b", SLICE("key"), 4, &put), 0);
 	assert_int_equal(bytes_move(put, (const uint8_t *)"abc", 3, 3), 0);
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -EINVAL);
-	/* A body that broke off, and one that goes on. */
+	/* A body that is too short, and one that is too long. */
 	assert_int_equal(put_open("b", SLICE("key"), 4, &put), 0);
 	assert_int_equal(bytes_move(put, (const uint8_t *)"abc", 3, 4), -EPIPE);
 	store_put_abort(put);
@@ -160,7 +160,7 @@ static void test_put_refused(void **state)
 	store_put_abort(put);
 	assert_gone(NULL, "key");
 
-	/* A bucket that goes away under a put. */
+	/* A bucket that is deleted during a put. */
 	assert_int_equal(bucket_make("going"), 0);
 	assert_int_equal(put_open("going", SLICE("key"), 4, &put), 0);
 	assert_int_equal(bytes_move(put, (const uint8_t *)"abcd", 4, 4), 0);
@@ -320,6 +320,10 @@ static void test_tags_refused(void **state)
 	assert_gone(NULL, "key");
 	free(body);
 	put_small("key", 1);
+	get = get_of("key");
+	assert_int_equal(store_get_tag(get, 0, tag), -ENOENT);
+	store_get_close(get);
+	assert_int_equal(put_object(&(struct object_put){.key = "key"}), 0);
 	get = get_of("key");
 	assert_int_equal(store_get_tag(get, 0, tag), -ENOENT);
 	store_get_close(get);

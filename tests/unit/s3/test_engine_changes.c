@@ -30,7 +30,7 @@ static void parts_put(const char *bucket)
 	}
 }
 
-/* By whichever call; the get is closed. */
+/* Opens the part, gives it to the call, and closes it. */
 static int part_take(struct store_put *put, const char *key,
 	int (*take)(struct store_put *put, struct slice bucket, struct slice key,
 		const struct store_get *get))
@@ -71,7 +71,7 @@ static void test_compose(void **state)
 	memcpy(body + STORE_CHUNK_BYTES + 7, whole, 100);
 	assert_range(get, body, 0, meta.bytes);
 	assert_range(get, body, STORE_CHUNK_BYTES, 50);
-	/* Composed already. */
+	/* The object is already composed. */
 	assert_int_equal(put_open("b", SLICE("other"), UINT64_MAX, &put), 0);
 	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("whole"), get), -EINVAL);
 	store_put_abort(put);
@@ -102,7 +102,7 @@ static void test_compose_refused(void **state)
 	assert_int_equal(put_open("b", SLICE("whole"), UINT64_MAX, &put), 0);
 	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("small"), get), -EINVAL);
 	store_get_close(get);
-	/* One is replaced meanwhile: nothing changes. */
+	/* One part is replaced meanwhile: nothing changes. */
 	assert_int_equal(part_take(put, "0", store_put_compose), 0);
 	assert_int_equal(part_take(put, "2", store_put_compose), 0);
 	assert_int_equal(put_object(&what), 0);
@@ -117,7 +117,7 @@ static void test_compose_refused(void **state)
 	assert_int_equal(part_take(put, "0", store_put_compose), 0);
 	assert_int_equal(part_take(put, "0", store_put_compose), 0);
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ESTALE);
-	/* Not as long as the meta data says. */
+	/* Not the length of the metadata. */
 	assert_int_equal(put_open("b", SLICE("whole"), UINT64_MAX, &put), 0);
 	assert_int_equal(part_take(put, "0", store_put_compose), 0);
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -EINVAL);
@@ -299,7 +299,8 @@ struct listing {
 	char text[400];
 };
 
-/* Each entry a word: a prefix with "/", a version with its ETag or "-" and "*" for the newest. */
+/* Writes each entry as a word: a prefix with "/", a version with its ETag or "-", and "*" for the
+ * newest. */
 static void listing_add(const struct store_list_entry *entry, void *arg)
 {
 	struct listing *listing = (struct listing *)arg;
@@ -461,7 +462,7 @@ static void test_list_versions(void **state)
 	assert_list(&opts, true, "b=2 c=5* ");
 	opts.version_after = SLICE_NONE;
 	assert_list(&opts, true, "c=5* ");
-	/* The version behind which it goes on may be gone. */
+	/* The version after which the list continues may be deleted. */
 	version_delete("b", what.meta.version_id);
 	opts.version_after = slice_str(what.meta.version_id);
 	assert_list(&opts, true, "b=2 c=5* ");
@@ -491,7 +492,7 @@ static void test_delete(void **state)
 		assert_int_equal(results[i], 0);
 	assert_gone(NULL, "a");
 	assert_gone(NULL, "c");
-	/* What one's check says is nothing to the other. */
+	/* The result of one deletion's check does not affect the other. */
 	assert_int_equal(store_delete_each(store, SLICE("b"), list, 2), 0);
 	assert_int_equal(list[0].result, -EPERM);
 	assert_int_equal(list[1].result, 0);
@@ -653,11 +654,11 @@ static void test_outbox(void **state)
 		assert_true(rows[i].number > (i ? rows[i - 1].number : 0));
 		numbers[i] = rows[i].number;
 	}
-	/* Those of this start are not visited: who made them has their text. */
+	/* Rows of this start are not visited: the code that made them has their text. */
 	assert_int_equal(store_outbox_visit(store, 0, row_count, &count), 0);
 	assert_int_equal(count, 0);
 	assert_int_equal(store_outbox_end(store, numbers, 4), 0);
-	deletion.version_id = SLICE("00000000000000ff"); /* was never there: no commit */
+	deletion.version_id = SLICE("00000000000000ff"); /* never existed: no commit */
 	assert_int_equal(store_delete_each(store, SLICE("b"), &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	assert_int_equal(rows[3].number, 0);

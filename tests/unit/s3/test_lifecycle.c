@@ -1,5 +1,5 @@
-/* tests/unit/s3/test_lifecycle.c: lifecycle rules: what parses, what is refused and how, and what
- * rules say of versions at a time. */
+/* tests/unit/s3/test_lifecycle.c: lifecycle rules: accepted and refused rules, and their decisions
+ * on versions at a given time. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static void test_days_end_at_midnight(void **state)
 	version.key = SLICE("p/k");
 	version.current = false;
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
-	/* A short day is taken as it is. */
+	/* A short day is not rounded to midnight. */
 	version.current = true;
 	now = (struct s3_lifecycle_now){.ms = NOON + 1999, .day_ms = 1000};
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);

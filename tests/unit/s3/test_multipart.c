@@ -1,4 +1,4 @@
-/* Covers uploads in parts: their life, what is checked of them, and that nothing of them stays. */
+/* Covers multipart uploads: their life, the checks on them, and that they leave nothing behind. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -8,34 +8,25 @@
 #include "fake.h"
 #include "s3/object/multipart.h"
 
-static struct store *store;
-static struct s3 *s3;
 static struct fake_call call;	  /* the last one */
 static char upload_id[64];	  /* of the last create */
 static char big[5 * MIB + 12345]; /* a part */
 
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
-
-	(void)state;
 	for (size_t i = 0; i < sizeof(big); i++)
 		big[i] = (char)(i * 7 + i / 4096);
-	store = fake_store_open();
-	if (s3_open(&opts, store, &s3))
+	if (fake_open(state))
 		return -1;
 	fake_call_init(&call, "PUT", "/bkt", "");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	return 0;
 }
 
 static int close_all(void **state)
 {
-	(void)state;
 	fake_call_free(&call);
-	s3_close(s3);
-	fake_store_close(store);
-	return fake_open_gets || fake_open_puts || fake_open_sources;
+	return fake_close(state);
 }
 
 static void begin(const char *method, const char *path, const char *query)
@@ -48,7 +39,7 @@ static void run(uint32_t status, const char *code)
 {
 	char element[64];
 
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	if (call.reply.status != status)
 		fail_msg("answered %u: %.*s", call.reply.status, (int)call.reply_body.len,
 			call.reply_body.data);
@@ -82,7 +73,7 @@ static void part_begin(const char *path, int number)
 	begin("PUT", path, query);
 }
 
-/* What is told of a part's checksum when an upload is completed whose own is made of them. */
+/* The parts' checksums in the completion of an upload with a composite checksum. */
 static char sum_xml[4][128];
 
 static void note_sum(int number)
@@ -175,13 +166,13 @@ static void test_life(void **state)
 	assert_memory_equal(fake_reply_header(&call, "etag").data + 1, hex, 32);
 	assert_true(
 		slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("FULL_OBJECT")));
-	/* The whole's CRC, made of the parts'. */
+	/* The object's CRC, computed from the parts'. */
 	memcpy(whole, big, sizeof(big));
 	memcpy(whole + sizeof(big), "tail", 4);
 	checksum_of(CHECKSUM_CRC64NVME, whole, sizeof(whole), digest);
 	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-crc64nvme"),
 		slice_of(text, base64_encode(digest, 8, text))));
-	/* Nothing is left of the upload, and its bucket is nobody's business. */
+	/* Nothing of the upload is left, and its hidden bucket is not visible. */
 	list("uploads", "<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>");
 	begin("GET", "/", "");
 	run(200, NULL);
@@ -205,7 +196,7 @@ static void read_part(int number, uint64_t offset, uint64_t bytes)
 	assert_true(slice_eq(fake_reply_header(&call, "x-amz-mp-parts-count"), SLICE("2")));
 }
 
-/* Parts are counted as the object has them, whatever their numbers were. */
+/* Reads by part number count the object's parts from 1, whatever their numbers were. */
 static void test_read_by_parts(void **state)
 {
 	(void)state;
@@ -223,7 +214,7 @@ static void test_read_by_parts(void **state)
 	run(200, NULL);
 	assert_true(fake_reply_has(
 		&call, "<ObjectParts><PartsCount>2</PartsCount><PartNumberMarker>0"));
-	/* A copy is one piece, with an MD5 of its own. */
+	/* A copy has one part, with an MD5 of its own. */
 	begin("PUT", "/bkt/read2", "");
 	fake_call_header(&call, "x-amz-copy-source", "bkt/read");
 	run(200, NULL);
@@ -252,13 +243,13 @@ static void test_composite_checksum(void **state)
 	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("COMPOSITE")));
 }
 
-/* Whether the hidden bucket has anything left: then it could not be deleted. */
+/* Checks that the hidden bucket is empty: otherwise it could not be deleted. */
 static void nothing_is_left(void)
 {
 	struct store_bucket bucket = {.name = S3_UPLOADS_BUCKET};
 
-	assert_int_equal(store_bucket_delete(store, SLICE(S3_UPLOADS_BUCKET)), 0);
-	assert_int_equal(store_bucket_create(store, &bucket), 0);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE(S3_UPLOADS_BUCKET)), 0);
+	assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
 }
 
 static void test_full_object_checksum_and_unnamed_parts(void **state)
@@ -299,7 +290,7 @@ static void test_full_object_checksum_and_unnamed_parts(void **state)
 	nothing_is_left();
 }
 
-/* What the commit says of an upload that was changed under it. */
+/* The commit's errors when the upload changes meanwhile. */
 static void test_stale_completions(void **state)
 {
 	char etag[40], xml[256];
@@ -319,7 +310,7 @@ static void test_stale_completions(void **state)
 	begin("GET", "/bkt/stale", "");
 	run(404, "NoSuchKey");
 	complete("/bkt/stale", xml, 200, NULL);
-	/* Asked again, it is told again; of other parts there is no such upload. */
+	/* A repeated completion gets the same answer; one with other parts gets NoSuchUpload. */
 	complete("/bkt/stale", xml, 200, NULL);
 	complete("/bkt/stale",
 		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part>"
@@ -404,7 +395,7 @@ static void test_parts(void **state)
 	assert_true(fake_reply_has(&call, "<Size>4</Size>"));
 	assert_true(fake_reply_has(&call, "<PartNumber>2</PartNumber>"));
 	assert_false(fake_reply_has(&call, "<PartNumber>3</PartNumber>"));
-	/* It is a walk like other listings. */
+	/* It counts as a listing. */
 	fake_walks_refused = true;
 	begin("GET", "/bkt/parts", query);
 	run(503, "SlowDown");
@@ -495,7 +486,7 @@ static void test_uploads_are_listed(void **state)
 	assert_true(fake_reply_has(&call, "<Key>b/1</Key>"));
 	begin("GET", "/lst", "uploads&max-uploads=x");
 	run(400, "InvalidArgument");
-	/* They go with their bucket. */
+	/* Uploads are deleted with their bucket. */
 	begin("DELETE", "/lst", "");
 	run(204, NULL);
 	begin("PUT", "/lst", "");

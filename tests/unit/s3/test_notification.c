@@ -1,5 +1,5 @@
-/* tests/unit/s3/test_notification.c: notification configurations: what parses, what is refused and
- * how, which events and keys a rule wants; what targets can be, and the places in their queues. */
+/* tests/unit/s3/test_notification.c: notification configurations: accepted and refused ones, the
+ * events and keys that a rule selects; valid targets, and the places in their queues. */
 #include "../unit.h"
 
 #include <arpa/inet.h>
@@ -97,7 +97,7 @@ static void test_refused(void **state)
 		assert_int_equal(parse(cases[i].text), -EINVAL);
 		assert_int_equal(wrong.error, cases[i].error);
 	}
-	/* No key has both of these. */
+	/* No key matches both of these. */
 	assert_int_equal(
 		parse(TWO(PUT FILTER(PART("prefix", "a")), PUT FILTER(PART("prefix", "b")))), 0);
 }
@@ -155,11 +155,11 @@ static void test_places(void **state)
 	assert_int_equal(s3_notify_reserve(notify, &url, 1, &first), -ENOENT);
 	first = reserve(notify, 200, 0);
 	second = reserve(notify, 200, 0);
-	/* So many of a target; so many bytes of all. */
+	/* Limits: events of a target, bytes of all targets. */
 	reserve(notify, 1, -ENOBUFS);
 	assert_int_equal(s3_notify_reserve(notify, &other, 601, &third), -ENOBUFS);
 	assert_int_equal(s3_notify_reserve(notify, &other, 200, &third), 0);
-	/* One that has some leaves as much. */
+	/* A target that has events leaves as much for others. */
 	assert_int_equal(s3_notify_reserve(notify, &other, 101, &fourth), -ENOBUFS);
 	assert_int_equal(s3_notify_reserve(notify, &other, 100, &fourth), 0);
 	s3_notify_cancel(first);
@@ -177,7 +177,8 @@ static void on_room(void *arg)
 	sem_post((sem_t *)arg);
 }
 
-/* The log's folder is made once the first is on its way, so that the others meet in the queue. */
+/* The log's folder is created after the first event was sent, so that the others wait in the
+ * queue. */
 static void test_order(void **state)
 {
 	char folder[] = "/tmp/nebulaio-test-XXXXXX", path[64], text[64] = "";
@@ -215,7 +216,7 @@ static void test_order(void **state)
 	assert_int_equal(fread(text, 1, sizeof(text) - 1, log), 8);
 	fclose(log);
 	assert_string_equal(text, "a\nb\nc\nd\n");
-	/* What is kept and cannot be sent is not done when the server ends. */
+	/* Stored events that cannot be sent remain when the server ends. */
 	unlink(path);
 	*strrchr(path, '/') = 0;
 	assert_int_equal(rmdir(path), 0);
@@ -242,7 +243,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- Where topics of clients may send. ---- */
+/* ---- Addresses that clients' topics may send to. ---- */
 
 static bool is_public(const char *text)
 {

@@ -11,36 +11,17 @@
 #define MD5_OF_BODY	   "841a2d689ad86bd1611447453c22c6fc" /* of "body" */
 #define CRC64_OF_123456789 "rosUhgp5mIg="
 
-static struct store *store;
-static struct s3 *s3;
 static struct fake_call call; /* the last one */
-
-static int open_all(void **state)
-{
-	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
-
-	(void)state;
-	store = fake_store_open();
-	return s3_open(&opts, store, &s3);
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	s3_close(s3);
-	fake_store_close(store);
-	return 0;
-}
 
 static int bucket_setup(void **state)
 {
 	(void)state;
 	fake_call_init(&call, "PUT", "/bkt", "");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	return call.reply.status == 200 ? 0 : -1;
 }
 
-/* Nothing that a request opened stays open. */
+/* Checks that a request leaves nothing open. */
 static int nothing_open(void **state)
 {
 	(void)state;
@@ -69,7 +50,7 @@ static void run(uint32_t status, const char *code)
 {
 	char element[128];
 
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	if (call.reply.status != status)
 		fail_msg("%s answered %u: %.*s", call.request.path.data, call.reply.status,
 			(int)call.reply_body.len, call.reply_body.data);
@@ -187,7 +168,7 @@ static void test_headers_are_kept(void **state)
 	check_header("expires", "0");
 	check_header("cache-control", "x");
 	check_header("content-language", "nl");
-	/* What would end the header and start another. */
+	/* A value that would end the header and start another. */
 	begin("GET", "/bkt/meta", "response-content-type=a%0d%0aSet-Cookie:x");
 	run(400, "InvalidArgument");
 	begin("PUT", "/bkt/meta", "");
@@ -703,7 +684,7 @@ static void test_failures(void **state)
 	run(200, NULL);
 	check_body("body");
 	assert_false(call.reply.broken);
-	/* Past the head a failure can only break the reply. */
+	/* After the head, a failure can only break the reply. */
 	fake_read_error = -EIO;
 	begin("GET", "/bkt/fail", "");
 	run(200, NULL);
@@ -756,7 +737,7 @@ static int tests_run(void)
 		OBJECT_TEST(test_attributes),
 	};
 
-	return cmocka_run_group_tests(tests, open_all, close_all);
+	return cmocka_run_group_tests(tests, fake_open, fake_close);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* tests/unit/s3/test_route.c: which operation a request is: each row of the tables is chosen by
- * what it asks for, and by that alone. */
+/* tests/unit/s3/test_route.c: the routing of requests: each row of the tables is selected by its
+ * own method, parameter and header, and by nothing else. */
 #include "../unit.h"
 
 #include <stdio.h>
@@ -10,14 +10,12 @@
 #include "s3/core/settings.h"
 #include "s3/s3_priv.h"
 
-static struct s3 *s3;
-
 static const char *const paths[] = {[S3_LEVEL_SERVICE] = "/",
 	[S3_LEVEL_ACCOUNT] = "/v20180820/configuration/publicAccessBlock",
 	[S3_LEVEL_BUCKET] = "/bucket",
 	[S3_LEVEL_OBJECT] = "/bucket/key"};
 
-/* A request as far as it is routed. */
+/* The parts of a request that routing reads. */
 struct asked {
 	enum s3_method method;
 	enum s3_level level;
@@ -25,7 +23,8 @@ struct asked {
 	const char *query;
 };
 
-/* Routes it; the call's text is gone afterwards, but what the tables say is not. */
+/* Routes the request. The call's own text is freed afterwards; only texts of the tables stay
+ * valid. */
 static struct s3_call route(const struct asked *asked)
 {
 	struct s3_header headers[2] = {{SLICE("x-amz-account-id"), SLICE("000000000000")},
@@ -37,7 +36,7 @@ static struct s3_call route(const struct asked *asked)
 		.headers = asked->level == S3_LEVEL_ACCOUNT ? headers : headers + 1,
 		.header_count = asked->level == S3_LEVEL_ACCOUNT || asked->header.len ? 1 : 0};
 	struct s3_call call = {.magic = S3_CALL_MAGIC,
-		.s3 = s3,
+		.s3 = fake_s3,
 		.operation = s3_operation_at(S3_OPERATION_UNKNOWN),
 		.request = &request};
 
@@ -89,7 +88,7 @@ static void test_each_row_is_chosen(void **state)
 			query_of(row->param, taken, query);
 			expect(&asked, (enum s3_operation_id)id, row->log);
 		}
-		/* Another parameter is another operation; none takes it. */
+		/* Another parameter is another operation; no row accepts it. */
 		query_of(row->param, "abac", query);
 		expect(&asked, S3_OPERATION_DECLINED, NULL);
 	}
@@ -108,7 +107,7 @@ static void expect_verb(const struct s3_config_kind *kind, enum s3_method method
 		assert_int_not_equal(route(&asked).operation->id, id);
 	query_of(kind->param, "annotation", query);
 	expect(&asked, S3_OPERATION_DECLINED, NULL);
-	/* It is a bucket's. */
+	/* The row is for buckets, not for objects. */
 	asked.level = S3_LEVEL_OBJECT;
 	query_of(kind->param, "", query);
 	assert_int_not_equal(route(&asked).operation->id, id);
@@ -142,7 +141,7 @@ static const char *declined_by(const char *query)
 		.query = slice_str(query),
 		.headers = &none};
 	struct s3_call call = {.magic = S3_CALL_MAGIC,
-		.s3 = s3,
+		.s3 = fake_s3,
 		.operation = s3_operation_at(S3_OPERATION_UNKNOWN),
 		.request = &request};
 
@@ -153,7 +152,8 @@ static const char *declined_by(const char *query)
 	return name;
 }
 
-/* A parameter goes before a header, wherever it stands; of two that select none takes the other. */
+/* A parameter is preferred to a header, whatever their order; of two parameters that select a row,
+ * no row accepts the other. */
 static void test_the_most_specific_row_is_chosen(void **state)
 {
 	static const struct slice copy = SLICE("x-amz-copy-source");
@@ -186,7 +186,7 @@ static void test_the_most_specific_row_is_chosen(void **state)
 		S3_OPERATION_UNKNOWN, NULL);
 }
 
-/* What an opcode stands for, written out, is the operation that has the opcode. */
+/* The request that an opcode implies, written as HTTP, selects the operation with that opcode. */
 static void test_opcodes(void **state)
 {
 	struct s3_native native;
@@ -205,7 +205,7 @@ static void test_opcodes(void **state)
 		assert_int_equal(native.direct, operation->direct);
 		asked.method = native.method;
 		asked.query = native.query;
-		/* Its client says it with a value. */
+		/* The client sends this parameter with a value. */
 		if (operation->route.param.len && !native.query[0])
 			asked.query = query_of(operation->route.param, "", query);
 		expect(&asked, (enum s3_operation_id)id, operation->route.log);
@@ -218,25 +218,6 @@ static void test_opcodes(void **state)
 	assert_false(s3_native(UINT8_MAX, &native));
 }
 
-static struct store *store;
-
-static int open_all(void **state)
-{
-	static const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
-
-	(void)state;
-	store = fake_store_open();
-	return s3_open(&opts, store, &s3);
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	s3_close(s3);
-	fake_store_close(store);
-	return 0;
-}
-
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,7 +227,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_opcodes),
 	};
 
-	return cmocka_run_group_tests(tests, open_all, close_all);
+	return cmocka_run_group_tests(tests, fake_open, fake_close);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Covers document.c and settings.c: named documents, and what buckets say about themselves. */
+/* Covers document.c and settings.c: named documents, and the settings of buckets. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -7,39 +7,30 @@
 #include "fake.h"
 #include "s3/core/settings.h"
 
-static struct store *store;
-static struct s3 *s3;
 static struct mem_arena arena;
 
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
-
-	(void)state;
 	mem_arena_init(&arena);
-	store = fake_store_open();
-	return s3_open(&opts, store, &s3);
+	return fake_open(state);
 }
 
 static int close_all(void **state)
 {
-	(void)state;
 	mem_arena_free(&arena);
-	s3_close(s3);
-	fake_store_close(store);
-	return fake_open_gets || fake_open_puts || fake_open_sources;
+	return fake_close(state);
 }
 
 static int put(const char *name, const char *text, uint64_t owner, const char *expected)
 {
 	const struct document document = {.text = slice_str(text), .owner = owner};
 
-	return document_put(s3->store, &fake_core, slice_str(name), &document, expected);
+	return document_put(fake_store, &fake_core, slice_str(name), &document, expected);
 }
 
 static int get(const char *name, struct document *ret_document)
 {
-	return document_get(s3->store, &fake_core, slice_str(name), &arena, ret_document);
+	return document_get(fake_store, &fake_core, slice_str(name), &arena, ret_document);
 }
 
 static void test_documents(void **state)
@@ -63,8 +54,8 @@ static void test_documents(void **state)
 	assert_int_equal(put("i/a", "", 0, NULL), 0);
 	assert_int_equal(get("i/a", &again), 0);
 	assert_int_equal(again.text.len, 0);
-	assert_int_equal(document_delete(s3->store, SLICE("i/a")), 0);
-	assert_int_equal(document_delete(s3->store, SLICE("i/a")), 0);
+	assert_int_equal(document_delete(fake_store, SLICE("i/a")), 0);
+	assert_int_equal(document_delete(fake_store, SLICE("i/a")), 0);
 	assert_int_equal(get("i/a", &again), -ENOENT);
 }
 
@@ -75,9 +66,9 @@ static void test_document_errors(void **state)
 
 	(void)state;
 	assert_int_equal(
-		document_put(s3->store, &fake_core, SLICE("i/a"), &document, NULL), -EFBIG);
+		document_put(fake_store, &fake_core, SLICE("i/a"), &document, NULL), -EFBIG);
 	document.text.len--;
-	assert_int_equal(document_put(s3->store, &fake_core, SLICE("i/a"), &document, NULL), 0);
+	assert_int_equal(document_put(fake_store, &fake_core, SLICE("i/a"), &document, NULL), 0);
 	assert_int_equal(get("i/a", &document), 0);
 	assert_int_equal(document.text.len, DOCUMENT_BYTES_MAX);
 	fake_put_error = -ENOSPC;
@@ -112,23 +103,23 @@ static void test_many_documents(void **state)
 	char name[32];
 
 	(void)state;
-	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(fake_store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 0);
 	for (int i = 0; i < 2500; i++) {
 		snprintf(name, sizeof(name), "i/%05d", i);
 		assert_int_equal(put(name, "x", 0, NULL), 0);
 	}
 	put("j/a", "x", 0, NULL);
-	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(fake_store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 2500);
 	assert_string_equal(seen.last, "i/02499");
 	seen = (struct seen){.count_max = 1200};
-	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
+	assert_int_equal(document_list(fake_store, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
 	assert_int_equal(seen.count, 1200);
 	assert_string_equal(seen.first, "i/00100");
-	assert_int_equal(document_delete_all(s3->store, SLICE("i/")), 0);
+	assert_int_equal(document_delete_all(fake_store, SLICE("i/")), 0);
 	seen = (struct seen){.count_max = UINT32_MAX};
-	assert_int_equal(document_list(s3->store, SLICE_NONE, SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(fake_store, SLICE_NONE, SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 1);
 	assert_string_equal(seen.first, "j/a");
 }
@@ -139,7 +130,7 @@ static uint32_t ask(const char *method, const char *path, const char *query)
 	uint32_t status;
 
 	fake_call_init(&call, method, path, query);
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	status = call.reply.status;
 	fake_call_free(&call);
 	return status;
@@ -150,7 +141,7 @@ static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
 	struct s3_settings *settings;
 	struct slice text;
 
-	assert_int_equal(s3_settings_get(s3, &fake_core, bucket, &settings), 0);
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, bucket, &settings), 0);
 	text = mem_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
 	if (!settings->documents[S3_CONFIG_REPLICATION].data)
 		text = SLICE_NONE;
@@ -165,22 +156,22 @@ static void test_settings(void **state)
 	uint64_t id, next_id;
 
 	(void)state;
-	assert_int_equal(s3_settings_get(s3, &fake_core, SLICE("one"), &settings), -ENOENT);
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("one"), &settings), -ENOENT);
 	assert_int_equal(ask("PUT", "/one", ""), 200);
 	assert_null(tags_of(SLICE("one"), &id).data);
 	assert_int_equal(put("b/one/replication", "first", id, NULL), 0);
-	/* Nothing said that it changed. */
+	/* No change was announced. */
 	assert_null(tags_of(SLICE("one"), &id).data);
-	s3_settings_changed(s3, SLICE("one"));
+	s3_settings_changed(fake_s3, SLICE("one"));
 	assert_string_equal(tags_of(SLICE("one"), &id).data, "first");
 	assert_int_equal(ask("GET", "/one", "replication"), 200);
-	assert_int_equal(s3_settings_get(s3, &fake_core, SLICE("one"), &held), 0);
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("one"), &held), 0);
 	assert_int_equal(ask("DELETE", "/one", "replication"), 204);
 	assert_int_equal(ask("GET", "/one", "replication"), 404);
 	assert_string_equal(held->documents[S3_CONFIG_REPLICATION].data, "first");
 	s3_settings_put(held);
 
-	/* What is left of a bucket is not the next one's of its name. */
+	/* The documents of a deleted bucket do not belong to the next bucket of its name. */
 	assert_int_equal(ask("DELETE", "/one", ""), 204);
 	assert_int_equal(put("b/one/replication", "left", id, NULL), 0);
 	assert_int_equal(ask("PUT", "/one", ""), 200);

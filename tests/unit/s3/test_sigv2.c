@@ -1,5 +1,6 @@
 /* tests/unit/s3/test_sigv2.c: the examples that AWS publishes ("Signing and authenticating REST
- * requests (AWS signature version 2)", "Authentication examples"), and what must be refused. */
+ * requests (AWS signature version 2)", "Authentication examples"), and requests that must be
+ * refused. */
 #include "../unit.h"
 
 #include "codec/codec.h"
@@ -71,8 +72,8 @@ static const struct example examples[] = {
 		"&Signature=NpgCjnDzrM%2BWFzoENXmpNDUsSn8%3D&Expires=1175139620",
 		{{SLICE("Host"), SLICE("johnsmith.s3.us-west-1.amazonaws.com")}}, 1,
 		"GET\n\n\n1175139620\n/johnsmith/photos/puppy.jpg", "NpgCjnDzrM+WFzoENXmpNDUsSn8="},
-	/* x-amz-date takes the place of Date; only parameters that change what is asked count, in
-	 * order, decoded. */
+	/* x-amz-date replaces Date; only parameters that change the operation are signed, in order
+	 * and decoded. */
 	{"GET", "", "/b/k", "versionId=a%2Fb&x=1&response-content-type=a%20b&uploads&partNumber=",
 		{{SLICE("Date"), SLICE("Bad")},
 			{SLICE("x-amz-date"), SLICE("Tue, 27 Mar 2007 21:20:26 GMT")}},
@@ -80,7 +81,7 @@ static const struct example examples[] = {
 		"GET\n\n\n\nx-amz-date:Tue, 27 Mar 2007 21:20:26 GMT\n"
 		"/b/k?partNumber=&response-content-type=a b&uploads&versionId=a/b",
 		NULL},
-	/* A value signed as a header may come as a parameter of the URL. */
+	/* A value signed as a header may be a parameter of the URL. */
 	{"PUT", "", "/b/k",
 		"Expires=1175139620&Signature=YQ%3D%3D&AWSAccessKeyId=" KEY_ID
 		"&x-amz-acl=private&content-type=a/b",

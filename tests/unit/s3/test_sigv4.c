@@ -1,6 +1,6 @@
 /* tests/unit/s3/test_sigv4.c: the examples that AWS publishes for S3 ("Signature Calculations for
  * the Authorization Header", "Authenticating Requests: Using Query Parameters", "Transferring
- * Payload in Multiple Chunks"), and what must be refused. */
+ * Payload in Multiple Chunks"), and requests that must be refused. */
 #include "../unit.h"
 
 #include "codec/codec.h"
@@ -187,7 +187,7 @@ static void test_every_part_counts(void **state)
 	assert_true(parse_example(&changed, &parsed));
 	sign_example(&parsed, signature);
 	assert_string_not_equal(signature, examples[0].signature);
-	/* A header beyond the signed ones does not. */
+	/* A header that is not signed does not change it. */
 	changed = examples[0];
 	changed.headers[changed.header_count++] =
 		(struct s3_header){SLICE("Content-Type"), SLICE("text/plain")};
@@ -306,7 +306,7 @@ static void test_times(void **state)
 	struct parsed parsed;
 
 	(void)state;
-	/* A Date header will do; it is written as the scope's clock has it. */
+	/* A Date header is accepted; it is converted to the format of the scope's time. */
 	example.headers[3] = (struct s3_header){SLICE("x-other"), SLICE("1")};
 	assert_true(parse_example(&example, &parsed));
 	assert_true(slice_eq(parsed.claim.timestamp, SLICE("20130524T000000Z")));
@@ -316,7 +316,7 @@ static void test_times(void **state)
 	check_times_refused(example, "AuthorizationHeaderMalformed");
 	example = examples[0];
 	example.headers[2] = (struct s3_header){SLICE("x-other"), SLICE("1")};
-	/* Without the header the empty body's digest stands in the signature (old curl). */
+	/* Without the header, the signature has the digest of an empty body (old curl). */
 	assert_true(parse_example(&example, &parsed));
 	assert_int_equal(parsed.claim.payload, S3_PAYLOAD_SHA256);
 	assert_true(slice_eq(parsed.claim.payload_hash, SLICE(EMPTY)));
@@ -373,11 +373,11 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 		sigv4_keys_get(keys, &claim, SLICE(SECRET), &got);
 		assert_memory_equal(got.bytes, wanted, 32);
 	}
-	/* A changed secret of the same key id is not answered from the cache. */
+	/* The cache is not used for another secret of the same key id. */
 	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
-	/* Neither is another service's. */
+	/* Nor for another service. */
 	claim.scope.service = SLICE("iam");
 	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);

@@ -1,4 +1,4 @@
-/* Covers tags.c: their limits and forms, and how they are kept with an object. */
+/* Covers tags.c: the limits and forms of tags, and their storage with an object. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -8,8 +8,6 @@
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
 
-static struct store *store;
-static struct s3 *s3;
 static struct fake_call call;
 
 static void run(const char *method, const char *path, const char *query, const char *body)
@@ -18,17 +16,13 @@ static void run(const char *method, const char *path, const char *query, const c
 	fake_call_init(&call, method, path, query);
 	if (body)
 		fake_call_body(&call, slice_str(body));
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 }
 
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
-	int ret;
+	int ret = fake_open(state);
 
-	(void)state;
-	store = fake_store_open();
-	ret = s3_open(&opts, store, &s3);
 	run("PUT", "/bkt", "", NULL);
 	run("PUT", "/bkt/key", "", "body");
 	return ret;
@@ -36,11 +30,8 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-	(void)state;
 	fake_call_free(&call);
-	s3_close(s3);
-	fake_store_close(store);
-	return fake_open_gets || fake_open_puts || fake_open_sources;
+	return fake_close(state);
 }
 
 static void test_kept(void **state)

@@ -1,4 +1,4 @@
-/* Covers op/website.c, bucket/website.c and bucket/small.c: buckets as websites, who pays. */
+/* Covers op/website.c, bucket/website.c and bucket/small.c: buckets as websites, requester pays. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -6,8 +6,6 @@
 
 #include "fake.h"
 
-static struct store *store;
-static struct s3 *s3;
 static struct fake_call call;
 
 static void begin(const char *method, const char *path, const char *query)
@@ -20,7 +18,7 @@ static uint32_t put(const char *path, const char *query, const char *body)
 {
 	begin("PUT", path, query);
 	fake_call_body(&call, slice_str(body));
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	return call.reply.status;
 }
 
@@ -30,19 +28,16 @@ static uint32_t page(const char *method, const char *path)
 	begin(method, path, "");
 	call.request.session = NULL;
 	fake_call_header(&call, "Host", "bkt.web.example.com:9000");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	return call.reply.status;
 }
 
 static void open_with(bool anonymous_read)
 {
-	const struct s3_opts opts = {.root_access_key = "test",
-		.root_secret_key = "secret",
-		.website_domain = "web.example.com",
-		.anonymous_read = anonymous_read};
+	const struct s3_opts opts = {
+		.website_domain = "web.example.com", .anonymous_read = anonymous_read};
 
-	store = fake_store_open();
-	assert_int_equal(s3_open(&opts, store, &s3), 0);
+	assert_int_equal(fake_open_with(&opts), 0);
 	put("/bkt", "", "");
 }
 
@@ -62,11 +57,8 @@ static int open_private(void **state)
 
 static int close_all(void **state)
 {
-	(void)state;
 	fake_call_free(&call);
-	s3_close(s3);
-	fake_store_close(store);
-	return fake_open_gets || fake_open_puts || fake_open_sources;
+	return fake_close(state);
 }
 
 #define SITE(inside)  "<WebsiteConfiguration>" inside "</WebsiteConfiguration>"
@@ -117,7 +109,7 @@ static void test_pages(void **state)
 	call.request.session = NULL;
 	fake_call_header(&call, "Host", "bkt.web.example.com");
 	fake_call_header(&call, "Range", "bytes=0-1");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 404);
 	assert_int_equal(call.reply_bytes, 8);
 }
@@ -133,7 +125,7 @@ static void test_private_pages(void **state)
 	assert_false(fake_reply_has(&call, "secret"));
 	begin("GET", "/", "");
 	fake_call_header(&call, "Host", "other.web.example.com");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 404);
 	assert_true(fake_reply_has(&call, "<li>Code: NoSuchBucket</li>"));
 }
@@ -171,17 +163,17 @@ static void test_object_redirect(void **state)
 	put("/bkt", "website", SITE(INDEX));
 	begin("PUT", "/bkt/moved", "");
 	fake_call_header(&call, "x-amz-website-redirect-location", "/there");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 200);
 	begin("GET", "/bkt/moved", "");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_true(slice_eq(
 		fake_reply_header(&call, "x-amz-website-redirect-location"), SLICE("/there")));
 	assert_int_equal(page("GET", "/moved"), 301);
 	expect_location("/there");
 	begin("PUT", "/bkt/moved", "");
 	fake_call_header(&call, "x-amz-website-redirect-location", "there");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 400);
 }
 
@@ -233,7 +225,7 @@ static void test_refused_configurations(void **state)
 				SLICE_FMT(buf_slice(&call.reply_body)));
 	}
 	begin("GET", "/bkt", "website");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 404);
 }
 
@@ -245,7 +237,7 @@ static void test_small(void **state)
 				 "</AccelerateConfiguration>"),
 		200);
 	begin("GET", "/bkt", "accelerate");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_true(fake_reply_has(&call, "<Status>Enabled</Status>"));
 	assert_int_equal(put("/bkt", "accelerate", "<AccelerateConfiguration/>"), 400);
 	put("/bkt.dot", "", "");
@@ -256,7 +248,7 @@ static void test_small(void **state)
 	assert_int_equal(put("/bkt", "replication", "<ReplicationConfiguration/>"), 400);
 	assert_true(fake_reply_has(&call, "Versioning must be"));
 	begin("DELETE", "/bkt", "accelerate");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 501);
 }
 
@@ -273,17 +265,17 @@ static void test_payer(void **state)
 				 "</RequestPaymentConfiguration>"),
 		200);
 	begin("GET", "/bkt/key", "");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 200);
 	assert_int_equal(fake_reply_header(&call, "x-amz-request-charged").len, 0);
 	begin("GET", "/bkt/key", "");
 	fake_call_header(&call, "x-amz-request-payer", "requester");
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_true(
 		slice_eq(fake_reply_header(&call, "x-amz-request-charged"), SLICE("requester")));
 	begin("GET", "/bkt/key", "");
 	call.request.session = NULL;
-	fake_call_run(s3, &call);
+	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 403);
 }
 

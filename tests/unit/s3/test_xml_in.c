@@ -1,4 +1,4 @@
-/* Covers s3/core/xml_in.c: what is read, and that nothing unbounded is. */
+/* Covers s3/core/xml_in.c: the accepted XML, and its limits. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ static void test_bounds(void **state)
 	buf_free(&text);
 }
 
-/* A text that comes in very many pieces is joined once, not over and over. */
+/* A text in very many pieces is joined only once. */
 static void test_long_text(void **state)
 {
 	struct mem_arena arena;

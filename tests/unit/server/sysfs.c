@@ -1,4 +1,4 @@
-/* tests/unit/server/sysfs.c: a made-up sysfs. */
+/* tests/unit/server/sysfs.c: an emulated sysfs. */
 #include "sysfs.h"
 
 #include <errno.h>

@@ -117,7 +117,7 @@ static void test_refusals_name_their_line(void **state)
 	assert_says("cannot be read");
 }
 
-/* The development keys are everybody's, whether the server was told them or not. */
+/* The development keys are public, whether they are configured or defaults. */
 static void test_known_keys_stay_on_loopback(void **state)
 {
 	static const char *const FAR[] = {"0.0.0.0:9001", ":9001", "[::]:9001", "10.0.0.1:9001",
@@ -146,7 +146,7 @@ static void test_known_keys_stay_on_loopback(void **state)
 	}
 }
 
-/* Whoever mends one reason must not meet the next. */
+/* All reasons are reported, so that an operator can fix them in one step. */
 static void test_all_reasons_are_told_at_once(void **state)
 {
 	(void)state;
@@ -164,6 +164,32 @@ static void test_all_reasons_are_told_at_once(void **state)
 	assert_says("three quarters");
 	assert_says("storage.erasure.parity");
 	assert_says("numa.node: 'x'");
+}
+
+static void test_the_console(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_string_equal(config.console.address, "127.0.0.1:9002");
+	assert_int_equal(load("console:\n  session_s: 899\n"), -EINVAL);
+	assert_int_equal(load("console:\n  session_s: 43201\n"), -EINVAL);
+	config_defaults(&config);
+	assert_int_equal(
+		load("console:\n  https: true\n  s3_url: s3.example.com\nauth:\n  root_user: "
+		     "abc\n  root_password: abcdefgh\n"),
+		0);
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("console.https");
+	assert_says("console.s3_url");
+	strcpy(config.https.certificate, "a");
+	strcpy(config.https.key, "b");
+	strcpy(config.console.s3_url, "https://s3.example.com");
+	assert_int_equal(config_check(&config, false, &error), 0);
+	strcpy(config.auth.root_user, CONFIG_DEVELOPMENT_KEY);
+	strcpy(config.auth.root_password, CONFIG_DEVELOPMENT_KEY);
+	strcpy(config.console.address, "0.0.0.0:9002");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("console.address '0.0.0.0:9002'");
 }
 
 static void test_the_cache_follows_the_memory(void **state)
@@ -251,11 +277,11 @@ static void test_rules_of_the_whole(void **state)
 	assert_says("three quarters");
 }
 
-/* How queue pairs talk. */
+/* Settings of queue pairs. */
 static void test_rdma_keys(void **state)
 {
 	static const struct {
-		const char *key, *value, *says; /* NULL: taken */
+		const char *key, *value, *says; /* NULL: accepted */
 	} cases[] = {
 		{"rdma.path_mtu", "2048", NULL},
 		{"rdma.path_mtu", "4097", "rdma.path_mtu"},
@@ -291,8 +317,8 @@ static void test_rdma_keys(void **state)
 	assert_says("rdma.path_mtu: 1000 is not an RDMA MTU");
 }
 
-/* HTTPS is on by itself only where the server may make its own certificate, and nobody said
- * otherwise. */
+/* HTTPS is on by default only if the server may make its own certificate, and the configuration
+ * does not say otherwise. */
 static void test_https(void **state)
 {
 	(void)state;
@@ -300,7 +326,7 @@ static void test_https(void **state)
 	assert_string_equal(config.https.address, "");
 	config_embed(&config, false);
 	assert_string_equal(config.https.address, "");
-	assert_false(config.rdma.enabled); /* as its key's help says */
+	assert_false(config.rdma.enabled); /* as documented in its key's help */
 	config_embed(&config, true);
 	assert_string_equal(config.https.address, "127.0.0.1:9443");
 	assert_true(config.rdma.enabled);
@@ -329,6 +355,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_known_keys_stay_on_loopback),
 		cmocka_unit_test(test_all_reasons_are_told_at_once),
+		cmocka_unit_test(test_the_console),
 		cmocka_unit_test(test_the_cache_follows_the_memory),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rules_of_the_whole),

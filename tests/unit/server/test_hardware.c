@@ -13,7 +13,7 @@
 #include "server/hardware.h"
 
 static struct config config;
-static char said[8192]; /* one line a finding: "+key: what" or "-key: what | fix" */
+static char said[8192]; /* one line for each finding: "+key: what" or "-key: what | fix" */
 
 static void keep(void *arg, const struct hardware_finding *finding)
 {
@@ -49,7 +49,7 @@ static int setup(void **state)
 	return sysfs_make(state);
 }
 
-static void test_nothing_asked_nothing_said(void **state)
+static void test_a_plain_server_has_no_findings(void **state)
 {
 	(void)state;
 	check();
@@ -157,7 +157,7 @@ static void test_network(void **state)
 	sysfs_put("class/net/none0/ecn/roce_rp/enable/3", "0\n");
 	check();
 	assert_said("| echo 1 > /sys/class/net/none0/ecn/roce_rp/enable/3\n");
-	/* A GID's interface is nearer than the card's first. */
+	/* A GID's interface is preferred to the card's first one. */
 	sysfs_put("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "vlan7\n");
 	check();
 	assert_said("vlan7: cannot find out whether priority 3");
@@ -192,14 +192,14 @@ static size_t attr_put(size_t at, uint16_t type, const void *value, size_t bytes
 	return at + RTA_ALIGN(sizeof(struct rtattr) + bytes);
 }
 
-/* What a card that has priority 3 lossless for DSCP 26 would have the kernel say. */
+/* The kernel's answer for a card with priority 3 lossless for DSCP 26. */
 static size_t answer_build(bool pfc_told)
 {
 	static const struct dcb_app APPS[] = {{IEEE_8021QAZ_APP_SEL_DSCP, 3, 26},
 		{IEEE_8021QAZ_APP_SEL_ETHERTYPE, 5, 0x8915}, {IEEE_8021QAZ_APP_SEL_DSCP, 6, 46},
-		{IEEE_8021QAZ_APP_SEL_DSCP, 1, 46},  /* the higher one counts */
-		{IEEE_8021QAZ_APP_SEL_DSCP, 3, 64},  /* there is no such DSCP, */
-		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10}}; /* no such priority */
+		{IEEE_8021QAZ_APP_SEL_DSCP, 1, 46},  /* the higher one is used */
+		{IEEE_8021QAZ_APP_SEL_DSCP, 3, 64},  /* an invalid DSCP, */
+		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10}}; /* an invalid priority */
 	const struct ieee_pfc pfc = {
 		.pfc_cap = 8, .pfc_en = 0x88, .requests = {[3] = 7}, .indications = {[3] = 9}};
 	struct nlmsghdr *head = (void *)answer;
@@ -239,7 +239,8 @@ static void test_dcb_answer(void **state)
 	assert_int_equal(dcb.dscp_priority[26], 3);
 	assert_int_equal(dcb.dscp_priority[46], 6);
 	assert_int_equal(dcb.dscp_priority[10], -1);
-	/* Cut anywhere it is refused; with a shorter length in the head it is never read past. */
+	/* A truncated answer is refused; with a shorter length in its header, it is not read past
+	 * that. */
 	for (size_t cut = 0; cut < bytes; cut++)
 		assert_int_equal(hardware_dcb_parse(answer, cut, &dcb), -EBADMSG);
 	for (size_t cut = sizeof(*head); cut < bytes; cut++) {
@@ -275,7 +276,7 @@ static void test_dcb_of_an_interface(void **state)
 
 	(void)state;
 	assert_int_equal(hardware_dcb("an-interface-with-a-long-name", &dcb), -EINVAL);
-	/* No driver that tells, or no such interface: never a made-up answer. */
+	/* A driver without the data, or a missing interface: an error, never an invented answer. */
 	assert_true(hardware_dcb("none0", &dcb) < 0);
 	assert_true(hardware_dcb("lo", &dcb) < 0);
 }
@@ -284,7 +285,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			test_nothing_asked_nothing_said, setup, sysfs_remove),
+			test_a_plain_server_has_no_findings, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_numa, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_gpudirect, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_dpu, setup, sysfs_remove),

@@ -1,5 +1,5 @@
-/* tests/unit/server/test_numa.c: which node is chosen, of a made-up sysfs; what a plan does to a
- * thread, on this host. */
+/* tests/unit/server/test_numa.c: the choice of a node, with an emulated sysfs; the effect of a plan
+ * on a thread, on this host. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -99,7 +99,7 @@ static void test_some_processors(void **state)
 	assert_int_equal(plan.cpu_count, 1);
 	assert_int_equal(numa_cpu(&plan, 0), last);
 	assert_int_equal(numa_cpu(&plan, 1), -1);
-	/* A text that is no list names no processor. */
+	/* A text that is not a list names no processor. */
 	sysfs_put("devices/system/node/node1/cpulist", "x\n");
 	assert_plan(-EINVAL, -1, "no processor");
 }
@@ -115,7 +115,7 @@ static void test_auto(void **state)
 	assert_plan(0, -1, "the node of lo is unknown");
 	sysfs_put("class/net/lo/device/numa_node", "1\n");
 	assert_plan(0, 1, "auto: node 1, the node of lo");
-	/* The RDMA device goes first, unless it is none. */
+	/* The RDMA device is preferred, unless it does not exist. */
 	set("rdma.enabled", "true");
 	set("rdma.device_name", "simulated:seed=1");
 	assert_plan(0, 1, "auto: node 1, the node of lo");
@@ -125,7 +125,7 @@ static void test_auto(void **state)
 	assert_plan(0, -1, "the node of mlx5_0 is unknown");
 	sysfs_put("class/infiniband/mlx5_0/device/numa_node", "1\n");
 	assert_plan(0, 1, "auto: node 1, the node of mlx5_0");
-	/* A choice that cannot be had is no error. */
+	/* An impossible choice is no error. */
 	sysfs_put("class/infiniband/mlx5_0/device/numa_node", "0\n");
 	assert_plan(0, -1, "node 0 has no processor");
 	assert_true(CPU_EQUAL(&plan.cpus, &allowed));
@@ -144,7 +144,7 @@ static void *apply_main(void *arg)
 	numa_apply(&plan);
 	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
 	assert_true(CPU_EQUAL(&now, &plan.cpus));
-	/* Where the kernel has memory policies, and this process may have one. */
+	/* If the kernel has memory policies, and this process may set one. */
 	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, &first, 64) == 0) {
 		assert_int_equal(syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0), 0);
 		numa_apply(&plan);
@@ -164,7 +164,7 @@ static void test_apply(void **state)
 	assert_plan(0, -1, "");
 	plan.node = 0;
 	plan.cpus = allowed;
-	/* One less, where there are two. */
+	/* One processor less, if there are two. */
 	if (CPU_COUNT(&plan.cpus) > 1)
 		CPU_CLR(numa_cpu(&plan, 0), &plan.cpus);
 	assert_int_equal(pthread_create(&thread, NULL, apply_main, NULL), 0);

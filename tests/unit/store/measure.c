@@ -1,5 +1,5 @@
-/* tests/unit/store/measure.c: no test: what the store costs, each figure beside its anchor of the
- * same run: durable puts of 4 KiB against a raw log, hot opens, and a page of a list.
+/* tests/unit/store/measure.c: not a test: measures the store, each figure with a reference figure
+ * of the same run: durable puts of 4 KiB against a raw log, hot opens, and a page of a list.
  *   measure [keys of the list] */
 #include "rig.h"
 
@@ -61,7 +61,7 @@ static void raw_open(struct raw *raw, const char *dir)
 	assert_int_equal(fsync(raw->fd), 0);
 }
 
-/* Groups of so many blocks: p50 in µs, and blocks a second. */
+/* Writes groups of so many blocks: p50 in µs, and blocks a second. */
 static double raw_run(struct raw *raw, uint32_t depth, double *ret_rate)
 {
 	uint64_t begun = clock_now_ns();
@@ -184,7 +184,7 @@ static void fill_fiber(struct rig *rig, void *arg)
 	}
 }
 
-/* What a page costs that begins there. */
+/* Measures a page that starts there. */
 static void page_measure(struct rig *rig, const char *what, uint32_t keys, struct slice after)
 {
 	struct store_list_opts opts = {

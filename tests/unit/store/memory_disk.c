@@ -68,8 +68,12 @@ static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 		return -ENOTCONN;
 	if (io->op == DISK_FLUSH)
 		return 0;
-	if (io->offset + io->bytes > self->bytes || read_fails(self, io))
+	if (io->offset + io->bytes > self->bytes)
 		return -EIO;
+	if (read_fails(self, io)) {
+		self->lost = self->fail_loses;
+		return self->lost ? -ENOTCONN : -EIO;
+	}
 	if (io->op == DISK_DISCARD) {
 		if (self->discard_result)
 			return self->discard_result;

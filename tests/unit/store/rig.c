@@ -41,7 +41,7 @@ void rig_init(struct rig *rig, uint32_t core_count)
 	};
 }
 
-/* ---- Rings: what flow does with them in the server. ---- */
+/* ---- Rings: the part of flow in the server. ---- */
 
 static int32_t io_run(struct rig *rig, uint8_t opcode, const struct store_run *run, void *data)
 {
@@ -61,6 +61,40 @@ static int32_t io_run(struct rig *rig, uint8_t opcode, const struct store_run *r
 	while (!io.done)
 		fiber_park();
 	return io.result;
+}
+
+/* A chunk's transfers, one after the other, until the first that fails. */
+struct runs_move {
+	struct rig *rig;
+	uint8_t *data; /* of the chunk */
+	uint8_t opcode;
+	int ret;
+};
+
+static void run_move(void *arg, const struct store_run *run, uint32_t at)
+{
+	struct runs_move *move = (struct runs_move *)arg;
+
+	if (!move->ret)
+		move->ret = MIN(io_run(move->rig, move->opcode, run, move->data + at), 0);
+}
+
+static void place_note(void *arg, const struct store_run *run, uint32_t at)
+{
+	assert_int_equal(at, 0);
+	*(uint64_t *)arg = run->volume_offset;
+}
+
+int rig_place(struct store_get *get, uint64_t offset, uint64_t *ret_volume_offset)
+{
+	return local_get_chunk(get, offset, 1, place_note, ret_volume_offset);
+}
+
+void rig_no_run(void *arg, const struct store_run *run, uint32_t at)
+{
+	(void)arg;
+	(void)run;
+	(void)at;
 }
 
 /* ---- Running. ---- */
@@ -276,16 +310,28 @@ void rig_fsck(const struct rig *rig)
 	buf_free(&out);
 }
 
-void rig_once(rig_fn *fn, rig_fn *last)
+static void once(uint64_t log_bytes, rig_fn *fn, rig_fn *last)
 {
 	struct rig rig;
 
 	rig_init(&rig, 1);
+	if (log_bytes)
+		rig.opts.log_bytes = log_bytes;
 	rig_run(&rig, fn, NULL);
 	rig_fsck(&rig);
 	if (last)
 		rig_run(&rig, last, NULL);
 	rig_dir_remove(&rig);
+}
+
+void rig_once(rig_fn *fn, rig_fn *last)
+{
+	once(0, fn, last);
+}
+
+void rig_once_with_log(uint64_t log_bytes, rig_fn *fn)
+{
+	once(log_bytes, fn, NULL);
 }
 
 static void meta_fill(struct store_meta *meta, uint64_t bytes, uint64_t seed)
@@ -307,28 +353,16 @@ static struct region_span frames_lease(struct rig *rig, uint64_t bytes)
 	return span;
 }
 
-/* One chunk into the runs that the store grants. */
+/* Writes one chunk to the runs that the store grants. */
 static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
 	struct region_span span, uint32_t bytes)
 {
-	int ret = 0;
+	struct runs_move move = {.rig = rig, .opcode = REGION_OP_WRITE, .data = span.data};
+	int ret;
 
-	for (uint32_t at = 0; at < bytes && !ret; at += STORE_CHECK_BYTES)
-		ret = local_put_checked(put, offset + at,
-			crc32c_update(0, span.data + at, MIN(bytes - at, STORE_CHECK_BYTES)));
 	region_switch(rig->region, span, OWNER_APP, OWNER_DISK);
-	for (uint32_t at = 0; at < bytes && !ret;) {
-		struct store_run run;
-		int32_t moved;
-
-		ret = local_put_space(put, offset + at, bytes - at, &run);
-		if (ret)
-			break;
-		moved = io_run(rig, REGION_OP_WRITE, &run, span.data + at);
-		if (moved < 0)
-			ret = moved;
-		at += run.bytes;
-	}
+	ret = local_put_chunk(put, offset, slice_of(span.data, bytes), run_move, &move);
+	ret = ret ? ret : move.ret;
 	if (ret)
 		region_give(rig->region, span, OWNER_DISK);
 	else
@@ -401,7 +435,7 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 	return ret;
 }
 
-/* Puts one part and composes the whole of it. */
+/* Puts one part and adds it to the composed object. */
 static int part_join(struct rig *rig, struct store_put *whole, struct slice name,
 	const uint8_t *body, uint64_t bytes)
 {
@@ -513,8 +547,10 @@ int object_grow_seeded(struct rig *rig, const char *bucket, struct slice key, ui
 static int chunk_read(
 	struct rig *rig, struct store_get *get, uint64_t offset, uint32_t bytes, uint8_t *out)
 {
+	struct runs_move move = {.rig = rig, .opcode = REGION_OP_READ};
 	struct region_span span;
-	int ret = 0;
+	bool cached = false;
+	int ret;
 
 	if (local_get_cached(get, offset, &span)) {
 		memcpy(out, span.data, bytes);
@@ -522,23 +558,15 @@ static int chunk_read(
 		return 0;
 	}
 	span = frames_lease(rig, bytes);
-	for (uint32_t at = 0; at < bytes && !ret;) {
-		struct store_run run;
-		int32_t moved;
-
-		ret = local_get_run(get, offset + at, bytes - at, &run);
-		if (ret)
-			break;
-		moved = io_run(rig, REGION_OP_READ, &run, span.data + at);
-		if (moved < 0)
-			ret = moved;
-		at += run.bytes;
-	}
+	move.data = span.data;
+	ret = local_get_chunk(get, offset, bytes, run_move, &move);
 	if (!ret)
-		ret = local_get_verify(get, offset, span.data, bytes);
+		ret = move.ret;
+	if (!ret)
+		ret = local_get_arrived(get, offset, bytes, span, &cached);
 	if (!ret)
 		memcpy(out, span.data, bytes);
-	if (!ret && local_get_cache_offer(get, offset, span, bytes))
+	if (cached)
 		region_put(rig->region, span, OWNER_CACHE);
 	else
 		region_give(rig->region, span, OWNER_APP);

@@ -55,14 +55,14 @@ static void test_finds_what_was_added(void **state)
 	assert_int_equal(cache_open(region, 8 * MIB, &cache), 0);
 	assert_true(chunk_add(1, 0, 4, 4 * FRAME_BYTES));
 	assert_true(chunk_add(1, 1, 1, 100));
-	assert_false(chunk_add(1, 1, 1, 100));	/* it is there */
-	assert_false(chunk_add(2, 0, 64, 100)); /* the span is far too large for it */
+	assert_false(chunk_add(1, 1, 1, 100));	/* already cached */
+	assert_false(chunk_add(2, 0, 64, 100)); /* the span is far too large for the chunk */
 	assert_true(cache_find(cache, 1, 1, 100, &span));
 	assert_int_equal(span.data[0], 1);
 	assert_false(cache_find(cache, 1, 1, 99, &span)); /* not the whole chunk */
 	assert_false(cache_find(cache, 1, 2, 100, &span));
 	assert_int_equal(cache_bytes(cache), 5 * FRAME_BYTES);
-	/* Dropped while being read: the reader's frames stay his. */
+	/* Dropped while being read: the reader keeps its frames. */
 	cache_drop(cache, 1, 2);
 	assert_int_equal(cache_bytes(cache), 0);
 	assert_int_equal(span.data[0], 1);
@@ -77,7 +77,7 @@ static void test_stays_within_its_bound(void **state)
 
 	(void)state;
 	assert_int_equal(cache_open(region, 4 * MIB, &cache), 0);
-	assert_false(chunk_add(1000, 0, 1024, 4 * MIB)); /* one may not fill it */
+	assert_false(chunk_add(1000, 0, 1024, 4 * MIB)); /* one chunk may not fill the cache */
 	for (uint64_t id = 1; id <= 500; id++) {
 		assert_true(chunk_add(id, 0, 16, 16 * FRAME_BYTES));
 		assert_true(cache_bytes(cache) <= 4 * MIB);

@@ -1,4 +1,4 @@
-/* tests/unit/store/test_commit.c: many committers on one and two cores; conditions are looked at in
+/* tests/unit/store/test_commit.c: many committers on one and two cores; conditions are checked in
  * commit order; quiescing. */
 #include "rig.h"
 
@@ -11,7 +11,7 @@
 
 #define FIBERS 64u
 
-/* ---- If-none-match: of all who try, one wins, whatever the order. ---- */
+/* ---- If-none-match: of many attempts one succeeds, in any order. ---- */
 
 static int check_absent(const struct store_meta *current, void *arg)
 {
@@ -305,7 +305,8 @@ static void test_many_keys_go_in_one_commit(void **state)
 	rig_once(many_run, NULL);
 }
 
-/* ---- Cold keys that many want at once: one asks the index, the others wait for it. ---- */
+/* ---- Cold keys that many fibers want at once: one reads the index, the others wait for it.
+ * ---- */
 
 #define COLD_KEYS 60u
 
@@ -330,7 +331,7 @@ static void cold_fiber(struct rig *rig, void *arg)
 
 	for (uint32_t i = 0; i < COLD_KEYS; i++) {
 		snprintf(key, sizeof(key), "%u", i);
-		if (i % 10 == 9 && idx == i) /* one of them is changed meanwhile */
+		if (i % 10 == 9 && idx == i) /* one of them changes meanwhile */
 			assert_int_equal(
 				object_put_seeded(rig, "b", slice_str(key), i * 100, i, NULL), 0);
 		else
@@ -363,7 +364,7 @@ static void test_many_want_the_same_cold_key(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- Deletion's own condition; and a bucket that goes while a put is open. ---- */
+/* ---- The condition of a deletion; a bucket that is deleted while a put is open. ---- */
 
 static int check_refuse(const struct store_meta *current, void *arg)
 {
@@ -395,7 +396,7 @@ static void edges_run(struct rig *rig, void *arg)
 	local_put_frames_take(put, span, 10);
 	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
-	/* The bucket of that name is another one now. */
+	/* The bucket of that name is a new one now. */
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ENOENT);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("late"), 10, 1), -ENOENT);
 	store_quiesce(rig->store);

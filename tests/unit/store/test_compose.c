@@ -21,7 +21,7 @@ struct upload {
 	const uint64_t *sizes;
 	uint32_t count;
 	uint64_t seed; /* part i has seed + i */
-	bool plain;    /* parts are put as any object, not as composable */
+	bool plain;    /* parts are put as plain objects, not as composable */
 };
 
 static uint64_t upload_bytes(const struct upload *upload)
@@ -33,7 +33,7 @@ static uint64_t upload_bytes(const struct upload *upload)
 	return bytes;
 }
 
-/* Parts come over several ways at once. */
+/* Several fibers put parts at once. */
 #define UPLOAD_FIBERS 64u
 
 struct uploader {
@@ -64,7 +64,7 @@ static void upload_parts(struct rig *rig, const struct upload *upload)
 	rig_fibers(rig, count, uploader_run, uploaders, sizeof(uploaders[0]));
 }
 
-/* Composes a put of the key of all parts, in order. */
+/* Adds all parts to a put of the key, in order. */
 static int upload_compose(struct rig *rig, const struct upload *upload, struct store_put *put)
 {
 	int ret = 0;
@@ -180,19 +180,26 @@ static void k_delete(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 }
 
-static void test_bodies_of_every_size_are_joined(void **state)
+/* Puts in one life of a store, verifies in the next, and deletes "k" in a third: nothing is left.
+ */
+static void put_and_verify(rig_fn *put, rig_fn *verify)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_init(&rig, 1);
-	rig_run(&rig, sizes_put, NULL);
+	rig_run(&rig, put, NULL);
 	rig_fsck(&rig);
-	rig_run(&rig, sizes_verify, NULL);
+	rig_run(&rig, verify, NULL);
 	rig_run(&rig, k_delete, NULL);
 	rig_fsck(&rig);
 	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
+}
+
+static void test_bodies_of_every_size_are_joined(void **state)
+{
+	(void)state;
+	put_and_verify(sizes_put, sizes_verify);
 }
 
 /* ---- Bodies of more than one segment, and direct ones, whose rows are made by the commit. ---- */
@@ -263,20 +270,11 @@ static void single_verify(struct rig *rig, void *arg)
 
 static void test_one_body_makes_a_plain_object(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, single_put, NULL);
-	rig_fsck(&rig);
-	rig_run(&rig, single_verify, NULL);
-	rig_run(&rig, k_delete, NULL);
-	rig_fsck(&rig);
-	rig_run(&rig, rig_empty, NULL);
-	rig_dir_remove(&rig);
+	put_and_verify(single_put, single_verify);
 }
 
-/* ---- What was cached of the parts is cached of the whole. ---- */
+/* ---- Cached chunks of the parts are cached for the composed object. ---- */
 
 static const uint64_t TWO_SIZES[] = {3 * STORE_CHUNK_BYTES + 100, 2 * STORE_CHUNK_BYTES};
 static const struct upload TWO = {.sizes = TWO_SIZES, .count = 2, .seed = 20};
@@ -313,14 +311,24 @@ static void test_cached_chunks_stay(void **state)
 	rig_once(cached_run, NULL);
 }
 
-/* ---- A piece is of one stretch. ---- */
+/* ---- A piece belongs to one stretch. ---- */
+
+/* Verifies bytes outside of the region, which are less than a chunk: the cache never takes them. */
+static int arrived(struct store_get *get, uint64_t offset, uint8_t *data, uint32_t bytes)
+{
+	const struct region_span span = {.data = data, .frame_count = region_frames_for(bytes)};
+	bool cached;
+	int ret = local_get_arrived(get, offset, bytes, span, &cached);
+
+	assert_false(cached);
+	return ret;
+}
 
 static void stretches_run(struct rig *rig, void *arg)
 {
 	uint8_t *body = upload_body(&TWO);
-	uint64_t second = TWO_SIZES[0];
+	uint64_t second = TWO_SIZES[0], place;
 	struct store_stretch stretch;
-	struct store_run run;
 	struct store_get *get;
 	bool exists;
 
@@ -335,14 +343,14 @@ static void stretches_run(struct rig *rig, void *arg)
 	store_get_stretch(get, second, &stretch);
 	assert_int_equal(stretch.start, second);
 	assert_int_equal(stretch.bytes, TWO_SIZES[1]);
-	assert_int_equal(local_get_run(get, second - 100, 4096, &run), 0);
-	assert_int_equal(run.bytes, 100);
-	assert_int_equal(local_get_run(get, second + stretch.bytes, 1, &run), -ERANGE);
-	assert_int_equal(local_get_verify(get, second, body + second, STORE_CHECK_BYTES), 0);
-	assert_int_equal(local_get_verify(get, second - 100, body + second - 100, 200), 0 - EINVAL);
-	assert_int_equal(local_get_verify(get, second + 4096, body, 4096), -EINVAL);
+	assert_int_equal(local_get_chunk(get, second - 100, 100, rig_no_run, NULL), 0);
+	assert_int_equal(local_get_chunk(get, second - 100, 101, rig_no_run, NULL), -ERANGE);
+	assert_int_equal(rig_place(get, second + stretch.bytes, &place), -ERANGE);
+	assert_int_equal(arrived(get, second, body + second, STORE_CHECK_BYTES), 0);
+	assert_int_equal(arrived(get, second - 100, body + second - 100, 200), -EINVAL);
+	assert_int_equal(arrived(get, second + 4096, body, 4096), -EINVAL);
 	body[second] ^= 1;
-	assert_int_equal(local_get_verify(get, second, body + second, STORE_CHECK_BYTES), -EIO);
+	assert_int_equal(arrived(get, second, body + second, STORE_CHECK_BYTES), -EIO);
 	store_get_close(get);
 	free(body);
 }
@@ -383,7 +391,7 @@ static void stale_run(struct rig *rig, void *arg)
 				0);
 		}
 	}
-	/* Already at composing. */
+	/* Refused at compose. */
 	upload_parts(rig, &TWO);
 	{
 		struct store_get *get;
@@ -404,7 +412,7 @@ static void stale_run(struct rig *rig, void *arg)
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(put_end(put, 2 * upload_bytes(&TWO)), -ESTALE);
-	/* Two that want the same: one has it. */
+	/* Two puts compose the same part: one succeeds. */
 	put = put_begin(rig, SLICE("k"));
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(complete(rig, &TWO, SLICE("other")), 0);
@@ -415,7 +423,7 @@ static void stale_run(struct rig *rig, void *arg)
 	k_delete(rig, NULL);
 }
 
-static void test_what_changed_is_not_composed(void **state)
+static void test_a_changed_part_is_not_composed(void **state)
 {
 	(void)state;
 	rig_once(stale_run, rig_empty);
@@ -434,7 +442,6 @@ static void refusals_run(struct rig *rig, void *arg)
 	struct region_span span;
 	struct store_put *put;
 	struct store_get *get, *joined;
-	struct store_run run;
 	bool exists;
 	char buf[32];
 
@@ -446,16 +453,15 @@ static void refusals_run(struct rig *rig, void *arg)
 	store_put_abort(put);
 	put = put_begin(rig, SLICE("k"));
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
-	assert_int_equal(local_put_space(put, 0, 4096, &run), -EINVAL);
-	assert_int_equal(local_put_checked(put, 0, 1), -EINVAL);
+	assert_int_equal(local_put_chunk(put, 0, SLICE("bytes"), rig_no_run, NULL), -EINVAL);
 	assert_int_equal(put_end(put, upload_bytes(&TWO) - 1), -EINVAL);
 	put = put_begin(rig, SLICE("k"));
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(store_put_commit(put, &meta, refuse, NULL), -EEXIST);
-	/* Nothing of it touched the parts. */
+	/* The failures did not change the parts. */
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	upload_verify(rig, &TWO, SLICE("k"));
-	/* What has parts has no body to give; nor has what lives in the index. */
+	/* A composed object cannot be composed again, nor can a body in the index. */
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &joined, &exists), 0);
 	put = put_begin(rig, SLICE("other"));
 	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
@@ -465,7 +471,7 @@ static void refusals_run(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("parts"), slice_str(buf), &get, &exists), 0);
 	assert_int_equal(store_put_compose(put, SLICE("parts"), slice_str(buf), get), -EINVAL);
 	store_get_close(get);
-	/* Bytes or bodies, never both. */
+	/* A put has bytes or bodies, never both. */
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
 	local_put_frames_take(put, span, 10);
 	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
@@ -484,7 +490,7 @@ static void test_refusals_leave_the_parts_alone(void **state)
 	rig_once(refusals_run, rig_empty);
 }
 
-/* ---- What goes with the commit, and replacing. ---- */
+/* ---- Objects deleted by the commit, and replacing. ---- */
 
 static void replace_run(struct rig *rig, void *arg)
 {
@@ -513,7 +519,7 @@ static void replace_run(struct rig *rig, void *arg)
 		upload_verify(rig, i % 2 ? &TWO : &EVERY, SLICE("k"));
 		assert_int_equal(rig_usage(rig).objects, 1);
 	}
-	/* A joined object that goes with another's commit takes its bodies along. */
+	/* A composed object that another commit drops is deleted with its bodies. */
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
 	upload_parts(rig, &ONE);
 	put = put_begin(rig, SLICE("other"));
@@ -523,7 +529,7 @@ static void replace_run(struct rig *rig, void *arg)
 	store_get_close(get);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("other"), NULL, NULL), 0);
 	rig_empty(rig, NULL);
-	/* By a plain one. */
+	/* Replaced by a plain object. */
 	upload_parts(rig, &EVERY);
 	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 8192, 5, NULL), 0);
@@ -540,11 +546,11 @@ static void test_replacing_gives_all_space_back(void **state)
 	rig_once(replace_run, rig_empty);
 }
 
-/* ---- Who reads a part while it is composed, and the whole deleted. ---- */
+/* ---- A reader of a part, while the part is composed and the object deleted. ---- */
 
 static void reader_run(struct rig *rig, void *arg)
 {
-	struct store_run before, after;
+	uint64_t before, after;
 	struct store_get *get;
 	bool exists;
 	char buf[32];
@@ -554,14 +560,14 @@ static void reader_run(struct rig *rig, void *arg)
 	upload_parts(rig, &TWO);
 	assert_int_equal(
 		store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 1), &get, &exists), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(rig_place(get, 0, &before), 0);
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	for (uint64_t i = 0; i < 20; i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", SLICE("k"), TWO_SIZES[1], 100 + i, NULL), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
-	assert_int_equal(before.volume_offset, after.volume_offset);
+	assert_int_equal(rig_place(get, 0, &after), 0);
+	assert_int_equal(before, after);
 	assert_true(rig_usage(rig).used_bytes >= TWO_SIZES[1] + upload_bytes(&TWO));
 	store_get_close(get);
 	k_delete(rig, NULL);
@@ -578,11 +584,12 @@ static void test_a_reader_of_a_part_keeps_its_extents(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* Its segments are not in memory when it is composed, and gone from the index when it asks. */
+/* The part's segments are not in memory when it is composed, and no longer in the index when the
+ * reader needs them. */
 static void late_reader_run(struct rig *rig, void *arg)
 {
 	struct store_get *get;
-	struct store_run run;
+	uint64_t place;
 	bool exists;
 	char buf[32];
 
@@ -592,7 +599,7 @@ static void late_reader_run(struct rig *rig, void *arg)
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	k_delete(rig, NULL);
 	rig_index_wait(rig);
-	assert_int_equal(local_get_run(get, STORE_CHUNK_BYTES, 4096, &run), 0);
+	assert_int_equal(rig_place(get, STORE_CHUNK_BYTES, &place), 0);
 	store_get_close(get);
 }
 
@@ -616,7 +623,7 @@ static void test_a_late_reader_asks_the_composed_object(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- As many as there may be. ---- */
+/* ---- The maximum number of parts. ---- */
 
 static uint64_t tiny_sizes[STORE_PARTS_MAX + 1];
 static struct upload tiny = {.sizes = tiny_sizes, .count = STORE_PARTS_MAX, .seed = 1000};
@@ -668,7 +675,7 @@ static void test_ten_thousand_bodies(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* More than the log takes at once: refused whole. */
+/* More than the log can take at once: refused as a whole. */
 static void log_full_run(struct rig *rig, void *arg)
 {
 	struct slice keys[12];
@@ -691,7 +698,7 @@ static void log_full_run(struct rig *rig, void *arg)
 		assert_int_equal(complete(rig, &tiny, keys[i]), 0);
 	}
 	upload_verify(rig, &tiny, keys[0]);
-	/* Together they have more rows than a group can delete. */
+	/* Together the parts have more rows than a group can delete. */
 	assert_int_equal(
 		store_delete_many(rig->store, SLICE("b"), keys, ARRAY_LEN(keys), results), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(keys); i++)
@@ -702,14 +709,8 @@ static void log_full_run(struct rig *rig, void *arg)
 
 static void test_more_than_the_log_takes(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig.opts.log_bytes = 256 * KIB;
-	rig_run(&rig, log_full_run, NULL);
-	rig_fsck(&rig);
-	rig_dir_remove(&rig);
+	rig_once_with_log(256 * KIB, log_full_run);
 }
 
 int main(void)
@@ -720,7 +721,7 @@ int main(void)
 		cmocka_unit_test(test_one_body_makes_a_plain_object),
 		cmocka_unit_test(test_cached_chunks_stay),
 		cmocka_unit_test(test_stretches),
-		cmocka_unit_test(test_what_changed_is_not_composed),
+		cmocka_unit_test(test_a_changed_part_is_not_composed),
 		cmocka_unit_test(test_refusals_leave_the_parts_alone),
 		cmocka_unit_test(test_replacing_gives_all_space_back),
 		cmocka_unit_test(test_a_reader_of_a_part_keeps_its_extents),

@@ -1,7 +1,7 @@
 /* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE,
  * joining of parts, appends, renames and edits in place.
- * After each restart every acknowledged object is there and whole, and what was not acknowledged is
- * as before or as it was to become, never half; and so is the outbox row that its commit left. fsck
+ * After each restart every acknowledged object exists and is intact. A change that was not
+ * acknowledged has happened completely or not at all, and so has the outbox row of its commit. fsck
  * is clean.
  *
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
@@ -21,26 +21,26 @@
 #include <unistd.h>
 
 #define WRITERS	       12u
-#define KEYS	       25u /* a writer */
-#define JOINED	       3u  /* one version of so many is joined of parts */
+#define KEYS	       25u /* of a writer */
+#define JOINED	       3u  /* one version of so many is composed of parts */
 #define GROWN	       4u  /* one of so many, without versions, grows by appends and is renamed */
-#define EDITED	       5u  /* one of so many gets other headers after */
+#define EDITED	       5u  /* one of so many gets other headers afterwards */
 #define ROUNDS_DEFAULT 12u
 #define LIFE_NS_MAX    (150 * NS_PER_MS)
 
-/* What a key holds, by version: 0 is nothing, others have their size and bytes from it. */
+/* The content of a key, by version: 0 is none; other versions determine size and bytes. */
 struct slot {
 	_Atomic uint64_t acked;
 	_Atomic uint64_t intended;
-	_Atomic uint64_t lost; /* was intended and did not happen */
+	_Atomic uint64_t lost; /* intended version that did not happen */
 };
 
 struct shared {
 	_Atomic uint64_t version;
-	uint64_t told_from; /* versions before it have their outbox rows ended */
+	uint64_t told_from; /* the outbox rows of earlier versions are deleted */
 	_Atomic uint64_t acks;
 	_Atomic bool running;
-	int began[2]; /* a pipe: a byte once the load runs; closed when the process is gone */
+	int began[2]; /* a pipe: has a byte when the load runs; closed when the process ends */
 	struct slot slots[WRITERS][KEYS];
 };
 
@@ -74,7 +74,7 @@ static const char *bucket_of(uint32_t writer)
 	return writer % 2 ? "v" : "b";
 }
 
-/* Every third version that was put over is deleted by its id. */
+/* Deletes every third replaced version by its id. */
 static int former_delete(struct rig *rig, const char *bucket, struct slice key, uint64_t version)
 {
 	struct store_deletion deletion = {.key = key};
@@ -114,7 +114,7 @@ static bool headers_are(struct rig *rig, const char *bucket, struct slice key, u
 	return right;
 }
 
-/* Until it is killed. */
+/* Runs until it is killed. */
 static void writer_run(struct rig *rig, void *arg)
 {
 	struct writer *writer = (struct writer *)arg;
@@ -220,7 +220,7 @@ static bool told_visit(uint64_t number, struct slice version_id, struct slice te
 	return true;
 }
 
-/* Once it is known which of the two each key holds: both are there, or neither. */
+/* Called when each key's version is known: a commit and its outbox row both exist, or neither. */
 static void outbox_verify(struct rig *rig, struct shared *shared)
 {
 	struct told told = {.first = shared->told_from};
@@ -264,7 +264,7 @@ static void verify_run(struct rig *rig, void *arg)
 			struct slice key = key_of(buf, w, k);
 
 			if (version_is(rig, bucket_of(w), key, acked)) {
-				/* Two that are empty look alike. */
+				/* Two empty objects look alike. */
 				if (intended != acked &&
 					!version_is(rig, bucket_of(w), key, intended))
 					atomic_store(&slot->lost, intended);
@@ -311,7 +311,7 @@ static pid_t load_fork(struct shared *shared, uint32_t round)
 	_exit(2); /* the load never ends by itself */
 }
 
-/* Opening, verifying and closing cleanly, or (odd rounds) without the clean end. */
+/* Opens, verifies and closes, or (odd rounds) ends without a clean close. */
 static int verify_fork(struct shared *shared)
 {
 	int status;
@@ -358,7 +358,7 @@ static void test_kill_at_any_moment(void **state)
 		assert_int_equal(pipe(shared->began), 0);
 		pid = load_fork(shared, round);
 		close(shared->began[1]);
-		/* The moment counts from when the load has begun. */
+		/* The time is measured from the start of the load. */
 		assert_int_equal(read(shared->began[0], &byte, 1), 1);
 		gone = (struct pollfd){.fd = shared->began[0], .events = POLLIN};
 		assert_int_equal(ppoll(&gone, 1, &life, NULL), 0);
@@ -374,9 +374,8 @@ static void test_kill_at_any_moment(void **state)
 	munmap(shared, sizeof(*shared));
 }
 
-/* ---- The power goes between the log's write and the flush: the record is there, its body not.
- * ----
- */
+/* ---- Power fails between the log's write and the flush: the record is there, its body is not.
+ * ---- */
 
 struct torn {
 	_Atomic uint64_t volume_offset;
@@ -388,8 +387,8 @@ static void torn_run(struct rig *rig, void *arg)
 {
 	struct torn *torn = (struct torn *)arg;
 	const struct put_how how = {.composable = torn->composable};
-	struct store_run run;
 	struct store_get *get;
+	uint64_t place;
 	bool exists;
 
 	if (bucket_make(rig->store, "b") ||
@@ -397,9 +396,9 @@ static void torn_run(struct rig *rig, void *arg)
 		object_put_seeded(rig, "b", SLICE("k"), 8000, 1, &how) ||
 		object_put_seeded(rig, "b", SLICE("k"), 8000, 2, &how) ||
 		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists) ||
-		local_get_run(get, 0, 8000, &run))
+		rig_place(get, 0, &place))
 		_exit(3);
-	atomic_store(&torn->volume_offset, run.volume_offset);
+	atomic_store(&torn->volume_offset, place);
 	_exit(0);
 }
 
@@ -461,7 +460,7 @@ static void test_a_record_without_its_body_never_happened(void **state)
 	}
 }
 
-/* ---- The same of one of several volumes: the others make the body good. ---- */
+/* ---- The same on one of several volumes: the others repair the body. ---- */
 
 #define SHARD_BYTES 4096u
 
@@ -476,9 +475,9 @@ static int member_open(const struct rig *rig, uint32_t member)
 	return fd;
 }
 
-/* Data or parity: what a start accepts is whole on each of them, or the next damage could not be
- * made good. */
-static void test_what_a_start_accepts_is_whole_on_all_volumes(void **state)
+/* Data or parity: a body that a start accepts must be intact on every volume, otherwise the next
+ * damage could not be repaired. */
+static void test_an_accepted_body_is_whole_on_all_volumes(void **state)
 {
 	static const uint8_t ZEROS[SHARD_BYTES];
 	char volumes[2048];
@@ -516,7 +515,7 @@ static void test_what_a_start_accepts_is_whole_on_all_volumes(void **state)
 	}
 }
 
-/* ---- The same of what was to come behind another body. ---- */
+/* ---- The same for an appended body. ---- */
 
 struct grown {
 	uint32_t base_bytes;
@@ -530,7 +529,7 @@ static void grown_run(struct rig *rig, void *arg)
 	struct grown *grown = (struct grown *)arg;
 	uint8_t tail[TAIL_BYTES];
 	struct store_get *get;
-	struct store_run run;
+	uint64_t place;
 	bool exists;
 
 	body_fill(tail, sizeof(tail), 2);
@@ -540,9 +539,9 @@ static void grown_run(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists))
 		_exit(3);
 	if (grown->torn_at != UINT32_MAX) {
-		if (local_get_run(get, grown->torn_at, 1, &run))
+		if (rig_place(get, grown->torn_at, &place))
 			_exit(3);
-		atomic_store(&grown->volume_offset, run.volume_offset);
+		atomic_store(&grown->volume_offset, place);
 	}
 	store_get_close(get);
 	_exit(0);
@@ -564,7 +563,7 @@ static void grown_verify(struct rig *rig, void *arg)
 
 static void test_an_append_without_its_body_never_happened(void **state)
 {
-	/* 1000 lies in the index and is written to the volume by the append. */
+	/* A body of 1000 bytes is in the index; the append writes it to the volume. */
 	static const struct grown WAYS[] = {{1000, UINT32_MAX, 0}, {1000, 1000, 0}, {1000, 0, 0},
 		{9000, UINT32_MAX, 0}, {9000, 9000, 0}};
 
@@ -598,7 +597,7 @@ static void test_an_append_without_its_body_never_happened(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_a_start_accepts_is_whole_on_all_volumes),
+		cmocka_unit_test(test_an_accepted_body_is_whole_on_all_volumes),
 		cmocka_unit_test(test_an_append_without_its_body_never_happened),
 		cmocka_unit_test(test_kill_at_any_moment),
 		cmocka_unit_test(test_a_record_without_its_body_never_happened),

@@ -1,5 +1,5 @@
 /* tests/unit/store/test_damage.c: a full volume, a failing medium, changed bytes, a torn last
- * group: clean errors, and nothing else is harmed. */
+ * group: clean errors, and no other data is harmed. */
 #include "rig.h"
 
 #include "store/call/call.h"
@@ -30,7 +30,8 @@ static void full_run(struct rig *rig, void *arg)
 	}
 	assert_int_equal(ret, -ENOSPC);
 	assert_true(stored >= 30 && stored < 60);
-	/* Small bodies still fit what is left, then no more; inline ones need no room at all. */
+	/* Small bodies still fit the remaining space, then none; inline ones need no space on the
+	 * volume. */
 	for (uint32_t i = 0; !(ret = object_put_seeded(rig, "b", SLICE("small"), 60000, i, NULL));
 		i++) {
 		snprintf(key, sizeof(key), "s%u", i);
@@ -50,7 +51,7 @@ static void full_run(struct rig *rig, void *arg)
 		assert_int_equal(
 			store_delete(rig->store, SLICE("b"), slice_str(key), NULL, NULL), 0);
 	}
-	for (ret = -ENOSPC; ret == -ENOSPC; fiber_yield()) /* once the index has it */
+	for (ret = -ENOSPC; ret == -ENOSPC; fiber_yield()) /* when the index has the deletions */
 		ret = object_put_seeded(rig, "b", SLICE("again"), 2 * MIB, 99, NULL);
 	assert_int_equal(ret, 0);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("again"), 2 * MIB, 99), 0);
@@ -194,7 +195,7 @@ static void failing_run(struct rig *rig, void *arg)
 			failing->stored + 1, NULL);
 	}
 	assert_int_equal(ret, -EIO);
-	/* From now on nothing is written; what is in memory can be read. */
+	/* From now on nothing is written; objects in memory can be read. */
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("x"), 10, 1, NULL), -EIO);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("0"), NULL, NULL), -EIO);
 	assert_int_equal(bucket_make(rig->store, "c"), -EIO);
@@ -232,7 +233,7 @@ static void test_a_failing_medium_is_fenced(void **state)
 		rig_init(&rig, 1);
 		rig.opts.disk_faults = FAULTS[i];
 		rig_run(&rig, failing_run, &failing);
-		/* On a sound disk all that was acknowledged is there. */
+		/* On an intact disk all acknowledged objects exist. */
 		rig.opts.disk_faults = NULL;
 		fsck_expect(&rig, 0, &report);
 		rig_run(&rig, failed_verify, &failing);
@@ -251,16 +252,16 @@ struct victim {
 static void victim_put(struct rig *rig, void *arg)
 {
 	struct victim *victim = (struct victim *)arg;
-	struct store_run run;
 	struct store_get *get;
+	uint64_t place;
 	bool exists;
 
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("good"), VICTIM_BYTES, 1, NULL), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 2, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("bad"), &get, &exists), 0);
-	assert_int_equal(local_get_run(get, 128 * KIB, 4096, &run), 0);
-	victim->volume_offset = run.volume_offset + 77;
+	assert_int_equal(rig_place(get, 128 * KIB, &place), 0);
+	victim->volume_offset = place + 77;
 	store_get_close(get);
 }
 
@@ -269,7 +270,7 @@ static void victim_read(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("good"), VICTIM_BYTES, 1), 0);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 2), -EIO);
-	/* A bad read is no reason to stop writing. */
+	/* A failed read does not stop writes. */
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 3, NULL), 0);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 3), 0);
 }
@@ -311,7 +312,7 @@ static void test_a_changed_byte_is_found(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- A volume that was cut short. ---- */
+/* ---- A truncated volume. ---- */
 
 static void steps_put(struct rig *rig, void *arg)
 {
@@ -364,7 +365,7 @@ static void test_a_volume_that_is_one_block_short(void **state)
 	fsck_expect(&rig, 0, &report);
 	snprintf(path, sizeof(path), "%s/volume", rig.dir);
 	assert_int_equal(stat(path, &info), 0);
-	/* The last block is nobody's: no object tells. */
+	/* The last block is free, so no object shows that it is gone. */
 	assert_int_equal(truncate(path, info.st_size - 4096), 0);
 	buf_init(&out, MIB);
 	assert_int_equal(store_fsck(rig.dir, true, &report, &out), -EUCLEAN);
@@ -380,7 +381,7 @@ static void test_a_volume_that_is_one_block_short(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* After a crash there is no note of how long the volume was: the objects tell. */
+/* After a crash the volume's length is not recorded: the objects show it. */
 static void test_a_volume_that_lacks_a_step_is_refused(void **state)
 {
 	struct store_fsck_report report;
@@ -402,7 +403,7 @@ static void test_a_volume_that_lacks_a_step_is_refused(void **state)
 	assert_int_equal(rig.open_result, -EUCLEAN);
 	fsck_expect(&rig, -EUCLEAN, &report);
 	assert_true(report.bad_records > 0);
-	/* Whoever makes it long again loses what lay there, and nothing else. */
+	/* If the file is extended again, only the objects that were there are lost. */
 	assert_int_equal(truncate(path, info.st_size), 0);
 	rig_run(&rig, steps_delete, NULL);
 	assert_int_equal(rig.open_result, 0);
@@ -410,7 +411,7 @@ static void test_a_volume_that_lacks_a_step_is_refused(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* One of several: the others make it whole, when it is none of theirs any more. */
+/* One of several volumes: the others rebuild it after it is no longer a member. */
 static void test_a_volume_of_a_set_that_lacks_a_step_is_refused(void **state)
 {
 	char volumes[2048], path[600];
@@ -436,7 +437,7 @@ static void test_a_volume_of_a_set_that_lacks_a_step_is_refused(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- Parts that do not belong together. ---- */
+/* ---- A volume and an index that do not belong together. ---- */
 
 static void bucket_run(struct rig *rig, void *arg)
 {
@@ -471,7 +472,7 @@ static void test_parts_of_two_stores_are_refused(void **state)
 	shell("cp '%s/volume' '%s/volume'", other.dir, rig.dir);
 	rig_run(&rig, bucket_run, NULL);
 	assert_int_equal(rig.open_result, -EUCLEAN);
-	/* Its own: all is well. */
+	/* Its own volume: accepted. */
 	shell("mv '%s/kept' '%s/volume'", rig.dir, rig.dir);
 	rig_run(&rig, bucket_run, NULL);
 	assert_int_equal(rig.open_result, 0);

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_discard.c: volumes are told what is free again, and nothing else: theirs
- * spoil what is deallocated, so whatever was still counted on would be found. */
+/* tests/unit/store/test_discard.c: discards cover exactly the space that is free again. The volumes
+ * overwrite deallocated blocks, so a discard of used blocks is detected. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -17,7 +17,7 @@
 static const char BUCKET[] = "box";
 
 struct world {
-	uint64_t seeds[KEYS]; /* 0: there is none */
+	uint64_t seeds[KEYS]; /* 0: no object */
 	uint64_t bytes[KEYS];
 	bool done;
 };
@@ -131,7 +131,7 @@ static void lives_on(const char *volumes, uint32_t count)
 	free(world);
 }
 
-static void test_nothing_that_counts_is_discarded(void **state)
+static void test_used_blocks_are_not_discarded(void **state)
 {
 	(void)state;
 	lives_on("memory://0", 1);
@@ -143,7 +143,7 @@ static void test_nor_of_several_volumes(void **state)
 	lives_on("memory://0,memory://1,memory://2", 3);
 }
 
-/* ---- When it cannot be. ---- */
+/* ---- Discards that fail or must not happen. ---- */
 
 static void put_and_delete(struct rig *rig)
 {
@@ -170,7 +170,8 @@ static void failing(struct rig *rig, void *arg)
 	assert_int_equal(discard_pass(rig->store, BYTES_S), -EOPNOTSUPP);
 	assert_false(disk_can_discard(rig->store->volume.disk));
 	disk->discard_result = 0;
-	/* A group that failed may be on the medium all the same: what it gave back stays. */
+	/* A failed group may be on the medium anyway, so the space that it gave back is not
+	 * discarded. */
 	put_and_delete(rig);
 	store_fence(rig->store, "a test", -EIO);
 	assert_int_equal(discard_pass(rig->store, BYTES_S), 0);
@@ -206,7 +207,7 @@ static void in_background(struct rig *rig, void *arg)
 	put_and_delete(rig);
 	while (memory_disk(0)->discarded_bytes < 2 * MIB)
 		fiber_sleep_ns(10 * NS_PER_MS);
-	/* The store quiesces while it waits for the next time. */
+	/* The store quiesces while the discarder waits for the next pass. */
 }
 
 static void test_it_looks_from_time_to_time(void **state)
@@ -226,7 +227,7 @@ static void test_it_looks_from_time_to_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_that_counts_is_discarded),
+		cmocka_unit_test(test_used_blocks_are_not_discarded),
 		cmocka_unit_test(test_nor_of_several_volumes),
 		cmocka_unit_test(test_failures_end_it),
 		cmocka_unit_test(test_it_looks_from_time_to_time),

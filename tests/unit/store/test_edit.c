@@ -1,5 +1,5 @@
-/* tests/unit/store/test_edit.c: stored headers are replaced in place: the bytes stay where they
- * are, and nobody's change is lost. */
+/* tests/unit/store/test_edit.c: stored headers are replaced in place: the bytes stay in place, and
+ * no change is lost. */
 #include "rig.h"
 
 #include "store/call/call.h"
@@ -184,11 +184,11 @@ static void test_refusals_change_nothing(void **state)
 	rig_once(refusals_run, NULL);
 }
 
-/* ---- Who reads the object meanwhile, through very many edits and its end. ---- */
+/* ---- A reader of the object, during very many edits and its deletion. ---- */
 
 static void reader_run(struct rig *rig, void *arg)
 {
-	struct store_run before, after;
+	uint64_t before, after;
 	struct store_get *get;
 	char text[32];
 	bool exists;
@@ -197,7 +197,7 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 65000, 1, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(rig_place(get, 0, &before), 0);
 	for (uint32_t i = 0; i < 3000; i++) {
 		struct edit edit = {.headers = slice_of(text, sizeof(text))};
 
@@ -208,8 +208,8 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	for (uint64_t i = 0; i < 20; i++)
 		assert_int_equal(object_put_seeded(rig, "b", SLICE("o"), 65000, i, NULL), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
-	assert_int_equal(before.volume_offset, after.volume_offset);
+	assert_int_equal(rig_place(get, 0, &after), 0);
+	assert_int_equal(before, after);
 	assert_int_equal(store_get_meta(get)->headers_len, 0);
 	rig_index_wait(rig);
 	assert_int_equal(rig_usage(rig).used_bytes, 2 * ALIGN_UP(65000, 4096));
@@ -301,7 +301,7 @@ static void test_no_change_is_lost(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- Put, edit, overwrite and delete of the same keys side by side: all in one group. ---- */
+/* ---- Put, edit, overwrite and delete of the same keys in parallel: all in one group. ---- */
 
 struct mixer {
 	uint32_t idx;
@@ -389,7 +389,7 @@ static void test_edits_amid_overwrites(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- A change that never finds what it was made for. ---- */
+/* ---- An edit whose object changes each time. ---- */
 
 static int never_check(const struct store_meta *current, void *arg)
 {

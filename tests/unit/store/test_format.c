@@ -1,5 +1,5 @@
-/* tests/unit/store/test_format.c: indexes of earlier and later programs: what is upgraded, what is
- * kept and passed over, what is refused. */
+/* tests/unit/store/test_format.c: indexes of earlier and later programs: upgraded, kept with
+ * unknown rows, or refused. */
 #include "rig.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@
 #define FEATURE_LATER  (1u << 31)
 #define FEATURE_NEEDED (1u << 3)
 
-/* What another program may have written into the closed store's index. */
+/* A change that another program may have made to the closed store's index. */
 struct index_edit {
 	uint32_t version, features;
-	const char *row; /* put, with its own key as its value; NULL: none */
+	const char *row; /* a row to put, with its key as its value; NULL: none */
 };
 
 static struct index *open_index(const struct rig *rig)
@@ -88,7 +88,7 @@ static void nothing(struct rig *rig, void *arg)
 	(void)arg;
 }
 
-/* With an outbox row, which an earlier program does not know. */
+/* Puts an outbox row, too, which an earlier program does not know. */
 static void put_second(struct rig *rig, void *arg)
 {
 	struct store_outbox_row outbox_row = {.text = SLICE("told")};
@@ -126,7 +126,7 @@ static void test_earlier_indexes_are_marked_when_they_are_opened(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(earlier); i++) {
 		make(&rig);
 		edit(&rig, &earlier[i]);
-		/* Before anything is written. */
+		/* Refused before anything is written. */
 		rig_run(&rig, nothing, NULL);
 		assert_int_equal(rig.open_result, 0);
 		now = edit(&rig, NULL);
@@ -140,7 +140,7 @@ static void test_earlier_indexes_are_marked_when_they_are_opened(void **state)
 	}
 }
 
-static void test_what_a_later_program_added_is_kept(void **state)
+static void test_rows_of_a_later_program_are_kept(void **state)
 {
 	const struct index_edit later = {.version = INDEX_VERSION,
 		.features = INDEX_FEATURES | FEATURE_LATER,
@@ -178,7 +178,7 @@ static void test_rows_of_no_feature_are_damage(void **state)
 	rig_dir_remove(&rig);
 }
 
-static void test_what_must_be_known_is_refused(void **state)
+static void test_an_unknown_needed_feature_is_refused(void **state)
 {
 	static const struct index_edit refused[] = {
 		{.version = INDEX_VERSION, .features = INDEX_FEATURES | FEATURE_NEEDED},
@@ -211,9 +211,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_earlier_indexes_are_marked_when_they_are_opened),
-		cmocka_unit_test(test_what_a_later_program_added_is_kept),
+		cmocka_unit_test(test_rows_of_a_later_program_are_kept),
 		cmocka_unit_test(test_rows_of_no_feature_are_damage),
-		cmocka_unit_test(test_what_must_be_known_is_refused),
+		cmocka_unit_test(test_an_unknown_needed_feature_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("format", tests, NULL, NULL);

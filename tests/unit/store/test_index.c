@@ -39,7 +39,7 @@ static int teardown(void **state)
 	group_close(fixture->group);
 	index_close(fixture->index);
 	assert_int_equal(index_destroy(fixture->dir), 0);
-	assert_int_equal(index_destroy(fixture->dir), 0); /* none is fine, too */
+	assert_int_equal(index_destroy(fixture->dir), 0); /* 0 also without a database */
 	free(fixture);
 	return 0;
 }
@@ -113,7 +113,7 @@ static void test_a_prefix_goes_wherever_its_keys_are(void **state)
 	key_segment(&keys[4], 8, 0);
 	key_segment(&keys[5], 7, 9);
 	key_segments(&prefix, 7);
-	/* In the index, in the same group before, and (it stays) in the same group after. */
+	/* Rows in the index, earlier in the same group, and (it stays) later in the same group. */
 	for (uint32_t i = 0; i < 2; i++)
 		add(fixture, MUTATION_PUT, &keys[i], "old");
 	add(fixture, MUTATION_PUT, &keys[3], "other");
@@ -147,7 +147,7 @@ static void test_memory_alone_does_not_block(void **state)
 	assert_int_equal(index_flush(fixture->index), 0);
 	index_close(fixture->index);
 	assert_int_equal(index_open(&opts, &fixture->index), 0);
-	/* On disk only: first not, then, once it was read, from the block cache. */
+	/* On disk only: not found in memory at first; after a read, found in the block cache. */
 	assert_int_equal(index_get(fixture->index, &key, false, &value, &len), -EAGAIN);
 	assert_int_equal(has(fixture, &key), 1);
 	assert_int_equal(index_get(fixture->index, &key, false, &value, &len), 1);
@@ -174,7 +174,7 @@ static struct object *object_make(uint64_t bytes, struct segment **ret_segment)
 	assert_int_equal(object_open(&meta, 77, 0, &object), 0);
 	assert_int_equal(segment_open(1, 4, ret_segment), 0);
 	assert_int_equal(segment_add(*ret_segment, 1000, 10), 0);
-	assert_int_equal(segment_add(*ret_segment, 1010, 6), 0); /* joined */
+	assert_int_equal(segment_add(*ret_segment, 1010, 6), 0); /* merged */
 	assert_int_equal(segment_add(*ret_segment, 2000, 9), 0);
 	(*ret_segment)->check_count = 2;
 	(*ret_segment)->checks[1] = 0xabcdef;

@@ -1,6 +1,7 @@
-/* tests/unit/store/test_journal.c: groups in the log: found again as they were written, and not at
- * all when any block is torn or any bit is flipped. */
+/* tests/unit/store/test_journal.c: groups in the log: read back as written, and not at all if a
+ * block is torn or a bit is flipped. */
 #include "../unit.h"
+#include "memory_disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static struct slice value_of(char *buf, size_t len, uint64_t seed)
 	return slice_of(buf, len);
 }
 
-/* A group of `count` mutations of so many bytes, written where it belongs; returns its blocks. */
+/* Writes a group of `count` mutations of so many bytes to its place; returns its blocks. */
 static uint32_t group_store(struct fixture *fixture, uint32_t count, size_t value_len)
 {
 	struct group_head head = {.epoch = fixture->volume.super.epoch, .seq = fixture->seq};
@@ -134,14 +135,14 @@ static void test_reads_what_was_written_over_many_laps(void **state)
 		group_store(&fixture, count, len);
 		assert_int_equal(group_expect(&fixture, &at, count, len), 1);
 		assert_int_equal(at.pos, fixture.pos);
-		/* The end: whatever lies there is of an earlier lap. */
+		/* The end: the bytes there are of an earlier lap. */
 		assert_int_equal(group_expect(&fixture, &at, 0, 0), 0);
 	}
 	assert_true(fixture.pos > 4 * LOG_BYTES);
 	fixture_close(&fixture);
 }
 
-/* The block at a place of the log is as before the group was written, or garbage. */
+/* Makes the block at a place of the log as it was before the group's write, or garbage. */
 static void block_spoil(struct fixture *fixture, uint64_t pos, uint8_t fill)
 {
 	void *block = NULL;
@@ -224,7 +225,7 @@ static void test_groups_of_another_epoch_or_store_do_not_count(void **state)
 	fixture_close(&fixture);
 }
 
-/* A mutation's lengths are input: none may lead out of the group. */
+/* A mutation's lengths are untrusted input: none may exceed the group. */
 static void test_lengths_are_checked(void **state)
 {
 	struct group *group;
@@ -267,7 +268,7 @@ static void group_fill(struct group *group, uint64_t seq, size_t len)
 	group_seal(group, &head, 7, NULL);
 }
 
-/* What is carried are whole groups, the newest first, without a gap but for those too large. */
+/* Copies are of whole groups, newest first, without gaps except for groups that are too large. */
 static void test_copies_are_whole_and_fit(void **state)
 {
 	struct carry carry = {0};
@@ -345,7 +346,7 @@ static void test_one_superblock_survives_the_other(void **state)
 	generation = fixture.volume.super.generation;
 	assert_int_equal(volume_reopen(&fixture), 0);
 	assert_int_equal(fixture.volume.super.generation, generation);
-	/* The newer slot is torn: the older one counts. */
+	/* The newer slot is torn: the older one is used. */
 	super_patch(&fixture, generation % 2 * BLOCK_BYTES + 72, 0xee);
 	assert_int_equal(volume_reopen(&fixture), 0);
 	assert_int_equal(fixture.volume.super.generation, generation - 1);
@@ -365,7 +366,7 @@ static void test_another_version_is_refused(void **state)
 	fixture_close(&fixture);
 }
 
-/* Three volumes, as a start finds them whose data folder knows of none. */
+/* Opens three volumes like a start whose data folder knows of none. */
 static int set_volume_open(const struct fixture *fixture, struct volume *volume)
 {
 	char dir[600], paths[2000];
@@ -403,8 +404,8 @@ static int set_open(struct fixture *fixture, uint64_t epoch)
 	return 0;
 }
 
-/* Power may fail when some volumes have a superblock and the store has no index yet: nothing is
- * lost with what there is. Once there was an index, the volumes are somebody's. */
+/* Power may fail when some volumes have a superblock and the store has no index yet: the volumes
+ * have no data then. After the index exists, the volumes belong to that store. */
 static void test_a_set_whose_creation_was_cut_short_is_made_afresh(void **state)
 {
 	struct fixture fixture;
@@ -418,7 +419,7 @@ static void test_a_set_whose_creation_was_cut_short_is_made_afresh(void **state)
 	fixture_close(&fixture);
 }
 
-/* Neither a group, nor the end of the log, nor a medium that is dying. */
+/* The result is neither a group, nor the end of the log, nor a failing medium. */
 static void test_too_few_volumes_are_said_to_be_too_few(void **state)
 {
 	struct fixture fixture;
@@ -446,11 +447,50 @@ static void test_too_few_volumes_are_said_to_be_too_few(void **state)
 	fixture_close(&fixture);
 }
 
+/* One of two copies of the log is lost when most of it has been searched; only the other one's
+ * beginning has the group. */
+static void test_a_search_goes_on_without_a_lost_volume(void **state)
+{
+	const struct journal_at at = {.pos = BLOCK_BYTES, .seq = 1};
+	struct journal_find find;
+	struct fixture fixture = {0};
+	bool created;
+	struct volume_opts opts = {.dir = fixture.dir,
+		.path = "memory://0,memory://1,memory://2",
+		.log_bytes = 4 * MIB,
+		.step_bytes = MIB,
+		.erasure_data = 2,
+		.erasure_parity = 1,
+		.create = true,
+		.ret_created = &created};
+
+	(void)state;
+	memory_disks_open();
+	snprintf(fixture.dir, sizeof(fixture.dir), "%s/nebulaio-journal-XXXXXX",
+		getenv("TMPDIR") ? getenv("TMPDIR") : ".");
+	assert_non_null(mkdtemp(fixture.dir));
+	assert_int_equal(volume_open(&opts, &fixture.volume), 0);
+	fixture.pos = BLOCK_BYTES;
+	fixture.seq = 5;
+	assert_int_equal(group_store(&fixture, 1, 100), 1);
+	memset(memory_disk(0)->memory + VOLUME_LOG_OFFSET + BLOCK_BYTES, 0, BLOCK_BYTES);
+	memory_disk(0)->fail_at = VOLUME_LOG_OFFSET + 3 * MIB;
+	memory_disk(0)->fail_times = 1;
+	memory_disk(0)->fail_loses = true;
+	assert_int_equal(journal_search(&fixture.volume, &at, &find), 0);
+	assert_true(memory_disk(0)->lost);
+	assert_true(find.found);
+	assert_int_equal(find.first.seq, 5);
+	fixture_close(&fixture);
+	memory_disks_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_set_whose_creation_was_cut_short_is_made_afresh),
 		cmocka_unit_test(test_too_few_volumes_are_said_to_be_too_few),
+		cmocka_unit_test(test_a_search_goes_on_without_a_lost_volume),
 		cmocka_unit_test(test_reads_what_was_written_over_many_laps),
 		cmocka_unit_test(test_any_torn_block_ends_the_log),
 		cmocka_unit_test(test_any_flipped_bit_ends_the_log),

@@ -75,7 +75,7 @@ static void page_visit(const struct store_list_entry *entry, void *arg)
 	page->count++;
 }
 
-/* The whole listing by the definition: S3 API, ListObjectsV2. */
+/* Computes the whole listing by the definition: S3 API, ListObjectsV2. */
 static uint32_t model_list(
 	const struct model *model, const struct store_list_opts *opts, struct page *ret_page)
 {
@@ -98,7 +98,7 @@ static uint32_t model_list(
 						 page->len[page->count - 1]),
 					key))
 				continue;
-			/* After a common prefix comes what is not under it. */
+			/* After a common prefix the listing continues with keys outside it. */
 			if (slice_eq(key, opts->after))
 				continue;
 		}

@@ -1,4 +1,4 @@
-/* tests/unit/store/test_merge.c: of many groups' mutations the last of each key is left, in key
+/* tests/unit/store/test_merge.c: a merge of many groups keeps the last mutation of each key, in key
  * order. */
 #include "../unit.h"
 
@@ -71,7 +71,7 @@ static void test_last_word(void **state)
 	assert_int_equal(merge.count, 6);
 	assert_int_equal(merge.settled_count, 3);
 	assert_left(&merge, 0, &a, MUTATION_PUT, "a2");
-	/* The index may know an older b: it has to be told. */
+	/* The index may have an older b, so the deletion stays. */
 	assert_left(&merge, 1, &b, MUTATION_DELETE, "");
 	assert_left(&merge, 2, &c, MUTATION_PUT, "c2");
 	index_merge_reset(&merge);
@@ -139,7 +139,7 @@ static void test_grows(void **state)
 	group_close(group);
 }
 
-/* A group that says more mutations than it has. */
+/* A group whose header counts more mutations than it has. */
 static void test_damaged_group(void **state)
 {
 	struct key a = object("a");

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_names.c: the names that a store counts on are flushed before it does:
- * files, directories and lists that were made survive a crash; and they are their owner's alone. */
+/* tests/unit/store/test_names.c: the names that a store depends on are flushed before it uses them:
+ * new files, directories and lists survive a crash. Only their owner may read them. */
 #include "rig.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 
-/* Every fsync of this program, by what it flushed, in order. */
+/* The path of every fsync of this program, in order. */
 #define FLUSHES_MAX 4096u
 static char flushed[FLUSHES_MAX][256];
 static uint32_t flush_count;
@@ -80,7 +80,7 @@ static void one_run(struct rig *rig, void *arg)
 	assert_true(ret == 0 || ret == -EEXIST);
 }
 
-static void test_what_a_new_store_makes_is_flushed(void **state)
+static void test_a_new_store_flushes_its_names(void **state)
 {
 	char dir[700], volume[900], path[800];
 	struct rig rig;
@@ -97,7 +97,7 @@ static void test_what_a_new_store_makes_is_flushed(void **state)
 	flushes_forget();
 	rig_run(&rig, one_run, NULL);
 	assert_int_equal(rig.open_result, 0);
-	/* The directories above, where the volume lies, and the store's own, for the link to the
+	/* The directories above; the volume's directory; and the store's own, for the link to the
 	 * volume and, after RocksDB's own files, for the index. */
 	assert_int_not_equal(flush_of(0, rig.dir), UINT32_MAX);
 	assert_int_not_equal(flush_of(0, path), UINT32_MAX);
@@ -134,12 +134,12 @@ static void test_the_list_of_volumes_is_flushed(void **state)
 	assert_int_not_equal(flush_of(0, path), UINT32_MAX);
 	list = flush_ending("/volumes.new");
 	assert_int_not_equal(list, UINT32_MAX);
-	/* Renamed at once after. */
+	/* Renamed immediately afterwards. */
 	assert_int_equal(flush_of(list, dir), list + 1);
 	rig_dir_remove(&rig);
 }
 
-/* ---- Who may read them. ---- */
+/* ---- Access rights. ---- */
 
 static uint32_t open_to_others(const char *dir)
 {
@@ -179,7 +179,7 @@ static void test_others_have_no_rights(void **state)
 	assert_true(open_to_others(rig.dir) >= 4);
 	umask(077);
 	rig_run(&rig, one_run, NULL);
-	/* One is a link to a file that is not the store's. */
+	/* One path is a link to a file that is not the store's. */
 	assert_int_equal(open_to_others(rig.dir), 1);
 	assert_int_equal(open_to_others(index), 0);
 	umask(before);
@@ -189,7 +189,7 @@ static void test_others_have_no_rights(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_a_new_store_makes_is_flushed),
+		cmocka_unit_test(test_a_new_store_flushes_its_names),
 		cmocka_unit_test(test_the_list_of_volumes_is_flushed),
 		cmocka_unit_test(test_others_have_no_rights),
 	};

@@ -1,6 +1,6 @@
-/* tests/unit/store/test_outbox.c: what commits leave to be told: it is there after the next start
- * when the commit is, numbered in commit order, until it is ended. That both survive a crash
- * together: test_crash. */
+/* tests/unit/store/test_outbox.c: the outbox rows of commits: after the next start a row exists if
+ * its commit does, numbered in commit order, until it is ended. test_crash checks that both survive
+ * a crash together. */
 #include "rig.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static void kinds_run(struct rig *rig, void *arg)
 		0);
 	assert_true(m.number > last);
 	last = m.number;
-	/* A marker, then the version that it covers, then one that is not there. */
+	/* A delete marker, then the version under it, then a missing version. */
 	m.text = SLICE("delete");
 	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
 	assert_true(deletion.delete_marker && m.number > last);
@@ -110,7 +110,7 @@ static void kinds_run(struct rig *rig, void *arg)
 	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	assert_int_equal(m.number, 0);
-	/* Nothing there, and deleted all the same; refused; numbered only. */
+	/* A missing key, deleted with success; a refused commit; a row with a number only. */
 	m.text = SLICE("nothing");
 	deletion.version_id = SLICE_NONE;
 	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
@@ -130,7 +130,7 @@ static void end_run(struct rig *rig, void *arg)
 {
 	(void)arg;
 	assert_int_equal(store_outbox_end(rig->store, seen.numbers, seen.count), 0);
-	/* What is gone may be ended again. */
+	/* Ending a deleted row again is allowed. */
 	assert_int_equal(store_outbox_end(rig->store, seen.numbers, 1), 0);
 }
 
@@ -170,7 +170,7 @@ static void test_kinds(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- Many: pages, where to begin, where to stop, not those of this start. ---- */
+/* ---- Many rows: pages, start, stop, and no rows of this start. ---- */
 
 #define MANY 200u
 

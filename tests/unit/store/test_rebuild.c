@@ -1,5 +1,5 @@
-/* tests/unit/store/test_rebuild.c: rows that move behind the back of a rebuilding's walk are found
- * all the same: what a healed volume has is right, also when another is lost then. */
+/* tests/unit/store/test_rebuild.c: a rebuild also finds rows that move to places that its walk has
+ * passed. The rebuilt volume has the right data, also if another is lost afterwards. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -33,8 +33,8 @@ static void expect_one(struct rig *rig, const char *bucket, const char *key, uin
 	assert_int_equal(object_verify_seeded(rig, bucket, slice_str(key), BYTES, seed), 0);
 }
 
-/* Two keys with two versions each, the older of one being a null version, in the bucket whose rows
- * come first; and many keys in the other. */
+/* Two keys with two versions each (the older version of one is a null version) in the bucket whose
+ * rows come first; many keys in the other bucket. */
 static void fill(struct rig *rig, void *arg)
 {
 	const struct store_name name = {.bucket = SLICE("versions")};
@@ -96,8 +96,8 @@ static void rebuild_fiber(void *arg)
 	fiber_wake(rebuilding->waiter);
 }
 
-/* The walk has gathered its first batch, and stands at the first stripe of it, while rows of older
- * bodies move to places that it has passed, and blocks are given back and taken anew. */
+/* Stops the walk at the first stripe of its first batch. Meanwhile rows of older bodies move to
+ * places that the walk has passed, and blocks are freed and used again. */
 static void rebuild_and_move(struct rig *rig, void *arg)
 {
 	struct rebuilding rebuilding = {.rig = rig, .waiter = fiber_self()};
@@ -115,7 +115,7 @@ static void rebuild_and_move(struct rig *rig, void *arg)
 		snprintf(to, sizeof(to), "a/%s", key);
 		rename_one(rig, key, to);
 	}
-	/* One moves twice, and one comes to lie in a row of its own. */
+	/* One key moves twice, and one body gets a row of its own. */
 	rename_one(rig, "a/k0599", "a/again");
 	newest_delete(rig, "older");
 	newest_delete(rig, "null");
@@ -177,10 +177,10 @@ static void test_rows_that_move_are_rebuilt(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- More rows than are noted at a time. ---- */
+/* ---- More rows than can be noted at a time. ---- */
 
 #define LONG_KEYS  2000u
-#define LONG_BYTES 700u /* of a key: together more than the index thread goes on for */
+#define LONG_BYTES 700u /* of a key: the index thread must wait while it notes them all */
 #define LONG_LANES 50u
 
 static const char *long_key(char key[LONG_BYTES + 1], char first, uint32_t idx)
@@ -336,7 +336,7 @@ static void barrier_run(struct rig *rig, void *arg)
 	assert_true(passed);
 }
 
-/* A group that was begun without a volume that is back is over before the walk begins. */
+/* A group that skips a volume which has come back must end before the walk starts. */
 static void test_a_barrier_waits_for_the_group_before_it(void **state)
 {
 	struct rig rig;

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_regain.c: more volumes are gone than may be; enough come back, and the
- * store goes on without a restart. */
+/* tests/unit/store/test_regain.c: too many volumes are gone; enough come back, and the store
+ * continues without a restart. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -81,7 +81,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
 	assert_false(store_writable(rig->store, why, sizeof(why)));
 	assert_non_null(strstr(why, "1 of 3 volumes"));
-	/* The one that has missed what was acknowledged does not help. */
+	/* The volume that missed acknowledged commits does not count. */
 	memory_disk(2)->away = false;
 	memory_disk_await_tries(1, 2);
 	assert_false(writable(rig));
@@ -95,7 +95,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	assert_int_equal(store_put_commit(later, &meta, NULL, NULL), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 2, NULL), 0);
 	state_await(rig, 2, DISK_MEMBER_GOOD);
-	/* What was rebuilt carries another. */
+	/* The rebuilt volume can replace another. */
 	memory_disk_lose(0);
 	keys_verify(rig, 200);
 	keys_put(rig, 300);
@@ -111,7 +111,7 @@ static void verify(struct rig *rig, void *arg)
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("new"), BYTES, 2), 0);
 }
 
-/* What comes back is an older copy, or blank: it is none of those that were good. */
+/* The volume that comes back is an older copy, or blank: it is none of the good ones. */
 static void lose_and_spoil(struct rig *rig, void *arg)
 {
 	(void)arg;

@@ -1,6 +1,6 @@
-/* tests/unit/store/test_salvage.c: a log that is damaged where it does not end: the start refuses
- * and says the way out; a salvage gives up what is damaged and nothing else; what the true end of a
- * log looks like is still its end. */
+/* tests/unit/store/test_salvage.c: a log that is damaged before its end: the start refuses it and
+ * names the remedy; a salvage gives up only the damaged groups; the true end of a log is still
+ * accepted as its end. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -17,11 +17,11 @@
 #define LOG_BYTES   (256 * KIB)
 #define IMAGE_BYTES (16 * MIB)
 #define DISKS_MAX   3u
-#define HEADERS	    9000u /* makes a group of three blocks */
+#define HEADERS	    9000u /* headers for a group of three blocks */
 #define PUTS	    7u
 #define GROUPS_MAX  64u
 
-/* ---- A store as a power cut leaves it: its volume in memory, and a copy of its directory. ---- */
+/* ---- A store after a loss of power: its volume in memory, and a copy of its directory. ---- */
 
 struct image {
 	struct rig rig;
@@ -82,7 +82,7 @@ static void image_restore(struct image *image)
 	dir_copy(image->kept, image->rig.dir);
 }
 
-/* ---- Its log, read without the code that is tested. ---- */
+/* ---- Its log, read without the code under test. ---- */
 
 struct place {
 	uint64_t offset; /* in the volume */
@@ -156,7 +156,7 @@ static int wide_verify(struct rig *rig, uint32_t i)
 	return object_verify_seeded(rig, "b", slice_str(key), 100 + i, i + 1);
 }
 
-/* So many objects whose groups leave the log before the others come. */
+/* Puts so many objects whose groups leave the log before the others come. */
 static void before_run(struct rig *rig, void *arg)
 {
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
@@ -187,7 +187,7 @@ static void wide_image(struct image *image, uint32_t before)
 		assert_int_equal(walk.groups[i].blocks, 3);
 }
 
-/* All but so many from the first one on. */
+/* All objects except so many from the first one on. */
 struct lacking {
 	uint32_t first, count;
 };
@@ -228,7 +228,7 @@ static uint32_t files_like(const struct image *image, const char *pattern)
 	return count;
 }
 
-/* The start refuses; so does a check after it, which says the way out. */
+/* The start refuses; so does a check afterwards, which names the remedy. */
 static void expect_refused(struct image *image, uint64_t seq)
 {
 	struct store_fsck_report report;
@@ -259,7 +259,7 @@ static void salvage(struct image *image, struct store_fsck_report *ret_report, s
 	assert_true(ret_report->opened);
 }
 
-/* Refused; then all but these is there. */
+/* Refused; after a salvage all objects but these exist. */
 static void expect_salvaged(
 	struct image *image, const struct walk *walk, uint32_t first, uint32_t count)
 {
@@ -275,9 +275,9 @@ static void expect_salvaged(
 	expect_lacking(image, first, count);
 }
 
-/* ---- Where the damage lies. ---- */
+/* ---- Places of the damage. ---- */
 
-/* Each of the groups in one of its blocks, from the first one's block on. */
+/* Damages each group in one of its blocks, from this block of the first one on. */
 static void places_run(uint32_t before, uint32_t block, bool wraps)
 {
 	struct image image;
@@ -289,7 +289,7 @@ static void places_run(uint32_t before, uint32_t block, bool wraps)
 	for (uint32_t i = 0; i < PUTS; i++) {
 		image_restore(&image);
 		byte_flip(walk.groups[i].offset + (block + i) % 3 * BLOCK_BYTES + 40);
-		/* The last one may never have been acknowledged. */
+		/* The last group may never have been acknowledged. */
 		if (i + 1 < PUTS)
 			expect_salvaged(&image, &walk, i, 1);
 		else
@@ -318,11 +318,11 @@ static void test_several_groups_are_damaged(void **state)
 	(void)state;
 	wide_image(&image, 2);
 	walk = image_walk();
-	/* Side by side: one hole. */
+	/* Adjacent groups: one hole. */
 	for (uint32_t i = 2; i < 5; i++)
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0xee, BLOCK_BYTES);
 	expect_salvaged(&image, &walk, 2, 3);
-	/* Up to the last: nothing proves more than that those before the last were there. */
+	/* Up to the last: only the groups before the last are known to have existed. */
 	image_restore(&image);
 	for (uint32_t i = 4; i < PUTS; i++)
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0xee, BLOCK_BYTES);
@@ -346,7 +346,7 @@ static void test_two_holes(void **state)
 	salvage(&image, &report, &out);
 	assert_int_equal(report.groups_lost, 2);
 	assert_int_equal(files_like(&image, "damaged-log.*"), 2);
-	/* What could be read of the first names its key; the other's header is gone. */
+	/* The readable part of the first group names its key; the other's header is gone. */
 	assert_true(says(&out, "lost: stored: b/k1\n"));
 	assert_false(says(&out, "b/k4\n"));
 	buf_free(&out);
@@ -357,7 +357,7 @@ static void test_two_holes(void **state)
 }
 
 /* The damaged part is kept as it was. */
-static void test_what_is_damaged_is_kept_aside(void **state)
+static void test_the_damaged_part_is_kept_aside(void **state)
 {
 	struct store_fsck_report report;
 	struct image image;
@@ -391,7 +391,7 @@ static void test_what_is_damaged_is_kept_aside(void **state)
 
 /* ---- The true end. ---- */
 
-static void test_what_lies_behind_the_end_is_no_damage(void **state)
+static void test_bytes_past_the_end_are_no_damage(void **state)
 {
 	struct image image;
 	struct walk walk;
@@ -401,7 +401,7 @@ static void test_what_lies_behind_the_end_is_no_damage(void **state)
 	wide_image(&image, 2);
 	walk = image_walk();
 	memory = memory_disk(0)->memory;
-	/* A whole group of an earlier epoch, with a number that would come later. */
+	/* A whole group of an earlier epoch, with a later number. */
 	{
 		struct group_head *head = (struct group_head *)(void *)(memory + VOLUME_LOG_OFFSET +
 									40 * BLOCK_BYTES);
@@ -413,7 +413,8 @@ static void test_what_lies_behind_the_end_is_no_damage(void **state)
 			.seq = walk.groups[PUTS - 1].seq + 5,
 			.pos = 40 * BLOCK_BYTES};
 		head->crc32c = journal_crc((const uint8_t *)head, head->bytes, uuid_crc);
-		/* One that looks right but for its checksum, as a user's bytes could. */
+		/* A group that is right except for its checksum, which a user's bytes could
+		 * contain. */
 		head = (struct group_head *)(void *)(memory + VOLUME_LOG_OFFSET + 41 * BLOCK_BYTES);
 		*head = (struct group_head){.magic = GROUP_MAGIC,
 			.bytes = sizeof(*head),
@@ -422,11 +423,11 @@ static void test_what_lies_behind_the_end_is_no_damage(void **state)
 			.pos = 41 * BLOCK_BYTES};
 	}
 	expect_lacking(&image, 0, 0);
-	/* The last group's header alone made it. */
+	/* Only the last group's header was written. */
 	image_restore(&image);
 	memset(memory + walk.groups[PUTS - 1].offset + BLOCK_BYTES, 0, 2 * BLOCK_BYTES);
 	expect_lacking(&image, PUTS - 1, 1);
-	/* All but its header. */
+	/* All but its header was written. */
 	image_restore(&image);
 	memset(memory + walk.groups[PUTS - 1].offset, 0, BLOCK_BYTES);
 	expect_lacking(&image, PUTS - 1, 1);
@@ -453,13 +454,14 @@ static void test_one_whole_copy_is_enough(void **state)
 	image_restore(&image);
 	walk = image_walk();
 	assert_int_equal(walk.count, PUTS);
-	/* Of each group one of its copies, in turn: by other bytes, and by a block that is gone. */
+	/* Damages one copy of each group in turn: with other bytes, and with an unreadable
+	 * block. */
 	for (uint32_t i = 0; i < PUTS; i++)
 		memory_disk(i % 2)->memory[walk.groups[i].offset + i * 100] ^= 1;
 	memory_disk(0)->fail_at = walk.groups[0].offset + 2 * BLOCK_BYTES;
 	memory_disk(0)->fail_times = UINT32_MAX;
 	expect_lacking(&image, 0, 0);
-	/* Both copies of one. */
+	/* Both copies of one group. */
 	image_restore(&image);
 	memory_disk(0)->memory[walk.groups[2].offset + 5000] ^= 1;
 	memory_disk(1)->memory[walk.groups[2].offset + 9] ^= 1;
@@ -511,9 +513,10 @@ static void test_a_block_that_is_never_read(void **state)
 			image_restore(&image);
 			memory_disk(0)->fail_at = walk.groups[i].offset + block * BLOCK_BYTES;
 			memory_disk(0)->fail_times = UINT32_MAX;
-			/* Of the last one, too: what cannot be read may have been acknowledged. */
+			/* Also for the last group: an unreadable group may have been
+			 * acknowledged. */
 			expect_salvaged(&image, &walk, i, 1);
-			/* The medium was asked for another block. */
+			/* The write made the medium reallocate the block. */
 			assert_int_equal(memory_disk(0)->fail_times, 0);
 		}
 	image_close(&image);
@@ -546,13 +549,13 @@ static void test_damage_that_the_index_makes_good(void **state)
 		image_restore(&image);
 		byte_flip(walk.groups[i].offset + 10);
 		expect_lacking(&image, 0, 0);
-		/* And no number is given out twice. */
+		/* No number is used twice. */
 		assert_true(image_walk().super.tail_seq > walk.groups[PUTS - 1].seq);
 	}
 	image_close(&image);
 }
 
-/* The newer slot tells where the log begins now, and its epoch: without it the older one counts. */
+/* The newer slot has the log's current start and epoch; without it the older one is used. */
 static void test_a_damaged_superblock_hides_no_groups(void **state)
 {
 	struct image image;
@@ -563,7 +566,7 @@ static void test_a_damaged_superblock_hides_no_groups(void **state)
 	walk = image_walk();
 	byte_flip(walk.super.generation % 2 * BLOCK_BYTES + 48);
 	expect_lacking(&image, 0, 0);
-	/* It cannot be read, once or ever. */
+	/* The slot cannot be read once, or never. */
 	for (uint32_t way = 0; way < 2; way++) {
 		image_restore(&image);
 		memory_disk(0)->fail_at = walk.super.generation % 2 * BLOCK_BYTES;
@@ -600,7 +603,7 @@ static void test_an_index_from_an_old_copy_is_refused(void **state)
 	image_close(&image);
 }
 
-/* ---- Copies: a small group is carried by those that come after it. ---- */
+/* ---- Copies: later groups carry a copy of a small group. ---- */
 
 static void copies_wipe(const struct walk *walk)
 {
@@ -645,17 +648,18 @@ static void test_a_small_group_is_read_from_its_copy(void **state)
 	for (uint32_t i = 0; i < PUTS; i++) {
 		assert_int_equal(walk.groups[i].blocks, 1);
 		image_restore(&image);
-		/* Nothing of it is left; the next one is, but for the last. */
+		/* Nothing of the group is left; the next group has a copy, except for the last. */
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0, BLOCK_BYTES);
 		expect_lacking(&image, i + 1 < PUTS ? 0 : i, i + 1 < PUTS ? 0 : 1);
 	}
-	/* Two side by side, one of which cannot be read. */
+	/* Two adjacent groups, one of which cannot be read. */
 	image_restore(&image);
 	byte_flip(walk.groups[2].offset);
 	memory_disk(0)->fail_at = walk.groups[3].offset;
 	memory_disk(0)->fail_times = UINT32_MAX;
 	expect_lacking(&image, 0, 0);
-	/* So many that the first one's copy is not carried so far: only that is lost. */
+	/* No later group carries the first one's copy, because there are too many between: only
+	 * the first one is lost. */
 	image_restore(&image);
 	copies_wipe(&walk);
 	memcpy(memory_disk(0)->memory + walk.groups[3].offset + walk.groups[3].bytes,
@@ -673,7 +677,7 @@ static void test_a_small_group_is_read_from_its_copy(void **state)
 	image_close(&image);
 }
 
-/* ---- What lost groups leave half-done. ---- */
+/* ---- The partial effects of lost groups. ---- */
 
 struct half {
 	struct image image;
@@ -725,16 +729,16 @@ static void half_run(struct half *half)
 static uint64_t volume_offset(struct rig *rig, struct slice key)
 {
 	struct store_get *get;
-	struct store_run run;
+	uint64_t place;
 	bool exists;
 
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), key, &get, &exists), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &run), 0);
+	assert_int_equal(rig_place(get, 0, &place), 0);
 	store_get_close(get);
-	return run.volume_offset;
+	return place;
 }
 
-/* The deletion of "old" is lost, and its space has been given to another since. */
+/* The deletion of "old" is lost, and another object uses its space now. */
 static void shared_fn(struct rig *rig, void *arg)
 {
 	uint64_t offset = volume_offset(rig, SLICE("old"));
@@ -771,7 +775,7 @@ static void test_space_that_two_objects_name(void **state)
 	half_run(&half);
 }
 
-/* A bucket is lost, and not its object. */
+/* A bucket is lost, but not its object. */
 static void orphan_fn(struct rig *rig, void *arg)
 {
 	(void)arg;
@@ -799,8 +803,8 @@ static void test_objects_of_a_lost_bucket_can_be_reached(void **state)
 	half_run(&half);
 }
 
-/* The body of "k" is lost, and not the change of its headers; the replacement of "short" is, and
- * not the next one. */
+/* The body of "k" is lost, but not the change of its headers; the first replacement of "short" is
+ * lost, but not the next one. */
 static int headers_set(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
 	(void)current;
@@ -888,7 +892,7 @@ static void test_names_do_not_reach_the_terminal_raw(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(NAMES); i++) {
 		buf_init(&out, KIB);
-		shown_put(&out, NAMES[i].name);
+		printable_put(&out, NAMES[i].name);
 		assert_true(slice_eq(buf_slice(&out), slice_str(NAMES[i].shown)));
 		buf_free(&out);
 	}
@@ -901,8 +905,8 @@ int main(void)
 		cmocka_unit_test(test_damage_around_the_wrap),
 		cmocka_unit_test(test_several_groups_are_damaged),
 		cmocka_unit_test(test_two_holes),
-		cmocka_unit_test(test_what_is_damaged_is_kept_aside),
-		cmocka_unit_test(test_what_lies_behind_the_end_is_no_damage),
+		cmocka_unit_test(test_the_damaged_part_is_kept_aside),
+		cmocka_unit_test(test_bytes_past_the_end_are_no_damage),
 		cmocka_unit_test(test_one_whole_copy_is_enough),
 		cmocka_unit_test(test_a_read_that_fails_once_loses_nothing),
 		cmocka_unit_test(test_a_block_that_is_never_read),
@@ -918,7 +922,8 @@ int main(void)
 	};
 
 	log_set_level(LOG_ERROR);
-	/* The volumes are in memory, and many are opened: so the index may be, too. */
+	/* The volumes are in memory, and the tests open many stores, so the index is in memory,
+	 * too, if possible. */
 	if (access("/dev/shm", W_OK) == 0)
 		setenv("TMPDIR", "/dev/shm", 1);
 	return cmocka_run_group_tests_name("salvage", tests, NULL, NULL);

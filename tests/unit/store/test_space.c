@@ -71,7 +71,8 @@ static void test_never_gives_a_block_twice(void **state)
 	prng_seed(&prng, 5);
 	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
 	for (uint32_t step = 0; step < 60000; step++) {
-		/* Waves, so that it is full at times and nearly empty at others. */
+		/* The load comes in waves, so that the space is full at times and nearly empty at
+		 * others. */
 		bool fill = prng_below(&prng, 100) < (step / 5000 % 2 ? 30u : 75u);
 
 		if (fill && model->run_count < RUNS) {
@@ -112,7 +113,7 @@ static void test_small_runs_lie_side_by_side(void **state)
 		assert_int_equal(space_lease(space, 1, &block), 1);
 		assert_int_equal(block, last + 1);
 	}
-	/* A whole chunk comes from elsewhere. */
+	/* A whole chunk comes from another place. */
 	assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS);
 	assert_int_equal(block % CHUNK_BLOCKS, 0);
 	space_close(space);
@@ -149,7 +150,7 @@ static void test_marks_find_overlaps(void **state)
 	assert_int_equal(space_mark(space, BLOCKS - 1, 2), -ERANGE);
 	assert_int_equal(space_mark(space, UINT64_MAX - 1, 4), -ERANGE);
 	assert_int_equal(space_used_blocks(space), 501);
-	/* As a snapshot would. */
+	/* Like a snapshot. */
 	assert_int_equal(space_open(FIRST, BLOCKS, &copy), 0);
 	for (uint64_t i = FIRST / 64; i < space_word_count(space); i++)
 		space_word_set(copy, i, space_word(space, i));
@@ -162,7 +163,38 @@ static void test_marks_find_overlaps(void **state)
 	space_close(space);
 }
 
-/* Takes all there is to be discarded; returns how many blocks. */
+/* A damaged index may name blocks twice, or blocks that are free. */
+static void test_rows_of_a_damaged_index_free_only_what_is_theirs(void **state)
+{
+	struct space *space;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	assert_int_equal(space_mark(space, FIRST + 10, 20), 0);
+	assert_int_equal(space_mark(space, FIRST + 25, 20), -EEXIST);
+	assert_int_equal(space_mark(space, FIRST + 100, CHUNK_BLOCKS), 0);
+	/* Either row could be the one that is right. */
+	assert_int_equal(space_reclaim(space, FIRST + 10, 20), -EBUSY);
+	assert_int_equal(space_reclaim(space, FIRST + 25, 20), -EBUSY);
+	assert_int_equal(space_used_blocks(space), 35 + CHUNK_BLOCKS);
+	assert_int_equal(space_reclaim(space, FIRST - 1, 2), -ERANGE);
+	assert_int_equal(space_reclaim(space, BLOCKS - 1, 2), -ERANGE);
+	/* The run crosses chunks, and its last block is free. */
+	assert_int_equal(space_reclaim(space, FIRST + 100, CHUNK_BLOCKS + 1), -ENOENT);
+	assert_int_equal(space_reclaim(space, FIRST + 100, CHUNK_BLOCKS), 0);
+	assert_int_equal(space_reclaim(space, FIRST + 100, CHUNK_BLOCKS), -ENOENT);
+	assert_int_equal(space_used_blocks(space), 35);
+	/* Rows that are read from the index while it is held name the same blocks. */
+	assert_int_equal(space_mark(space, FIRST + 200, 8), 0);
+	space_hold(space);
+	assert_int_equal(space_reclaim(space, FIRST + 200, 8), 0);
+	assert_int_equal(space_reclaim(space, FIRST + 200, 8), 0);
+	space_let_go(space);
+	assert_int_equal(space_used_blocks(space), 35);
+	space_close(space);
+}
+
+/* Takes all space to be discarded; returns the number of blocks. */
 static uint64_t discard_all(struct space *space, struct model *model, uint32_t *ret_runs)
 {
 	uint64_t cursor = 0, block, blocks, all = 0, free_blocks = space_free_blocks(space);
@@ -174,7 +206,7 @@ static uint64_t discard_all(struct space *space, struct model *model, uint32_t *
 		for (uint64_t i = 0; i < blocks; i++)
 			assert_false(model->used[block + i]);
 		assert_int_equal(space_free_blocks(space), free_blocks);
-		/* Nobody is given it meanwhile. */
+		/* Meanwhile no lease gets it. */
 		for (uint32_t i = 0; i < 4; i++) {
 			taken.blocks = space_lease(space, i ? 3 : CHUNK_BLOCKS, &taken.block);
 			assert_true(taken.block + taken.blocks <= block ||
@@ -203,11 +235,11 @@ static void test_discards_what_was_given_back(void **state)
 		run.blocks = space_lease(space, CHUNK_BLOCKS, &run.block);
 		run_take(model, run);
 	}
-	/* What was never in use is not told of. */
+	/* Blocks that were never used are not discarded. */
 	assert_int_equal(discard_all(space, model, &runs), 0);
 	for (uint32_t i = 0; i < 24; i++)
 		run_give(model, space, 0);
-	/* Side by side in few runs, each a part of what is free. */
+	/* Adjacent chunks in few runs, each a part of the free space. */
 	assert_true(discard_all(space, model, &runs) >= 8 * CHUNK_BLOCKS);
 	assert_in_range(runs, 3, 12);
 	assert_int_equal(discard_all(space, model, &runs), 0);
@@ -217,7 +249,7 @@ static void test_discards_what_was_given_back(void **state)
 	assert_int_equal(space_mark(space, FIRST, CHUNK_BLOCKS), 0);
 	for (uint32_t i = 0; i < CHUNK_BLOCKS; i++)
 		model->used[FIRST + i] = true;
-	/* Parts of a chunk, of which one is too short. */
+	/* Parts of a chunk, one of which is too short. */
 	model->runs[model->run_count++] = (struct run){.block = FIRST + 8, .blocks = 40};
 	model->runs[model->run_count++] = (struct run){.block = FIRST + 100, .blocks = 15};
 	model->runs[model->run_count++] = (struct run){.block = FIRST + 200, .blocks = 16};
@@ -225,7 +257,7 @@ static void test_discards_what_was_given_back(void **state)
 		run_give(model, space, 0);
 	assert_int_equal(discard_all(space, model, &runs), 40 + 16);
 	assert_int_equal(runs, 2);
-	/* While a batch of rows is looked at nothing given back is free. */
+	/* While space is held, freed blocks are not available. */
 	space_hold(space);
 	model->runs[0] = (struct run){.block = FIRST + 60, .blocks = 20};
 	model->run_count = 1;
@@ -237,7 +269,7 @@ static void test_discards_what_was_given_back(void **state)
 	free(model);
 }
 
-/* Of a volume that is nearly full nothing is taken away, not even for a moment. */
+/* On a nearly full volume no space is taken for a discard, not even for a moment. */
 static void test_discards_leave_room(void **state)
 {
 	uint64_t block, cursor = 0;
@@ -262,6 +294,7 @@ int main(void)
 		cmocka_unit_test(test_small_runs_lie_side_by_side),
 		cmocka_unit_test(test_grows),
 		cmocka_unit_test(test_marks_find_overlaps),
+		cmocka_unit_test(test_rows_of_a_damaged_index_free_only_what_is_theirs),
 		cmocka_unit_test(test_discards_what_was_given_back),
 		cmocka_unit_test(test_discards_leave_room),
 	};

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_store.c: what a caller sees: round trips around every threshold, replacing,
- * deleting, restarting. */
+/* tests/unit/store/test_store.c: the calls of the store: round trips around every threshold,
+ * replacing, deleting, restarting. */
 #include "../abort.h"
 #include "rig.h"
 
@@ -136,7 +136,7 @@ static void test_replacing_and_deleting_give_space_back(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- What is kept besides the bytes. ---- */
+/* ---- Metadata. ---- */
 
 #define HEADERS "content-type\0text/plain\0x-amz-meta-a\0b\0"
 
@@ -189,7 +189,7 @@ static void test_metadata_survives_a_restart(void **state)
 static void reader_run(struct rig *rig, void *arg)
 {
 	uint64_t bytes = *(uint64_t *)arg;
-	struct store_run before, after;
+	uint64_t before, after;
 	struct store_usage usage;
 	struct store_get *get;
 	bool exists;
@@ -197,14 +197,14 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("old"), bytes, 1, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("old"), &get, &exists), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(rig_place(get, 0, &before), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("old"), NULL, NULL), 0);
 	/* A new write must not land on blocks that are being read. */
 	for (uint64_t i = 0; i < 30; i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", SLICE("new"), bytes, 100 + i, NULL), 0);
-	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
-	assert_int_equal(before.volume_offset, after.volume_offset);
+	assert_int_equal(rig_place(get, 0, &after), 0);
+	assert_int_equal(before, after);
 	store_usage(rig->store, &usage);
 	assert_true(usage.used_bytes >= 2 * ALIGN_UP(bytes, (uint64_t)4096));
 	store_get_close(get);
@@ -268,11 +268,12 @@ static void test_segments_are_loaded_and_freed(void **state)
 
 /* ---- Refusals. ---- */
 
+static const uint8_t ZEROS[STORE_CHECK_BYTES];
+
 static void refusals_run(struct rig *rig, void *arg)
 {
 	struct store_put_opts opts = {.bucket = SLICE("b"), .key = SLICE("k"), .bytes = 100 * KIB};
 	struct store_meta meta = {.bytes = 100 * KIB};
-	struct store_run run;
 	struct store_put *put;
 
 	(void)arg;
@@ -280,11 +281,15 @@ static void refusals_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), -EEXIST);
 	assert_int_equal(bucket_make(rig->store, ""), -EINVAL);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
-	assert_int_equal(local_put_space(put, 4096, 4096, &run), -EINVAL);
-	assert_int_equal(local_put_space(put, 0, 200 * KIB, &run), -EFBIG);
-	assert_int_equal(local_put_checked(put, 1, 0), -EINVAL);
-	assert_int_equal(local_put_space(put, 0, 64 * KIB, &run), 0);
-	/* Not all of it was given. */
+	assert_int_equal(
+		local_put_chunk(put, 64 * KIB, slice_of(ZEROS, 4096), rig_no_run, NULL), -EINVAL);
+	assert_int_equal(
+		local_put_chunk(put, 0, slice_of(ZEROS, 200 * KIB), rig_no_run, NULL), -EFBIG);
+	assert_int_equal(
+		local_put_chunk(put, 0, slice_of(ZEROS, sizeof(ZEROS)), rig_no_run, NULL), 0);
+	assert_int_equal(
+		local_put_chunk(put, 0, slice_of(ZEROS, sizeof(ZEROS)), rig_no_run, NULL), -EINVAL);
+	/* The body is incomplete. */
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -EINVAL);
 	opts.bytes = LIMIT_PUT_BYTES_MAX + 1;
 	assert_int_equal(store_put_open(rig->store, &opts, &put), -EFBIG);
@@ -333,7 +338,7 @@ static void test_a_second_opener_is_refused(void **state)
 	rig_once(second_run, NULL);
 }
 
-/* ---- Many records, little memory: what left the table comes back from the index. ---- */
+/* ---- Many records, little memory: evicted records are loaded from the index. ---- */
 
 #define MANY 3000u
 
@@ -366,7 +371,7 @@ static void test_records_come_back_from_the_index(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- What is over, and what is in two places. ---- */
+/* ---- Structs that are closed, or in two places. ---- */
 
 static void aborts_twice(void *arg)
 {
@@ -396,7 +401,6 @@ static void find_bugs(struct rig *rig, void *arg)
 {
 	const struct store_put_opts opts = {
 		.bucket = SLICE("b"), .key = SLICE("key"), .bytes = UINT64_MAX};
-	struct store_run place;
 	struct store_put *put;
 	struct store_get *get;
 	bool bucket_exists;
@@ -408,13 +412,14 @@ static void find_bugs(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("b"), SLICE("key"), &get, &bucket_exists), 0);
 	abort_expected(closes_twice, get);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
-	/* A body behind another's, or made of others': not both. */
+	/* A put appends or composes, never both. */
 	assert_int_equal(store_put_append(put, get), 0);
 	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("other"), get), -EINVAL);
 	store_get_close(get);
 	store_put_abort(put);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
-	assert_int_equal(local_put_space(put, 0, STORE_CHUNK_BYTES, &place), 0);
+	assert_int_equal(
+		local_put_chunk(put, 0, slice_of(ZEROS, sizeof(ZEROS)), rig_no_run, NULL), 0);
 	abort_expected(has_frames_and_space, put);
 	abort_expected(aborts_twice, put);
 	store_put_abort(put);

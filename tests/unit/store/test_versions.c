@@ -1,5 +1,5 @@
 /* tests/unit/store/test_versions.c: versions of keys: against a model, after restarts, from two
- * cores; listing them; delete markers; what comes after the newest. */
+ * cores; listing them; delete markers; the version after the newest. */
 #include "rig.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ struct version {
 	uint64_t bytes;
 	uint32_t tag; /* of its headers; 0: none */
 };
-/* The newest first. */
+/* Versions, newest first. */
 struct model_key {
 	struct version versions[VERSIONS_MAX];
 	uint32_t count;
@@ -47,7 +47,7 @@ struct model {
 
 static struct slice model_name(uint32_t k)
 {
-	/* One is a prefix of another, one has zeros in it, one is as long as can be. */
+	/* One is a prefix of another, one has zeros in it, one has the maximum length. */
 	static char longest[LIMIT_KEY_LEN_MAX];
 	static const struct slice names[] = {SLICE("a"), SLICE("a\0b"), SLICE("ab/\xff")};
 
@@ -199,7 +199,7 @@ static void version_verify(struct rig *rig, uint32_t k, const struct version *ve
 
 struct listed {
 	struct model *model;
-	uint32_t key; /* that comes next */
+	uint32_t key; /* expected next */
 	uint32_t at;
 	struct slice last_key;
 	char last_id[33];
@@ -250,8 +250,8 @@ static void list_verify(struct rig *rig, struct model *model, uint32_t page)
 	assert_int_equal(listed.count, total);
 }
 
-/* What a list goes on with behind a version that is gone: as if it were there. Of a null version's
- * place nothing is known then: the key's versions are told from the newest. */
+/* Checks that a list continues after a deleted version as if it existed. The place of a deleted
+ * null version is unknown: the list then starts again at the key's newest version. */
 static void list_behind_verify(
 	struct rig *rig, struct model *model, uint32_t k, uint32_t at, const char *version_id)
 {
@@ -372,7 +372,7 @@ static int deletion_result(const struct store_deletion *list, uint32_t count)
 	return 0;
 }
 
-/* Everything in one call, in the order of a list. */
+/* Deletes everything in one call, in the order of a list. */
 static void model_empty(struct rig *rig, void *arg)
 {
 	struct store_deletion list[KEYS * VERSIONS_MAX];
@@ -415,7 +415,7 @@ static void test_versions_as_the_model_has_them(void **state)
 	free(model);
 }
 
-/* ---- Many fibers on two cores and one key: what comes after the newest is never mistaken. ---- */
+/* ---- Many fibers on two cores and one key: the version after the newest is always right. ---- */
 
 #define FIBERS 12u
 

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_volume.c: what a new store takes as its volume: what is blank, and nothing
- * else unless it is told to. */
+/* tests/unit/store/test_volume.c: a new store accepts only a blank volume, unless the user allows
+ * it to overwrite another. */
 #include "rig.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 static const char TEXT[] = "dear diary";
 
-/* A file of so many bytes beside the store, which ends in somebody's text. */
+/* Creates a file of so many bytes next to the store, which ends with a user's text. */
 static void precious_make(const struct rig *rig, const char *name, uint64_t bytes, char path[600])
 {
 	int fd;
@@ -77,7 +77,7 @@ static void test_a_file_with_content_is_refused(void **state)
 	}
 }
 
-/* At the place of the store's own volume, too. */
+/* Also in the place of the store's own volume. */
 static void test_a_strange_file_in_the_stores_folder_is_refused(void **state)
 {
 	struct rig rig;

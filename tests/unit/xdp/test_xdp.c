@@ -48,7 +48,7 @@ static int group_setup(void **state)
 	log_set_level(LOG_ERROR);
 	if (unshare(CLONE_NEWNET))
 		refusal = "no network namespace of our own: run as root";
-	/* So that nobody but us sends anything. */
+	/* So that only this test sends packets. */
 	else if (command("echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6"))
 		refusal = "no IPv6 to turn off";
 	else if (command("ip link add xdp0 type veth peer name xdp1") ||
@@ -125,7 +125,7 @@ static int teardown(void **state)
 			skip(); \
 	} while (0)
 
-/* An untagged IPv4 UDP packet whose payload is told by its number; returns its length. */
+/* Builds an untagged IPv4 UDP packet whose number determines its payload; returns its length. */
 static uint32_t packet_build(
 	uint8_t *packet, uint16_t port, uint32_t number, uint32_t payload_bytes)
 {
@@ -174,7 +174,7 @@ static void wait_fiber(void *arg)
 	waiting->done = true;
 }
 
-/* Waits as a fiber does; the reactor sleeps meanwhile. */
+/* Waits like a fiber; the reactor sleeps meanwhile. */
 static int port_wait(struct setting *setting, uint64_t wait_ns)
 {
 	struct waiting waiting = {.setting = setting, .wait_ns = wait_ns};
@@ -237,7 +237,7 @@ static void test_receive(void **state)
 		xp_asks_hardware_time(setting->port) ? "yes" : "no");
 }
 
-/* Sends one packet to each of two ports and says how many come to the socket. */
+/* Sends one packet to each of two ports and returns the number that the socket receives. */
 static uint32_t probe(struct setting *setting)
 {
 	struct xp_packet packets[4];
@@ -305,7 +305,7 @@ static void test_rules_refused(void **state)
 	NEEDS_XDP();
 	assert_int_equal(xp_rules_set(setting->port, &good, 1), 0);
 	assert_int_equal(xp_rules_set(setting->port, bad, 1), -EINVAL);
-	bad[0] = (struct xp_rule){.dest_bits = 8}; /* of which family? */
+	bad[0] = (struct xp_rule){.dest_bits = 8}; /* family missing */
 	assert_int_equal(xp_rules_set(setting->port, bad, 1), -EINVAL);
 	bad[0] = (struct xp_rule){.family = 4, .dest_bits = 33};
 	assert_int_equal(xp_rules_set(setting->port, bad, 1), -EINVAL);
@@ -317,11 +317,11 @@ static void test_rules_refused(void **state)
 	assert_int_equal(xp_rules_set(setting->port, bad, 1), -EINVAL);
 	bad[0] = good;
 	assert_int_equal(xp_rules_set(setting->port, bad, FILTER_RULES_MAX + 1), -EINVAL);
-	assert_int_equal(probe(setting), 1); /* the good one is still there */
+	assert_int_equal(probe(setting), 1); /* the good rule is still in place */
 	assert_int_equal(xp_rules_set(setting->port, bad, FILTER_RULES_MAX), 0);
 }
 
-/* Nobody takes packets: what does not fit is counted, and later ones come again. */
+/* No packets are taken: those that do not fit are counted, and later ones arrive again. */
 static void test_overrun(void **state)
 {
 	struct setting *setting = *state;
@@ -482,17 +482,17 @@ static void test_open_refused(void **state)
 	log_set_level(LOG_ERROR);
 }
 
-/* Last: it takes the interface away. */
+/* The last test: it removes the interface. */
 static void test_interface_gone(void **state)
 {
 	struct setting *setting = *state;
 	uint64_t start_ns;
 
 	NEEDS_XDP();
-	assert_int_equal(command("ip link del xdp0 &"), 0); /* most often while it is waited for */
+	assert_int_equal(command("ip link del xdp0 &"), 0); /* mostly during the wait */
 	start_ns = clock_now_ns();
 	assert_int_equal(port_wait(setting, WAIT_NS), -ENODEV);
-	assert_true(clock_now_ns() - start_ns < WAIT_NS / 2); /* told, not timed out */
+	assert_true(clock_now_ns() - start_ns < WAIT_NS / 2); /* reported, not timed out */
 	assert_int_equal(port_wait(setting, WAIT_NS), -ENODEV);
 }
 

@@ -1,4 +1,4 @@
-// checkpoint saves a gigabyte's worth of a model's state and loads it again, without a copy on the way.
+// checkpoint saves a gigabyte of a model's state and loads it again, without a copy on the way.
 package main
 
 import (

@@ -1,8 +1,8 @@
 /* tests/unit/rdma/loopback/cm.c: the loopback provider's connections.
  *
- * A request belongs to the event that tells of it, and then to the application that was told, which
- * accepts or rejects it. The queue pair that asks points to it until it is answered or has given
- * up. */
+ * A request belongs to its event, and then to the application that got the event, which accepts or
+ * rejects it. The connecting queue pair points to the request until it is answered or the queue
+ * pair has given up. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct loop_listener {
 
 struct loop_request {
 	struct rp_conn_request base;
-	struct loop_qp *qp; /* that asks; NULL: it has given up */
+	struct loop_qp *qp; /* that connects; NULL: it has given up */
 	uint64_t deadline_ns;
 };
 
@@ -81,7 +81,7 @@ static void tell(struct loop_qp *qp, enum rp_cm_type type, struct slice private_
 	event_push(qp->device, &event, private_data);
 }
 
-/* Locked. Drops what has not been told of a queue pair. */
+/* Locked. Drops a queue pair's undelivered events. */
 static void events_forget(struct loop_qp *qp)
 {
 	LIST_FOR_EACH_SAFE (link, &qp->device->events) {
@@ -94,7 +94,7 @@ static void events_forget(struct loop_qp *qp)
 	}
 }
 
-/* Locked. The queue pair does not wait for its request any more. */
+/* Locked. The queue pair no longer waits for its request. */
 static void request_leave(struct loop_qp *qp)
 {
 	if (qp->request)
@@ -193,7 +193,7 @@ int loop_listen(struct rp_device *base, const char *address, uint16_t port,
 	return err;
 }
 
-/* Locked. Requests that the application has not been told of are refused. */
+/* Locked. Refuses requests that the application has not received. */
 static void untold_refuse(struct loop_listener *listener)
 {
 	LIST_FOR_EACH_SAFE (link, &listener->device->events) {
@@ -230,7 +230,7 @@ void loop_listener_close(struct rp_listener *base)
 
 /* ---- Connecting. ---- */
 
-/* Locked. Nobody listening is told by an event, as on a network. */
+/* Locked. Without a listener the result is an event, as on a network. */
 static int connect_locked(struct loop_qp *qp, struct loop_listener *listener,
 	struct slice private_data, uint64_t deadline_ns)
 {
@@ -315,7 +315,7 @@ void loop_reject(struct rp_conn_request *base, struct slice private_data)
 	pthread_mutex_unlock(&loop_lock);
 }
 
-/* Locked. The end of a connection, which the peer is told of, and perhaps oneself. */
+/* Locked. Ends a connection; the peer gets an event, and this end if tell_us. */
 static void cut(struct loop_qp *qp, bool tell_us)
 {
 	struct loop_qp *peer = qp->peer;
@@ -360,7 +360,7 @@ void loop_cm_fini(struct loop_device *device)
 	}
 }
 
-/* ---- Joining by hand. ---- */
+/* ---- Connecting without a connection manager. ---- */
 
 int loop_qp_address(struct rp_qp *base, struct rp_address *ret_address)
 {

@@ -112,7 +112,7 @@ static void pd_close(struct rp_pd *base)
 
 /* ---- Memory regions. ---- */
 
-/* Locked. A place in the table, and a key that leads to it and cannot be guessed. */
+/* Locked. Finds a place in the table, and makes a key for it that cannot be guessed. */
 static int mr_enlist(struct loop_mr *mr)
 {
 	uint32_t secret;
@@ -219,7 +219,7 @@ static void ah_close(struct rp_ah *base)
 	free(ah);
 }
 
-/* ---- What this provider cannot do. ---- */
+/* ---- Calls that this provider does not support. ---- */
 
 static int ah_from_wc(
 	struct rp_pd *base, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah)

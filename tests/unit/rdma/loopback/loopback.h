@@ -1,10 +1,10 @@
 /* tests/unit/rdma/loopback/loopback.h: the provider "loopback": RC queue pairs within one process,
- * whose bytes move by memmove(). It is the example of docs/guide/provider.md, so it is made to be
- * read: one lock guards everything, every request executes when it is posted, and what cannot yet
- * waits until the peer posts a receive.
+ * whose bytes move by memmove(). It is the example of docs/guide/provider.md, so it is written to
+ * be read: one lock guards everything, and every request executes when it is posted, or waits until
+ * the peer posts a receive.
  *
- * Files: device.c has what is registered and the ops table, qp.c the queues, cm.c the connections.
- * Functions whose comment says "Locked" are called with loop_lock held. */
+ * Files: device.c has the registered objects and the ops table, qp.c the queues, cm.c the
+ * connections. Functions whose comment says "Locked" are called with loop_lock held. */
 #ifndef TESTS_RDMA_LOOPBACK_H
 #define TESTS_RDMA_LOOPBACK_H
 
@@ -27,7 +27,7 @@ extern const struct rp_ops loop_ops;
 
 struct loop_device {
 	struct rp_device base;
-	int cm_fd; /* a timer: it has run out while events wait, and at the next deadline */
+	int cm_fd; /* a timer: it has expired while events wait, and expires at the next deadline */
 	struct list events; /* struct loop_event.link */
 	struct list qps;    /* struct loop_qp.link */
 	uint32_t open_objects;
@@ -89,10 +89,10 @@ struct loop_qp {
 	struct loop_srq *srq; /* or NULL */
 	enum rp_qp_state state;
 	struct loop_qp *peer;	      /* NULL: none yet, or it is gone */
-	struct loop_request *request; /* ours, until it is answered */
-	uint32_t joining;	      /* the number of the peer that it is to be joined with */
+	struct loop_request *request; /* this end's, until it is answered */
+	uint32_t joining;	      /* the number of the peer to connect with */
 	struct list joining_link;     /* while it waits for that peer */
-	bool joined;		      /* by hand: no events */
+	bool joined;		      /* without a connection manager: no events */
 	uint8_t retry_count, rnr_retry_count;
 	uint32_t timeout_us;
 	uint32_t sent, received;
@@ -107,10 +107,10 @@ struct loop_ah {
 };
 
 /* ---- device.c ---- */
-/* Locked. The region of this key, when it covers the range and grants this access in the domain. */
+/* Locked. The region of this key, if it covers the range and grants this access in the domain. */
 struct loop_mr *loop_mr_find(
 	const struct loop_pd *pd, uint32_t key, uint64_t addr, uint64_t bytes, uint32_t access);
-/* One more, or one fewer, object of a device that may not outlive it. */
+/* Counts an object that must be closed before the device. */
 void loop_count(struct loop_device *device, int change);
 
 /* ---- qp.c ---- */
@@ -132,7 +132,7 @@ int loop_post_recv(
 	struct rp_qp *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
 void loop_qp_error(struct rp_qp *base);
 void loop_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info);
-/* Locked. To the error state: what is posted is flushed. */
+/* Locked. Enters the error state: posted requests are flushed. */
 void loop_qp_fail(struct loop_qp *qp);
 
 /* ---- cm.c ---- */
@@ -148,9 +148,9 @@ int loop_qp_address(struct rp_qp *base, struct rp_address *ret_address);
 int loop_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first);
 int loop_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event);
 int loop_cm_fd(const struct rp_device *base);
-/* Locked. A queue pair closes: its peer learns of it, its events and its request are dropped. */
+/* Locked. A queue pair closes: its peer gets an event; its events and its request are dropped. */
 void loop_cm_forget(struct loop_qp *qp);
-/* Locked. All that waits for a device that closes. */
+/* Locked. Ends everything that waits for a closing device. */
 void loop_cm_fini(struct loop_device *device);
 
 #endif

@@ -1,8 +1,8 @@
 /* tests/unit/rdma/loopback/qp.c: the loopback provider's queues: posting, moving the bytes,
  * completing, and the error state.
  *
- * A send executes when it is posted. One that needs a receive and finds none waits, with all behind
- * it, until the peer posts one, or until its patience ends in a poll. */
+ * A send executes when it is posted. One that needs a receive and finds none waits, with all after
+ * it, until the peer posts one, or until a poll finds that its time is over. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ void loop_cq_close(struct rp_cq *base)
 	free(cq);
 }
 
-/* Locked. What finds no room is lost, and the next poll that finds nothing says so. */
+/* Locked. A completion without room is lost, and the next poll of the empty queue reports it. */
 static void complete(struct loop_cq *cq, const struct rp_wc *wc)
 {
 	CHECK(cq->tail - cq->head <= cq->cqe_count);
@@ -154,7 +154,7 @@ static struct loop_rq *rq_of(struct loop_qp *qp)
 	return qp->srq ? &qp->srq->rq : &qp->rq;
 }
 
-/* Gives the message at hand, of bytes, to the peer's next receive. */
+/* Delivers the current message, of so many bytes, to the peer's next receive. */
 static enum rp_status deliver(struct loop_qp *qp, struct loop_send *send, uint32_t bytes)
 {
 	struct loop_qp *peer = qp->peer;
@@ -237,7 +237,7 @@ static enum rp_status move(struct loop_qp *qp, struct loop_send *send)
 	return RP_WC_SUCCESS;
 }
 
-/* The peer has posted no receive: 0 (look again later), or how that ends. */
+/* The peer has posted no receive: 0 (try again later), or the status that ends the send. */
 static enum rp_status be_patient(const struct loop_qp *qp, struct loop_send *send)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -248,7 +248,7 @@ static enum rp_status be_patient(const struct loop_qp *qp, struct loop_send *sen
 	return send->rnr_tries++ < qp->rnr_retry_count ? RP_WC_SUCCESS : RP_WC_RNR_RETRY_EXC_ERR;
 }
 
-/* True: it is done, and *ret_status says how. */
+/* True: it is done, with *ret_status. */
 static bool execute_one(struct loop_qp *qp, struct loop_send *send, enum rp_status *ret_status)
 {
 	enum rp_opcode opcode = send->wr.opcode;
@@ -284,7 +284,7 @@ static void info_fill(const struct loop_qp *qp, struct rp_qp_info *ret_info)
 	ret_info->rnr_retry_count = qp->rnr_retry_count;
 }
 
-/* Locked. Goes on with what is posted, in order. */
+/* Locked. Continues with the posted sends, in order. */
 static void execute(struct loop_qp *qp)
 {
 	while (qp->state == RP_QPS_RTS && qp->sq_head != qp->sq_tail) {
@@ -446,7 +446,7 @@ int loop_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp
 	return 0;
 }
 
-/* Locked. What a queue holds of a queue pair that is gone is nobody's. */
+/* Locked. Removes a closed queue pair's completions from a queue. */
 static void completions_forget(struct loop_cq *cq, uint32_t qpn)
 {
 	uint32_t kept = cq->head;
@@ -561,7 +561,7 @@ int loop_post_send(
 
 /* ---- Polling. ---- */
 
-/* Locked. Goes on with those that wait; one of them may do so for a time. A lost queue ends all. */
+/* Locked. Continues with the waiting sends, each for a limited time. A lost queue ends all. */
 static bool progress(struct loop_cq *cq)
 {
 	bool timing = false;

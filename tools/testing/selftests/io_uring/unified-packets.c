@@ -72,7 +72,7 @@ static int socket_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		}
 		region_give(source->core->region, piece.span, OWNER_NET);
 		if (ret > 0)
-			ret = 0; /* somebody else's */
+			ret = 0; /* from another sender */
 	}
 	return ret == -ETIMEDOUT ? 0 : ret;
 }

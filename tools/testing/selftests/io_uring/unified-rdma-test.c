@@ -36,7 +36,7 @@ static const char USAGE[] =
 	"  --once       server: ends with its first client\n"
 	"  --force      server: overwrite a device that is not blank\n";
 
-/* What the client says of its packets, in a record of its own. */
+/* The client's description of its packets, in a record of its own. */
 struct note {
 	char magic[8];
 	uint32_t packets, last;
@@ -240,7 +240,8 @@ static void network_wait(struct network *network, uint64_t deadline_ns)
 	network->waiter = NULL;
 }
 
-/* The note comes by RDMA, so that it is known what should have come by the network. */
+/* The note comes by RDMA, so that the server knows which packets the network should have
+ * brought. */
 static int note_take(struct flow_link *link, struct note *ret_note)
 {
 	struct flow_source *source = flow_link_source(link);
@@ -259,7 +260,7 @@ static int note_take(struct flow_link *link, struct note *ret_note)
 	return ret;
 }
 
-/* What was stored is what the network brought. */
+/* Checks that the stored bytes are those that the network brought. */
 static int storage_compare(uint64_t bytes, uint64_t crc)
 {
 	const struct flow_volume volume = {.disk = machine.disk,
@@ -382,7 +383,7 @@ static int serve(void)
 		if (!ret)
 			ret = serve_rdma_out();
 		machine.rounds += !ret;
-		/* A client that went wrong is counted; the next one is served. */
+		/* A client that failed is counted; the next one is served. */
 		if (ret && ret != -ECANCELED && !machine.once)
 			ret = 0;
 	}

@@ -1,5 +1,5 @@
-/* unified-rdma-test.h: what the two files of the test share: one machine with its devices, what was
- * counted, and where packets come from. */
+/* unified-rdma-test.h: shared by the two files of the test: one machine with its devices, the
+ * counts, and the source of packets. */
 #ifndef UNIFIED_RDMA_TEST_H
 #define UNIFIED_RDMA_TEST_H
 
@@ -10,7 +10,7 @@
 #define PACKET_BYTES  1024u
 #define STREAM_BYTES  (16 * MIB)
 #define STORAGE_BYTES (64 * MIB)
-#define NETWORK_AT    (0 * MIB) /* where on the storage each step's bytes lie */
+#define NETWORK_AT    (0 * MIB) /* the place of each step's bytes on the storage */
 #define RDMA_AT	      (32 * MIB)
 
 struct counts {
@@ -32,7 +32,7 @@ struct machine {
 	struct disk *disk;
 	uint16_t target;
 	struct flow_listener *listener;
-	struct flow_link *link; /* that moves now */
+	struct flow_link *link; /* the one that moves bytes now */
 	struct counts total;
 	uint32_t rounds;
 	uint64_t start_ns;

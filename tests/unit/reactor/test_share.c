@@ -1,11 +1,11 @@
-/* tests/unit/reactor/test_group.c: groups of fibers that share the processor. */
+/* tests/unit/reactor/test_share.c: shares of the processor. */
 #include "rig.h"
 
-/* Longer than clients have it before the loop looks again. */
+/* Longer than the slice that clients get before the loop checks again. */
 #define LONG_NS	    (300 * NS_PER_US)
 #define MANY	    32u
 #define TURNS	    66u
-#define TURNS_LEAST 6u /* of TURNS / 2, whatever else the machine does */
+#define TURNS_LEAST 6u /* of TURNS / 2, whatever the load of the machine */
 
 static uint32_t runs[4];
 static bool stop;
@@ -18,14 +18,14 @@ static void work_long(void)
 		clock_relax();
 }
 
-/* Always has something to do. */
+/* A fiber that always has work. */
 static void greedy(void *arg)
 {
-	uint16_t group = (uint16_t)(uintptr_t)arg;
+	uint16_t share = (uint16_t)(uintptr_t)arg;
 
-	fiber_group_set(group);
+	fiber_share_set(share);
 	while (!stop) {
-		runs[group]++;
+		runs[share]++;
 		work_long();
 		fiber_yield();
 	}
@@ -34,7 +34,7 @@ static void greedy(void *arg)
 static void asks_seldom(void *arg)
 {
 	(void)arg;
-	fiber_group_set(2);
+	fiber_share_set(2);
 	while (!stop) {
 		runs[2]++;
 		fiber_park();
@@ -50,11 +50,11 @@ static void spawns_seldom(void *arg)
 	asks_seldom(NULL);
 }
 
-static void greedy_start(uint16_t group, uint32_t count)
+static void greedy_start(uint16_t share, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		rig_spawn(greedy, (void *)(uintptr_t)group);
-	/* Until each has been in group 0 for the last time. */
+		rig_spawn(greedy, (void *)(uintptr_t)share);
+	/* Until each has been in share 0 for the last time. */
 	reactor_turn(rig);
 }
 
@@ -75,8 +75,8 @@ static void end(void)
 	reactor_run(rig);
 }
 
-/* A fiber that comes while another group has many runs in the next turn, not after all of them. */
-static void test_who_asks_seldom_waits_for_one_slice(void **state)
+/* A fiber that comes while another share has many runs in the next turn, not after all of them. */
+static void test_a_rare_fiber_waits_for_one_slice(void **state)
 {
 	(void)state;
 	rig_spawn(spawns_seldom, NULL);
@@ -87,14 +87,15 @@ static void test_who_asks_seldom_waits_for_one_slice(void **state)
 		fiber_wake(seldom);
 		assert_true(reactor_turn(rig) > 0);
 		assert_int_equal(runs[2], i + 2);
-		/* And they go on, one slice a turn, since each is longer than a turn. */
+		/* The others continue, one slice a turn, because each slice is longer than a
+		 * turn. */
 		assert_int_equal(runs[1] - before, 1);
 	}
 	end();
 }
 
-/* By time and not by fibers: who has one of them gets as much as who has many. */
-static void test_greedy_groups_share_evenly(void **state)
+/* By time and not by fibers: a group with one fiber gets as much as a group with many. */
+static void test_greedy_shares_get_equal_time(void **state)
 {
 	uint32_t before;
 
@@ -135,13 +136,13 @@ static void spawned(void *arg)
 static void spawner(void *arg)
 {
 	(void)arg;
-	fiber_group_set(1);
+	fiber_share_set(1);
 	for (uint32_t i = 0; i < MANY; i++)
 		rig_spawn(spawned, NULL);
 }
 
-/* A client gets no further ahead by fibers that its fibers spawn. */
-static void test_groups_are_inherited(void **state)
+/* A client gets no more time by fibers that its fibers spawn. */
+static void test_shares_are_inherited(void **state)
 {
 	uint32_t turns = 0;
 
@@ -159,21 +160,21 @@ static void test_groups_are_inherited(void **state)
 
 static void long_in_pieces(void *arg)
 {
-	uint16_t group = (uint16_t)(uintptr_t)arg;
+	uint16_t share = (uint16_t)(uintptr_t)arg;
 
-	fiber_group_set(group);
+	fiber_share_set(share);
 	fiber_yield();
-	runs[group]++;
+	runs[share]++;
 	work_long();
 	fiber_yield_due();
-	runs[group]++;
+	runs[share]++;
 }
 
 static void test_long_work_yields_when_due(void **state)
 {
 	(void)state;
-	fiber_yield_due(); /* outside fibers: nothing */
-	fiber_group_set(1);
+	fiber_yield_due(); /* outside fibers: no effect */
+	fiber_share_set(1);
 	rig_spawn(long_in_pieces, (void *)1);
 	rig_spawn(long_in_pieces, (void *)0);
 	reactor_turn(rig);
@@ -189,11 +190,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			test_who_asks_seldom_waits_for_one_slice, setup, rig_teardown),
+			test_a_rare_fiber_waits_for_one_slice, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(
-			test_greedy_groups_share_evenly, setup, rig_teardown),
+			test_greedy_shares_get_equal_time, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(test_the_servers_own_go_first, setup, rig_teardown),
-		cmocka_unit_test_setup_teardown(test_groups_are_inherited, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(test_shares_are_inherited, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_long_work_yields_when_due, setup, rig_teardown),
 	};

@@ -1,5 +1,5 @@
-/* store/volume/shown.c: makes names that users chose safe to print on a terminal. */
-#include "store/volume/volume.h"
+/* store/check/printable.c: makes names that users chose safe to print on a terminal. */
+#include "store/check/check.h"
 
 /* The character at the front: its length and its code; 0: not UTF-8. */
 static size_t decode(struct slice text, uint32_t *ret_char)
@@ -24,22 +24,22 @@ static size_t decode(struct slice text, uint32_t *ret_char)
 
 /* Control characters move the cursor and change colours. Bidirectional controls and line separators
  * change how the neighbouring text is read. */
-static bool is_shown(uint32_t c)
+static bool is_printable(uint32_t c)
 {
 	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != '\\' && c != 0x61c &&
 	       !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
 	       !(c >= 0x2060 && c <= 0x206f) && c != 0xfeff;
 }
 
-void shown_put(struct buf *out, struct slice text)
+void printable_put(struct buf *out, struct slice text)
 {
-	struct slice rest = slice_to(text, SHOWN_BYTES_MAX);
+	struct slice rest = slice_to(text, PRINTABLE_BYTES_MAX);
 
 	while (rest.len) {
 		uint32_t c;
 		size_t len = decode(rest, &c);
 
-		if (len && is_shown(c)) {
+		if (len && is_printable(c)) {
 			buf_put(out, rest.data, len);
 		} else {
 			len = len ? len : 1;
@@ -48,6 +48,6 @@ void shown_put(struct buf *out, struct slice text)
 		}
 		rest = slice_from(rest, len);
 	}
-	if (text.len > SHOWN_BYTES_MAX)
+	if (text.len > PRINTABLE_BYTES_MAX)
 		buf_put_str(out, "…");
 }

@@ -1,0 +1,29 @@
+/* client/compat/compat.h: what the drop-ins share. A drop-in is a shared object with the interface
+ * of another vendor's library, for programs that mint their RDMA tokens by it; each stands alone
+ * over libnebulaio's public functions.
+ *
+ *   kvikio.c   libkvikio_cuobj_shim.so, which KvikIO opens by the path in KVIKIO_CUOBJ_SHIM
+ *   s3rdma.c   libs3rdma.so.0, its client half, which MinIO's SDKs link
+ *   open.c     the minter that the environment names
+ *
+ * Those interfaces know nothing of endpoints and keys, which the environment has:
+ *
+ *   NEBULAIO_ENDPOINT (its first HTTP endpoint), else AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL
+ *   NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+ *   AWS_REGION, else AWS_DEFAULT_REGION
+ *   NEBULAIO_RDMA_DEVICE_NAME, where the program names no device */
+#ifndef CLIENT_COMPAT_COMPAT_H
+#define CLIENT_COMPAT_COMPAT_H
+
+#include <stddef.h>
+
+#include "nebulaio/nebulaio.h"
+
+#define COMPAT_API __attribute__((visibility("default")))
+
+/* device_name NULL: the environment's, or the one that leads to the endpoint. On an error a
+ * sentence is in why. */
+int compat_minter_open(
+	const char *device_name, struct neb_minter **ret_minter, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,31 @@
+/* console/console.h: the web console: serves the page's files, signs its users in, keeps their
+ * sessions, and passes the page's requests on to S3, IAM, STS and the admin API. A session is
+ * temporary credentials of STS. Each request is signed by them here and goes the way of every
+ * request, so that the page can do nothing that its user's policies do not allow, and never sees a
+ * secret. All of it runs on one reactor. docs/guide/console.md says what the page meets. */
+#ifndef CONSOLE_H
+#define CONSOLE_H
+
+#include "base/base.h"
+#include "s3/s3.h"
+
+struct console;
+
+struct console_opts {
+	struct s3 *s3;
+	uint64_t session_s;	  /* how long a session lasts: 900 to 43,200 */
+	uint64_t idle_timeout_ns; /* a session without requests ends */
+	const char *s3_url;	  /* the start of share links; "": made of the page's own host */
+	uint16_t http_port, https_port; /* where S3 listens, for share links; 0: it does not */
+	bool secure;			/* the page comes over TLS */
+	/* Answers /metrics and the paths below /admin/v1/, as the admin listener does. */
+	s3_page_fn *admin;
+	void *admin_arg;
+};
+/* The options' strings are borrowed. Warns when the program was built without the page. -ENOMEM. */
+int console_open(const struct console_opts *opts, struct console **ret_console);
+void console_close(struct console *console); /* takes NULL; wipes the sessions */
+/* Answers every request of the console's listener: front_http_opts.handle; arg is the console. In a
+ * fiber, of one reactor only. */
+void console_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
+#endif

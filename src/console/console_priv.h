@@ -1,0 +1,120 @@
+/* console/console_priv.h: shared by the files of this folder.
+ *
+ *   console.c   paths, the page's files, sign-in, sign-out, share links
+ *   session.c   sessions by their cookies, and how often a host may try to sign in
+ *   inner.c     a request of the console's own: STS
+ *   pass.c      a request of the page, signed and passed on */
+#ifndef CONSOLE_PRIV_H
+#define CONSOLE_PRIV_H
+
+#include "codec/codec.h"
+#include "console/console.h"
+
+#define CONSOLE_SESSIONS_MAX	 256u
+#define CONSOLE_SESSIONS_PER_KEY 8u /* one user leaves room for the others */
+#define CONSOLE_COOKIE_BYTES	 32u
+#define CONSOLE_COOKIE_LEN	 (2 * CONSOLE_COOKIE_BYTES)
+#define CONSOLE_FORM_BYTES_MAX	 (8 * KIB) /* of sign-in and share; a token has 20,000 characters */
+#define CONSOLE_TOKEN_LEN_MAX	 (8 * KIB) /* of STS */
+#define CONSOLE_ARN_LEN_MAX	 1024u
+
+_Static_assert(CONSOLE_SESSIONS_PER_KEY < CONSOLE_SESSIONS_MAX, "one user leaves room for others");
+
+/* ---- Sessions (session.c): one thread, no clock of their own. ---- */
+
+/* Shared by the table and the requests that use it. */
+struct console_session {
+	uint32_t references;
+	uint8_t digest[SHA256_BYTES];		      /* of its cookie */
+	char signed_in[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* by this key, or with this role */
+	char arn[CONSOLE_ARN_LEN_MAX + 1];
+	char account[65];
+	int64_t expires_ms; /* of the credentials, since 1970 */
+	uint64_t used_ns;
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	char token[CONSOLE_TOKEN_LEN_MAX + 1];
+};
+struct console_table {
+	struct console_session *items[CONSOLE_SESSIONS_MAX];
+	uint64_t idle_timeout_ns;
+};
+struct console_now {
+	uint64_t mono_ns; /* for idleness */
+	int64_t real_ms;  /* for the credentials' end */
+};
+void console_session_put(struct console_session *session); /* wipes; takes NULL */
+/* Takes the reference over and gives the session a cookie. The oldest of the same key's makes room,
+ * or the one that was idle for longest. */
+void console_table_add(struct console_table *table, struct console_session *session,
+	struct console_now now, char ret_cookie[CONSOLE_COOKIE_LEN + 1]);
+/* A reference to the session with that cookie; NULL: there is none, or it is over. touch: the user
+ * is there. */
+struct console_session *console_table_get(
+	struct console_table *table, struct slice cookie, struct console_now now, bool touch);
+void console_table_remove(struct console_table *table, const struct console_session *session);
+void console_table_free(struct console_table *table);
+uint32_t console_table_count(const struct console_table *table);
+
+/* How often hosts may fail to sign in: each has a bucket that fills again with time. The host that
+ * was quiet for longest makes room for a new one. */
+#define CONSOLE_HOSTS_MAX     256u
+#define CONSOLE_TRIES_MAX     10u
+#define CONSOLE_TRY_REFILL_NS (6 * NS_PER_S)
+struct console_host {
+	char name[64]; /* empty: free */
+	uint32_t tries_left;
+	uint64_t filled_ns, used_ns;
+};
+struct console_limit {
+	struct console_host hosts[CONSOLE_HOSTS_MAX];
+};
+/* Takes one try of the peer ("ADDR:PORT"; of IPv6 its network of 64 bits counts). False: there is
+ * none left; *ret_wait_s: when there will be one. */
+bool console_limit_take(
+	struct console_limit *limit, struct slice peer, uint64_t now_ns, uint32_t *ret_wait_s);
+/* A try that succeeded does not count. */
+void console_limit_give(struct console_limit *limit, struct slice peer);
+
+/* ---- The console. ---- */
+
+struct console {
+	struct console_opts opts;
+	struct console_table table;
+	struct console_limit limit;
+};
+
+/* A header of a request by its lower-case name; empty when it is missing. */
+struct slice console_header(const struct s3_request *request, struct slice name);
+
+/* ---- A request of the console's own (inner.c). ---- */
+struct console_inner {
+	uint32_t status; /* 0: there was no answer */
+	struct buf body;
+};
+/* POST / with a form to IAM or STS; signer NULL: unsigned. outer: on whose behalf. The answer is
+ * wiped and freed by console_inner_free, in any case. */
+void console_inner_post(const struct console *console, const struct s3_request *outer,
+	const struct s3_signer *signer, struct slice form, struct console_inner *ret_inner);
+void console_inner_free(struct console_inner *inner);
+/* The text of the first such element in an answer, as it stands there; empty: none. */
+struct slice console_inner_element(const struct console_inner *inner, const char *name);
+
+/* ---- A request of the page, passed on (pass.c). ---- */
+enum console_way { CONSOLE_S3, CONSOLE_IAM, CONSOLE_STS, CONSOLE_ADMIN, CONSOLE_METRICS };
+/* path: what is left of the page's own, percent-encoded. */
+void console_pass(struct console *console, const struct console_session *session,
+	enum console_way way, struct slice path, const struct s3_request *request,
+	struct s3_reply *reply);
+
+/* ---- The page's files, which the build generates. ---- */
+struct console_file {
+	const char *path, *type, *etag;
+	const uint8_t *data;
+	size_t bytes;
+};
+extern const struct console_file console_files[];
+extern const size_t console_file_count;
+extern const bool console_files_built;
+
+#endif

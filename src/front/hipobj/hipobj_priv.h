@@ -1,0 +1,149 @@
+/* front/hipobj/hipobj_priv.h: what the files of the hipobj front share (docs/spec/hipobj.md).
+ *
+ *   hipobj/hipobj.c   the front: sessions, what they may hold, their coming and going
+ *   hipobj/move.c     a session's bytes: the ends of flow between READY and its answer
+ *   hipobj/request.c  the three control requests: to the session's reactor and back
+ *
+ * A session lives on the reactor that received its PREPARE; the first byte of its id says which.
+ *
+ * A session's rights to memory, and their duration. A read's queue pair is in the protection domain
+ * of the region's arenas, whose keys let no peer in: the server writes, and the client only
+ * receives. A write's queue pair has a protection domain of its own, with one memory region: the
+ * session's staging memory, exactly as long as the body. So its key is good on no other queue pair.
+ * When the bytes have come, or the session ends, the queue pair and the memory region are closed
+ * before anybody reads the bytes and before the memory is given back. */
+#ifndef FRONT_HIPOBJ_HIPOBJ_PRIV_H
+#define FRONT_HIPOBJ_HIPOBJ_PRIV_H
+
+#include "codec/codec.h"
+#include "front/front.h"
+#include "front/kept/kept.h"
+#include "reactor/reactor.h"
+
+#define HIPOBJ_SWEEP_NS		(100 * NS_PER_MS)
+#define HIPOBJ_SEND_WRS		64u
+#define HIPOBJ_SHARE_PARTS	2u	   /* of each bound a principal has one in so many */
+#define HIPOBJ_KEPT_HEADERS_MAX 32u	   /* headers of PREPARE that count for the operation */
+#define HIPOBJ_KEPT_BYTES_MAX	(12 * KIB) /* them and the target */
+
+/*   PREPARED -> MOVING   its client says READY: its operation runs
+ *   any      -> ended    answered, cancelled, too late; it is freed when nobody uses it any more */
+#define HIPOBJ_SESSION_MAGIC 0x41b05e55u
+struct hipobj_session {
+	uint32_t magic; /* until it is freed */
+	struct list link;
+	struct front_hipobj *front;
+	uint8_t id[HIPOBJ_SESSION_BYTES];
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* whose it is */
+	uint16_t share;				       /* its principal's */
+	bool put, moving, gone;
+	uint32_t users; /* fibers that have it in hand */
+	uint32_t cookie, peer_qpn;
+	uint64_t size, offset, deadline_ns;
+	/* The operation, in one allocation. */
+	char *text;
+	struct slice path, query;
+	struct s3_header headers[HIPOBJ_KEPT_HEADERS_MAX];
+	uint32_t header_count;
+	/* RDMA. */
+	uint64_t serial; /* of its work requests */
+	struct rp_qp *qp;
+	struct rp_address ours;
+	uint16_t target;  /* GET */
+	struct rp_pd *pd; /* PUT, and all below */
+	struct rp_mr *mr;
+	uint8_t *staged;
+	/* The fiber of READY waits for the immediate. */
+	struct fiber *waiter;
+	bool arrived, sent;
+	uint32_t immediate, immediate_bytes;
+	int error;
+};
+
+/* The fronts of all reactors, and what their sessions hold. */
+struct hipobj_group {
+	struct front_hipobj *fronts[LIMIT_CORES_MAX];
+	uint32_t front_count;
+	_Atomic uint32_t sessions, share_sessions[FLOW_SHARES];
+	_Atomic uint64_t staged_bytes, share_bytes[FLOW_SHARES];
+};
+
+struct front_hipobj {
+	struct front_hipobj_opts opts;
+	struct hipobj_group *group;
+	uint32_t idx; /* in the group */
+	struct reactor *reactor;
+	struct rp_cq *cq;
+	uint32_t sessions_max;	      /* that the completion queue has room for */
+	struct reactor_poller poller; /* added while there are sessions, and so is the sweep */
+	struct reactor_timer sweep;
+	struct list sessions;
+	uint32_t session_count;
+	uint64_t next_serial;
+};
+
+/* One control request. Phases: made on the reactor that received it → running on the session's →
+ * back. The fiber that made it waits meanwhile, so that all it points at stays. */
+#define HIPOBJ_JOB_MAGIC 0x41b0704bu
+struct hipobj_job {
+	uint32_t magic; /* until it is answered */
+	struct front_hipobj *front;
+	bool busy;
+	enum hipobj_step step;
+	struct hipobj_request asked;
+	const struct s3_request *message;
+	/* The request to s3. */
+	struct s3_request request;
+	struct s3_control control;
+	struct s3_token token;
+	struct s3_body body;
+	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX + HIPOBJ_KEPT_HEADERS_MAX + 1];
+	char range[64];
+	bool unsupported; /* the client is to go by HTTP */
+	/* READY. */
+	struct hipobj_session *session; /* admitted */
+	struct flow_remote run;
+	struct flow_peer peer;
+	struct flow_source source, *inner_source;
+	struct flow_sink sink, *inner_sink;
+	uint64_t bytes_moved, crc64;
+	/* The answer. */
+	struct kept_reply kept;
+};
+
+static inline void hipobj_session_check(const struct hipobj_session *session)
+{
+	CHECK(session->magic == HIPOBJ_SESSION_MAGIC);
+}
+
+static inline void hipobj_job_check(const struct hipobj_job *job)
+{
+	CHECK(job->magic == HIPOBJ_JOB_MAGIC);
+}
+
+/* ---- hipobj.c ---- */
+/* Fiber call: makes the session of an allowed PREPARE. -EFBIG: never so large; -ENOSPC, -ENOMEM:
+ * not now; -EHOSTUNREACH: this device cannot reach the queue pair. */
+int hipobj_session_open(struct hipobj_job *job, struct hipobj_session **ret_session);
+/* NULL: there is none of this id. */
+struct hipobj_session *hipobj_session_find(
+	struct front_hipobj *front, const uint8_t id[HIPOBJ_SESSION_BYTES]);
+/* Takes it out of use: nothing of its client's touches our memory, and nothing of ours its
+ * client's. It is freed when no fiber has it in hand; what moves fails with the error. */
+void hipobj_session_end(struct hipobj_session *session, int error, const char *why);
+/* Ends the last use of a session that may have ended. In a fiber. */
+void hipobj_session_put(struct hipobj_session *session);
+/* Fiber call: the session's staging memory is the server's alone from here on. */
+void hipobj_session_close_window(struct hipobj_session *session);
+
+/* ---- request.c ---- */
+/* Whether a header authenticates or dates a message, and says nothing of an operation. */
+bool hipobj_is_of_message(struct slice name);
+/* Whether the message's signature covers the header. */
+bool hipobj_is_signed(const struct s3_request *message, struct slice name);
+
+/* ---- move.c ---- */
+extern const struct s3_body_ops hipobj_body_ops;
+extern const struct s3_reply_ops hipobj_reply_ops;
+
+#endif

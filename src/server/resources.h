@@ -1,0 +1,13 @@
+/* server/resources.h: what the kernel lets the process have: descriptors, locked memory, memory. */
+#ifndef SERVER_RESOURCES_H
+#define SERVER_RESOURCES_H
+
+#include "base/cgroup.h"
+#include "server/config.h"
+
+/* Raises the soft limits of open files and of locked memory; logs what stays low. */
+void resources_raise(void);
+/* Warns when the control group's limit of memory is below what the configuration may use. */
+void resources_compare(const struct config *config, const struct cgroup_limits *limits);
+
+#endif

@@ -1,0 +1,42 @@
+/* server/web.c: the web console of a server, and its listener. */
+#include "server/web.h"
+
+int web_open(const struct web_opts *opts, struct console **ret_console, struct listen **ret_listen)
+{
+	const struct config *config = opts->config;
+	const struct console_opts console_opts = {
+		.s3 = opts->s3,
+		.session_s = config->console.session_s,
+		.idle_timeout_ns = config->console.idle_timeout_s * NS_PER_S,
+		.s3_url = config->console.s3_url,
+		.http_port = opts->http_port,
+		.https_port = opts->https_port,
+		.secure = opts->tls != NULL,
+		.admin = admin_handle,
+		.admin_arg = opts->admin,
+	};
+	struct listen_opts listen_opts = {
+		.core = opts->core,
+		.http = {.s3 = opts->s3,
+			.transport = opts->tls ? "https" : "http",
+			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
+			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
+			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
+			.handle = console_handle},
+		.connections_max = CONSOLE_CONNECTIONS_MAX,
+		.tls = opts->tls,
+		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
+	};
+	int ret = console_open(&console_opts, ret_console);
+
+	if (ret)
+		return ret;
+	listen_opts.http.handle_arg = *ret_console;
+	ret = listen_open(&listen_opts, config->console.address, ret_listen);
+	if (!ret && !opts->tls && !config_is_loopback(config->console.address))
+		log_warn("server",
+			"console.address: %s is not loopback and console.https is false: without "
+			"a proxy that ends TLS, keys and cookies cross the network in clear",
+			config->console.address);
+	return ret;
+}

@@ -1,0 +1,465 @@
+"""tests/e2e/console/browser.py: the console's page in Chromium, as its users meet it. Each step leaves a picture in the test's
+folder."""
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+
+import nebula
+
+try:
+    from selenium import webdriver
+    from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+MIB = 1 << 20
+BIG_MIB = 200
+# Of axe-core, which checks pages for people who do not see them as others do: the package that brings it.
+AXE = "axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8\n"
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# Each of these would call window.hit() where a page took it for more than text.
+HOSTILE = ['<img src=x onerror="hit()">.html', '"><svg onload=hit()>.svg', "javascript:hit()", "'-hit()-'.txt", "{{hit()}}.json"]
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000020000000208020000" "00fdd49a730000000e49444154789c63f8cfc0c0c0c0c0c00000140003"
+                    "0103fb5d5b0000000049454e44ae426082")
+
+
+def missing():
+    """What keeps the browser from running here; None: nothing."""
+    if not webdriver:
+        return "python3-selenium is not installed: scripts/deps test"
+    return next((f"{path} is not there: scripts/deps test" for path in (CHROMIUM, DRIVER) if not pathlib.Path(path).exists()), None)
+
+
+class Page:
+    """A browser with one window."""
+
+    def __init__(self, address, folder, width=1280, height=900, dark=False):
+        self.url = f"http://{address}"
+        self.folder = folder
+        self.pictures = 0
+        options = Options()
+        options.binary_location = CHROMIUM
+        # The sandbox needs rights that a container seldom has; this browser sees this server alone.
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en",
+                     "--no-first-run", "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder / 'profile'}"):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        options.add_experimental_option("prefs", {"download.default_directory": str(folder / "downloads"), "download.prompt_for_download": False,
+                                                  "credentials_enable_service": False, "profile.password_manager_enabled": False})
+        self.driver = webdriver.Chrome(service=Service(DRIVER, log_path=str(folder / "chromedriver.log")), options=options)
+        self.driver.set_script_timeout(nebula.PATIENCE_S)
+        self.size(width, height)
+        self.dark(dark)
+
+    def close(self):
+        self.driver.quit()
+
+    def size(self, width, height):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+
+    def dark(self, dark):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                                                                              {"name": "prefers-reduced-motion", "value": "reduce"}]})
+
+    def picture(self, name):
+        self.pictures += 1
+        self.driver.save_screenshot(str(self.folder / f"{self.pictures:02}-{name}.png"))
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def all(self, selector, text=None):
+        """What is shown, of that text."""
+        with contextlib.suppress(StaleElementReferenceException):
+            return [each for each in self.driver.find_elements(By.CSS_SELECTOR, selector)
+                    if each.is_displayed() and (text is None or text in each.text or text == each.get_attribute("aria-label"))]
+        return []
+
+    def one(self, selector, text=None):
+        """The first of them, which is waited for."""
+        if not nebula.becomes(lambda: self.all(selector, text)):
+            self.picture("missing")
+            raise RuntimeError(f"{selector} {text or ''} did not appear; the page says: {self.driver.find_element(By.TAG_NAME, 'body').text[:600]}")
+        found = self.all(selector, text)
+        return found[0] if found else self.one(selector, text)
+
+    def gone(self, selector, text=None):
+        return nebula.becomes(lambda: not self.all(selector, text))
+
+    def click(self, selector, text=None):
+        element = self.one(selector, text)
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def type(self, selector, text):
+        element = self.one(selector)
+        element.clear()
+        element.send_keys(text)
+
+    def go(self, place, selector, text=None):
+        self.run("location.hash = arguments[0]", "#/" + place)
+        return self.one(selector, text)
+
+    def sign_in(self, access_key, secret_key):
+        self.type("#access-key", access_key)
+        self.type("#secret-key", secret_key)
+        self.click("button", "Sign in")
+
+    def loaded(self):
+        return self.gone(".waiting")
+
+    def complaints(self):
+        """What the browser found wrong, but for answers that the page expects."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING") and not re.search(r"responded with a status of 4", entry["message"])]
+
+
+def axe_source(tap, folder):
+    """axe-core's source, from the registry of Python's packages; None where that does not answer."""
+    kept = pathlib.Path(os.environ.get("BUILD_DIR", folder)) / "axe.min.js"
+    if not kept.exists():
+        wanted, place = folder / "axe.txt", folder / "axe"
+        wanted.write_text(AXE)
+        done = subprocess.run([sys.executable, "-m", "venv", str(place)], capture_output=True, text=True)
+        if done.returncode == 0:
+            done = subprocess.run([place / "bin/pip", "install", "--no-deps", "--require-hashes", "--no-compile", "-q", "-r", str(wanted)], capture_output=True, text=True, timeout=nebula.PATIENCE_S)
+        found = list(place.glob("lib/*/site-packages/*/axe.min.js"))
+        if not found:
+            tap.skip("what axe-core finds", "it cannot be had from the registry: " + done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no pip")
+            return None
+        part = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy(found[0], part)
+        part.rename(kept)
+    return kept.read_text()
+
+
+class Walk:
+    """The steps, in order; each finds what the one before left."""
+
+    def __init__(self, tap, server, folder):
+        self.tap, self.server, self.folder = tap, server, folder
+        self.s3 = nebula.Client(server.http)
+        self.page = Page(server.console, folder)
+        self.axe = axe_source(tap, folder)
+
+    def accessible(self, name):
+        """No fault that axe-core knows, in light and dark."""
+        if not self.axe:
+            return
+        faults = []
+        for dark in (False, True):
+            self.page.dark(dark)
+            self.page.run(self.axe)
+            found = self.page.driver.execute_async_script(
+                "const done = arguments[1]; axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then((result) => done(result.violations))", AXE_RULES)
+            faults += [(("dark" if dark else "light"), each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+        self.page.dark(False)
+        self.tap.check(not faults, f"{name}: axe-core finds nothing", faults)
+
+    def sign_in(self):
+        page, tap = self.page, self.tap
+        page.driver.get(page.url)
+        page.one("#access-key")
+        tap.check(page.run("return document.activeElement.id") == "access-key", "the first field has the keyboard")
+        page.picture("sign-in")
+        self.accessible("sign-in")
+        page.sign_in(nebula.ACCESS_KEY, "wrong")
+        tap.check("wrong" in page.one(".problem").text and not page.one("#secret-key").get_attribute("value"), "a wrong key is refused, and forgotten")
+        page.picture("sign-in-refused")
+        page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)
+        page.one(".empty", "No buckets yet")
+        stored = page.run("return JSON.stringify([Object.entries(localStorage), Object.entries(sessionStorage), document.cookie])")
+        tap.check(stored == '[[],[],""]' and nebula.SECRET_KEY not in page.driver.page_source, "the page keeps no secret", stored)
+        page.driver.refresh()
+        tap.check(page.one(".empty"), "a reload stays signed in")
+
+    def bucket(self):
+        page, tap = self.page, self.tap
+        page.picture("no-buckets")
+        self.accessible("no buckets")
+        page.click("button", "Create bucket")
+        tap.check(page.run("return document.activeElement.id") == "bucket-name", "the dialog has the keyboard")
+        page.type("#bucket-name", "Not_Valid")
+        page.click("dialog button", "Create")
+        page.one("dialog .problem")
+        page.picture("bucket-refused")
+        self.accessible("a dialog with an error")
+        page.one("#bucket-name").send_keys(Keys.ESCAPE)
+        tap.check(page.gone("dialog"), "Escape closes it")
+        page.click("button", "Create bucket")
+        page.type("#bucket-name", "photos")
+        page.click("label", "Keep versions")
+        page.click("dialog button", "Create")
+        page.one("td a", "photos")
+        tap.check(b"Enabled" in self.s3.request("GET", "/photos", query={"versioning": ""})[2], "a bucket with versions is made")
+        page.picture("buckets")
+        self.accessible("buckets")
+
+    def upload(self):
+        page, tap = self.page, self.tap
+        path = self.folder / "big.bin"
+        digest = hashlib.sha256()
+        block = os.urandom(MIB)
+        with open(path, "wb") as file:
+            for number in range(BIG_MIB):
+                data = number.to_bytes(8, "big") + block[8:]
+                digest.update(data)
+                file.write(data)
+        page.click("td a", "photos")
+        page.one(".empty", "Nothing here yet")
+        page.picture("empty-bucket")
+        page.driver.find_element(By.ID, "files").send_keys(str(path))
+        page.one(".uploads progress")
+        page.picture("uploading")
+        page.one(".uploads .done", "big.bin")
+        page.one("button.item", "big.bin")
+        page.picture("uploaded")
+        status, headers, body = self.s3.request("GET", "/photos/big.bin")
+        parts = -(-BIG_MIB // 16)
+        tap.check(status == 200 and hashlib.sha256(body).digest() == digest.digest() and headers["etag"].endswith(f'-{parts}"'),
+                  f"{BIG_MIB} MiB arrive in {parts} parts", (status, headers))
+        path.unlink()
+        small = self.folder / "dropped.txt"
+        small.write_text("dropped\n")
+        for kind in ("dragEnter", "dragOver", "drop"):
+            page.driver.execute_cdp_cmd("Input.dispatchDragEvent", {"type": kind, "x": 600, "y": 400, "data": {"items": [], "files": [str(small)], "dragOperationsMask": 1}})
+        page.one("button.item", "dropped.txt")
+        tap.check(self.s3.request("GET", "/photos/dropped.txt")[2] == b"dropped\n", "a file that is dropped is uploaded")
+        self.accessible("objects")
+
+    def preview(self):
+        page, tap = self.page, self.tap
+        for name, kind, body in (("a.txt", "text/plain", "héllo".encode()), ("a.json", "application/json", b'{"a":[1,{"b":2}]}'), ("a.png", "image/png", PNG),
+                                 ("a.bin", "application/octet-stream", bytes(64)), ("folder/deep/x", "text/plain", b"x")):
+            self.s3.request("PUT", "/photos/" + name, body, headers={"Content-Type": kind, "x-amz-meta-author": "Ann"})
+        page.go("buckets", "td a", "photos")
+        page.click("td a", "photos")
+        page.click("button.item", "a.txt")
+        tap.check(page.one("dialog pre").text == "héllo" and page.one("dialog dd", "Ann"), "a text is shown, and its metadata")
+        page.picture("object")
+        page.type("#tag-key", "who")
+        page.type("#tag-value", "me: you + I")
+        page.click("dialog button", "Add")
+        page.one(".tags li", "who = me: you + I")
+        tap.check(b"<Key>who</Key>" in self.s3.request("GET", "/photos/a.txt", query={"tagging": ""})[2], "a tag is added")
+        page.click("dialog button", "Make a link")
+        url = urllib.parse.urlsplit(page.one("dialog .copy code").text)
+        connection = http.client.HTTPConnection(url.netloc, timeout=nebula.PATIENCE_S)
+        connection.request("GET", f"{url.path}?{url.query}")
+        tap.check(connection.getresponse().read() == "héllo".encode(), "a share link gives the object")
+        self.accessible("an object")
+        page.click("dialog a", "Download")
+        kept = self.folder / "downloads/a.txt"
+        tap.check(nebula.becomes(lambda: kept.exists() and kept.read_bytes() == "héllo".encode()), "a download is the object")
+        page.click("dialog button", "Close")
+        page.click("button.item", "a.json")
+        tap.check('"b": 2' in page.one("dialog pre").text, "JSON is set in lines")
+        page.click("dialog button", "Close")
+        page.click("button.item", "a.png")
+        page.one("dialog img.preview")
+        tap.check(nebula.becomes(lambda: page.run("return document.querySelector('img.preview').naturalWidth") == 2), "an image is shown")
+        page.click("dialog button", "Close")
+        page.click("button.item", "a.bin")
+        tap.check(page.one("dialog p", "no text"), "other bytes are not")
+        page.click("dialog button", "Close")
+        page.click("a.item", "folder/")
+        page.click("a.item", "deep/")
+        tap.check(page.one("button.item", "x") and page.one(".crumbs", "deep"), "prefixes are folders")
+        page.type(".search", "none")
+        page.one(".search").send_keys(Keys.ENTER)
+        tap.check(page.one(".empty", "Nothing begins with this"), "a search by prefix")
+
+    def delete(self):
+        page, tap = self.page, self.tap
+        page.go("b/photos", "button.item", "a.bin")
+        page.run("document.getElementById(arguments[0]).click()", "tick-" + "a.bin\0")
+        page.click("button", "Delete 1")
+        page.one("dialog li", "a.bin")
+        page.click("dialog button", "Delete")
+        tap.check(page.gone("button.item", "a.bin") and self.s3.request("GET", "/photos/a.bin")[0] == 404, "an object is deleted")
+        page.click("button", "Show versions")
+        page.one(".badge", "delete marker")
+        page.picture("versions")
+        self.accessible("versions")
+        page.click("button", "Show versions")
+
+    def hostile(self):
+        """Names, metadata, tags and bytes that would be scripts."""
+        page, tap = self.page, self.tap
+        self.s3.request("PUT", "/hostile")
+        for name in HOSTILE:
+            self.s3.request("PUT", "/hostile/" + name, b"<script>hit()</script><svg xmlns='http://www.w3.org/2000/svg' onload='hit()'/>",
+                            headers={"Content-Type": "image/svg+xml" if name.endswith("svg") else "text/html", "x-amz-meta-x": "<img src=x onerror=hit()>",
+                                     "Content-Disposition": "inline", "Cache-Control": "<script>hit()</script>"})
+        self.s3.request("PUT", "/hostile/run.js", b"hit()", headers={"Content-Type": "text/javascript"})
+        page.run("window.hits = 0; window.hit = () => { window.hits++; }")
+        page.go("b/hostile", "button.item", HOSTILE[0])
+        shown = [each.text for each in page.all("button.item")]
+        tap.check(set(HOSTILE) <= set(shown), "hostile names are shown as they are", shown)
+        for name in HOSTILE:
+            page.click("button.item", name)
+            page.one("dialog pre, dialog img.preview, dialog .quiet")
+            page.one("dialog dd", "<img src=x")
+            page.loaded()
+            page.click("dialog button", "Close")
+            page.gone("dialog")
+        page.picture("hostile")
+        tap.check(page.run("return window.hits") == 0, "none of them runs")
+        told = page.run("const s = document.createElement('script'); try { s.setAttribute('src', '/s3/hostile/run.js'); return 'taken'; } catch (error) { return error.message; }")
+        tap.check("TrustedScriptURL" in told, "no code of the page could make a script of an object", told)
+        told = page.driver.execute_async_script("const done = arguments[0]; import('/s3/hostile/run.js').then(() => done('ran'), (error) => done(error.message))")
+        tap.check(told != "ran" and page.run("return window.hits") == 0, "nor does an object run as a module", told)
+        page.complaints()
+        with contextlib.suppress(WebDriverException):
+            page.driver.get(page.url + "/s3/hostile/" + urllib.parse.quote(HOSTILE[0]))
+        tap.check(nebula.becomes(lambda: list((self.folder / "downloads").glob("*onerror*"))) and page.driver.current_url.startswith(page.url + "/#"), "nor as a page: it is downloaded",
+                  page.driver.current_url)
+
+    def settings(self):
+        page, tap = self.page, self.tap
+        page.go("settings/photos", ".card", "Versions")
+        page.loaded()
+        page.type("#policy", "{not json")
+        tap.check(page.one(".hint.wrong") and not page.one(".card form button.primary").is_enabled(), "what is no JSON is not saved")
+        policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::000000000000:user/reader"}, "Action": "s3:Fly", "Resource": "arn:aws:s3:::photos"}]}
+        page.type("#policy", json.dumps(policy))
+        page.click(".card form button.primary", "Save")
+        tap.check(page.one(".card .problem"), "what the server does not know is told")
+        policy["Statement"][0]["Action"] = "s3:ListBucket"
+        page.type("#policy", json.dumps(policy))
+        page.click(".card form button.primary", "Save")
+        page.one(".notice")
+        tap.check(json.loads(self.s3.request("GET", "/photos", query={"policy": ""})[2])["Statement"][0]["Action"] == "s3:ListBucket", "a policy is saved")
+        page.type("#lifecycle-prefix", "tmp/")
+        page.type("#lifecycle-days", "7")
+        page.click(".card", "Lifecycle")
+        page.one("#lifecycle-days").send_keys(Keys.ENTER)
+        page.one(".rules li", "expire after 7 days")
+        page.type("#lifecycle-uploads", "3")
+        page.one("#lifecycle-uploads").send_keys(Keys.ENTER)
+        page.one(".rules li", "end unfinished uploads after 3 days")
+        rules = self.s3.request("GET", "/photos", query={"lifecycle": ""})[2]
+        tap.check(rules.count(b"<Rule>") == 2 and b"<Days>7</Days>" in rules and b"<DaysAfterInitiation>3<" in rules, "rules are added, and the others stay", rules)
+        page.type("#cors-origins", "https://app.example.com")
+        page.one("#cors-origins").send_keys(Keys.ENTER)
+        page.one(".rules li", "https://app.example.com: GET, HEAD")
+        page.click("button", "Suspend")
+        page.one("button", "Enable")
+        tap.check(b"Suspended" in self.s3.request("GET", "/photos", query={"versioning": ""})[2], "versions are suspended")
+        page.picture("settings")
+        self.accessible("settings")
+
+    def people(self):
+        """Makes a user who may do little, and becomes it."""
+        page, tap = self.page, self.tap
+        page.go("people/users", ".empty", "No users yet")
+        page.click("button", "Create user")
+        page.type("#entity-name", "reader")
+        page.click("dialog button", "Create")
+        page.one("h2", "reader")
+        page.loaded()
+        page.run("const s = document.getElementById('attach-arn'); s.value = 'arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess'; s.dispatchEvent(new Event('change'))")
+        page.click("button", "Attach")
+        page.one(".rules li", "AmazonS3ReadOnlyAccess")
+        page.click("button", "Create key")
+        page.one("dialog .copy")
+        key, secret = [each.text for each in page.all("dialog .copy code")]
+        page.picture("new-key")
+        page.click("dialog button", "Close")
+        page.one(".rules li", key)
+        tap.check(secret not in page.driver.page_source, "a secret is shown once")
+        self.accessible("a user")
+        page.picture("user")
+        for place in ("people/groups", "people/policies", "people/accounts"):
+            page.go(place, ".tabs")
+            page.loaded()
+            self.accessible(place)
+        page.go("health", ".plot", "Requests")
+        tap.check(nebula.becomes(lambda: page.run("return [...document.querySelectorAll('.plot path')].some((path) => path.getAttribute('d').includes('L'))")), "plots grow while one looks")
+        tap.check(page.one(".tiles", "0.") and page.one(".volumes", "good"), "the version and the volumes are told")
+        page.picture("health")
+        self.accessible("health")
+        page.click("button", "Sign out")
+        page.one("#access-key")
+        tap.check(page.run("return fetch('/api/session').then((answer) => answer.status)") == 401, "a sign-out ends the session")
+        page.sign_in(key, secret)
+        page.one("td a", "photos")
+        page.click("button", "Create bucket")
+        page.type("#bucket-name", "mine")
+        page.click("dialog button", "Create")
+        tap.check("policies do not allow" in page.one("dialog .problem").text, "a user without the right is told so")
+        page.picture("denied")
+        page.click("dialog button", "Cancel")
+        for place in ("people/users", "health", "settings/photos"):
+            page.go(place, ".problem, .card")
+            page.loaded()
+        page.go("people/users", ".problem", "policies do not allow")
+        page.go("health", ".problem", "policies do not allow")
+        tap.check(True, "nor does it see users, or how the server does")
+        page.click("button", "Sign out")
+        page.one("#access-key")
+
+    def narrow(self):
+        """On a phone nothing is wider than the page."""
+        page, tap = self.page, self.tap
+        page.size(390, 844)
+        page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)
+        page.one("td a", "photos")
+        for place, selector in (("buckets", "td a"), ("b/photos", "button.item"), ("settings/photos", ".rules li"), ("people/users/reader", ".rules li"), ("health", ".plot")):
+            page.go(place, selector)
+            page.loaded()
+            page.picture("phone-" + place.split("/")[0])
+            tap.check(page.run("return document.documentElement.scrollWidth") <= 390, f"{place} fits a phone", page.run("return document.documentElement.scrollWidth"))
+        page.dark(True)
+        page.picture("phone-dark")
+        page.dark(False)
+        page.size(1280, 900)
+
+    def keyboard(self):
+        page, tap = self.page, self.tap
+        page.go("buckets", "td a")
+        page.driver.refresh()
+        page.one("td a")
+        page.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+        tap.check(page.run("return document.activeElement.textContent") == "To the content", "the first stop of the keyboard leads to the content")
+        page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        tap.check(page.run("return document.activeElement.id") == "main", "and there it goes on")
+
+
+def expiry(tap, folder):
+    """The page itself says that a session is over: nobody clicks."""
+    with nebula.Server(folder / "short", folder / "short.log", "--set", "console.idle_timeout_s=2") as server, contextlib.closing(Page(server.console, folder / "expiry")) as page:
+        page.driver.get(page.url)
+        page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)
+        page.one(".empty")
+        tap.check("ended" in page.one(".sign-in .problem").text, "a session that idles ends by itself, and the page says so")
+        page.picture("ended")
+
+
+def run(tap, server, folder):
+    why = missing()
+    if why:
+        tap.skip("the page in a browser", why)
+        return
+    for each in (folder, folder / "downloads", folder / "expiry"):
+        each.mkdir(parents=True, exist_ok=True)
+    walk = Walk(tap, server, folder)
+    try:
+        for step in (walk.sign_in, walk.bucket, walk.upload, walk.preview, walk.delete, walk.settings, walk.hostile, walk.people, walk.narrow, walk.keyboard):
+            step()
+        tap.check(not walk.page.complaints(), "the browser found nothing wrong", walk.page.complaints())
+    finally:
+        walk.page.close()
+    expiry(tap, folder)

@@ -1,0 +1,302 @@
+/* tests/unit/front/test_hipobj.c: the sessions of hipobj-rc-v2 over a fake device and a fake S3:
+ * what opening one can meet, whose it is, what it may hold, and that all of it is given back. */
+#include "fiber_rig.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_rdma.h"
+#include "fake_s3.h"
+#include "front/hipobj/hipobj_priv.h"
+
+#define TOKEN                                          \
+	"01640000000000000000000000000000000000000000" \
+	"00000000000000000000000000000000000000010700"
+
+static struct front_hipobj *rig_front;
+static struct rp_pd *rig_pd;
+static const uint32_t rig_lkeys[LIMIT_ARENAS_MAX];
+
+static int rig_setup(void **state)
+{
+	struct front_hipobj_opts opts = {.core = &rig_core,
+		.device = fake_device(),
+		.lkeys = rig_lkeys,
+		.sessions_max = 6,
+		.staging_bytes_max = 64 * KIB,
+		.timeout_ns = 600 * NS_PER_S};
+
+	(void)state;
+	fake_open();
+	fake_s3_reset();
+	rig_begin(16);
+	assert_int_equal(flow_core_open(rig, rig_region, &rig_core), 0);
+	assert_int_equal(rp_pd_open(fake_device(), &rig_pd), 0);
+	opts.pd = rig_pd;
+	assert_int_equal(front_hipobj_open(&opts, &rig_front), 0);
+	return 0;
+}
+
+static int rig_teardown(void **state)
+{
+	(void)state;
+	front_hipobj_close(rig_front);
+	assert_int_equal(fake.qps_open, 0);
+	rp_pd_close(rig_pd);
+	flow_core_close(&rig_core);
+	rig_end();
+	fake_close();
+	return 0;
+}
+
+/* ---- A control request from HTTP, and the handler of s3. ---- */
+
+static const char *who;
+static uint16_t whose_share;
+static struct {
+	uint32_t status;
+	char code[32], session[33], protocol_status[16];
+} got;
+
+static void handle(const struct s3_request *request, struct s3_reply *reply)
+{
+	struct s3_control *control = request->control;
+	struct s3_identity identity = {0};
+
+	snprintf(identity.access_key, sizeof(identity.access_key), "%s", who);
+	if (control->code) {
+		snprintf(got.code, sizeof(got.code), "%s", control->code);
+		fake_answer(reply, 400, SLICE("<Error/>"));
+	} else if (control->step == S3_CONTROL_CANCEL) {
+		control->ops->cancel(control, &identity);
+		fake_answer(reply, 204, SLICE_NONE);
+	} else if (control->step == S3_CONTROL_PREPARE) {
+		control->identity = identity;
+		control->share = whose_share;
+		fake_answer(reply, 200, SLICE_NONE);
+	} else {
+		int ret = request->token->ops->admit(request->token, &identity);
+
+		fake_answer(reply, ret ? 404 : 200, SLICE_NONE);
+	}
+}
+
+static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	(void)bytes;
+	reply->status = got.status = status;
+	for (uint32_t i = 0; i < header_count; i++) {
+		if (slice_eq_nocase(headers[i].name, hipobj_header(HIPOBJ_H_SESSION)))
+			slice_copy_str(headers[i].value, got.session, sizeof(got.session));
+		if (slice_eq_nocase(headers[i].name, hipobj_header(HIPOBJ_H_STATUS)))
+			slice_copy_str(
+				headers[i].value, got.protocol_status, sizeof(got.protocol_status));
+	}
+	return 0;
+}
+
+static int reply_text(struct s3_reply *reply, struct slice text)
+{
+	(void)reply;
+	(void)text;
+	return 0;
+}
+
+static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	(void)reply;
+	(void)ret_sink;
+	return -EOPNOTSUPP;
+}
+
+static const struct s3_reply_ops REPLY_OPS = {
+	.head = reply_head, .text = reply_text, .sink = reply_sink};
+
+static void ask(enum hipobj_step step, const struct s3_header *headers, uint32_t count)
+{
+	const struct s3_request request = {.method = S3_POST,
+		.method_text = SLICE("POST"),
+		.path = hipobj_path(step),
+		.headers = headers,
+		.header_count = count,
+		.core = &rig_core};
+	struct s3_reply reply = {.ops = &REPLY_OPS};
+
+	memset(&got, 0, sizeof(got));
+	fake_s3.handle = handle;
+	assert_true(front_hipobj_wanted(&request));
+	front_hipobj_handle(rig_front, &request, &reply);
+	assert_false(reply.broken);
+}
+
+static uint32_t prepare(const char *op, const char *size)
+{
+	const struct s3_header headers[] = {
+		{hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL)},
+		{hipobj_header(HIPOBJ_H_TOKEN), SLICE(TOKEN)},
+		{hipobj_header(HIPOBJ_H_PSN), SLICE("1")},
+		{hipobj_header(HIPOBJ_H_COOKIE), SLICE("7")},
+		{hipobj_header(HIPOBJ_H_OP), slice_str(op)},
+		{hipobj_header(HIPOBJ_H_TARGET), SLICE("/bucket/key")},
+		{hipobj_header(HIPOBJ_H_SIZE), slice_str(size)},
+	};
+
+	ask(HIPOBJ_PREPARE, headers, ARRAY_LEN(headers));
+	return got.status;
+}
+
+static uint32_t say(enum hipobj_step step, const char *session)
+{
+	const struct s3_header headers[] = {
+		{hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL)},
+		{hipobj_header(HIPOBJ_H_SESSION), slice_str(session)},
+		{hipobj_header(HIPOBJ_H_COOKIE), SLICE("7")},
+		{hipobj_header(HIPOBJ_H_ADDR), SLICE("1000")},
+		{hipobj_header(HIPOBJ_H_RKEY), SLICE("77")},
+	};
+
+	ask(step, headers, ARRAY_LEN(headers));
+	return got.status;
+}
+
+static void nothing_held(void)
+{
+	const struct hipobj_group *group = rig_front->group;
+
+	assert_int_equal(rig_front->session_count, 0);
+	assert_true(list_empty(&rig_front->sessions));
+	assert_int_equal(group->sessions, 0);
+	assert_int_equal(group->staged_bytes, 0);
+	for (uint32_t i = 0; i < FLOW_SHARES; i++) {
+		assert_int_equal(group->share_sessions[i], 0);
+		assert_int_equal(group->share_bytes[i], 0);
+	}
+	assert_int_equal(fake.qps_open, 0);
+}
+
+/* ---- Opening. ---- */
+
+static void fails(int *error, int value, const char *op, bool unsupported)
+{
+	*error = value;
+	prepare(op, "4096");
+	*error = 0;
+	if (unsupported) {
+		assert_int_equal(got.status, 501);
+		assert_string_equal(got.protocol_status, HIPOBJ_UNSUPPORTED);
+	} else {
+		assert_string_equal(got.code, "SlowDown");
+	}
+	assert_string_equal(got.session, "");
+	nothing_held();
+}
+
+static void opening_can_fail_anywhere(void *arg)
+{
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	fails(&fake.pd_open_error, -ENOMEM, "PUT", false);
+	fails(&fake.mr_open_error, -ENOMEM, "PUT", false);
+	fails(&fake.post_recv_error, -ENOMEM, "PUT", false);
+	for (int i = 0; i < 2; i++) {
+		fails(&fake.qp_open_error, -EMFILE, i ? "GET" : "PUT", false);
+		fails(&fake.address_error, -EIO, i ? "GET" : "PUT", false);
+		fails(&fake.join_error, -EINVAL, i ? "GET" : "PUT", true);
+	}
+	fails(&fake.target_error, -ENOSPC, "GET", false);
+	assert_int_equal(prepare("GET", "4096"), 200);
+	assert_int_equal(strlen(got.session), 32);
+	front_hipobj_drain(rig_front);
+	nothing_held();
+}
+RIG_TEST(opening_can_fail_anywhere);
+
+/* A principal has half of the sessions and of the memory. */
+static void bounds_hold(void *arg)
+{
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(prepare("GET", "4096"), 200);
+	prepare("GET", "4096");
+	assert_string_equal(got.code, "SlowDown");
+	who = "bob";
+	whose_share = 2;
+	assert_int_equal(prepare("PUT", "32768"), 200);
+	prepare("PUT", "1");
+	assert_string_equal(got.code, "SlowDown");
+	prepare("PUT", "32769");
+	assert_string_equal(got.code, "RDMATransferTooLarge");
+	assert_int_equal(prepare("GET", "32769"), 200);
+	assert_int_equal(rig_front->session_count, 5);
+	front_hipobj_drain(rig_front);
+	nothing_held();
+}
+RIG_TEST(bounds_hold);
+
+/* ---- States. ---- */
+
+static void a_session_is_its_owners(void *arg)
+{
+	char session[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	memcpy(session, got.session, sizeof(session));
+	who = "bob";
+	assert_int_equal(say(HIPOBJ_READY, session), 404);
+	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
+	assert_int_equal(rig_front->session_count, 1);
+	who = "alice";
+	CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link)->moving = true;
+	say(HIPOBJ_READY, session);
+	assert_string_equal(got.code, "RDMASessionConflict");
+	CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link)->moving = false;
+	assert_int_equal(say(HIPOBJ_READY, session), 200);
+	assert_int_equal(rig_front->session_count, 0);
+	say(HIPOBJ_READY, session);
+	assert_string_equal(got.code, "NoSuchRDMASession");
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	memcpy(session, got.session, sizeof(session));
+	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
+	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
+	while (rig_front->group->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(a_session_is_its_owners);
+
+static void the_sweep_ends_what_waits(void *arg)
+{
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	rig_front->opts.timeout_ns = 1;
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	assert_int_equal(prepare("GET", "4096"), 200);
+	while (rig_front->group->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(the_sweep_ends_what_waits);
+
+#define RIG_UNIT(fn) cmocka_unit_test_setup_teardown(test_##fn, rig_setup, rig_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_UNIT(opening_can_fail_anywhere),
+		RIG_UNIT(bounds_hold),
+		RIG_UNIT(a_session_is_its_owners),
+		RIG_UNIT(the_sweep_ends_what_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
