@@ -39,10 +39,14 @@ static void errand_main(void *arg)
 static void errand_arrive(struct reactor_msg *msg)
 {
 	struct errand *errand = CONTAINER_OF(msg, struct errand, msg);
+	int ret;
 
-	errand->ret = fiber_run(reactor_self(), errand->name, errand_main, errand);
-	if (errand->ret)
-		errand_return(errand);
+	ret = fiber_run(reactor_self(), errand->name, errand_main, errand);
+	/* A fiber that was begun may be over, and the errand gone with its caller. */
+	if (!ret)
+		return;
+	errand->ret = ret;
+	errand_return(errand);
 }
 
 int fiber_run_on(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)

@@ -245,6 +245,18 @@ static void counts(void *arg)
 	++*(uint32_t *)arg;
 }
 
+/* It is over before the call that began it comes back. */
+static void counts_at_once(void *arg)
+{
+	++*(uint32_t *)arg;
+}
+
+/* A stack of its own for each visit, so that the sanitizer sees a write after the caller left. */
+static __attribute__((noinline)) void visit_at_once(uint32_t *count)
+{
+	assert_int_equal(fiber_run_on(other, "at once", counts_at_once, count), 0);
+}
+
 static void visits(void *arg)
 {
 	struct reactor *home = reactor_self();
@@ -258,6 +270,10 @@ static void visits(void *arg)
 		assert_ptr_equal(reactor_self(), home);
 		assert_ptr_equal(fiber_self(), caller);
 	}
+	count = 0;
+	for (uint32_t i = 0; i < 20000; i++)
+		visit_at_once(&count);
+	assert_int_equal(count, 20000);
 	reactor_stop(other);
 }
 
