@@ -37,6 +37,7 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_HOT, 64 * KIB, 4, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, 64 * KIB, 16, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, 64 * KIB, 64, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 100 * KIB, 1, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 1, ROWS_QUICK},
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 4, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_QUICK},
@@ -89,6 +90,8 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_AT_REST] = "atrest",
 	[BENCH_SESSIONS] = "sessions",
 	[BENCH_CLIENTS] = "clients",
+	[BENCH_SINGLES] = "singles",
+	[BENCH_BATCH] = "batch",
 	[BENCH_DURABLE] = "durable",
 	[BENCH_PEER] = "peer",
 	[BENCH_XDP] = "xdp",
@@ -235,6 +238,9 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 	if (way == BENCH_SESSIONS || way == BENCH_CLIENTS)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->depth == 16 &&
 		       (from->bytes == 4 * KIB || from->bytes == MIB);
+	if (way == BENCH_BATCH || way == BENCH_SINGLES)
+		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->depth == 1 &&
+		       (from->bytes == 4 * KIB || from->bytes == 100 * KIB);
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -316,8 +322,9 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	if (!any)
 		return 0;
 	/* The row that it is compared with is measured, too. */
+	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_SESSIONS] ||
-			   has[BENCH_CLIENTS];
+			   has[BENCH_CLIENTS] || has[BENCH_SINGLES];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
@@ -410,6 +417,7 @@ const struct bench_record *bench_group_anchor(
 	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
 	enum bench_way plain = by_http				  ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
+			       : row->subject.way == BENCH_BATCH  ? BENCH_SINGLES
 			       : row->subject.way == BENCH_APART  ? BENCH_QUIET
 			       : row->subject.way == BENCH_BESIDE ? BENCH_APART
 								  : BENCH_RDMA;

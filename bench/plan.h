@@ -49,6 +49,8 @@ enum bench_way {
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_SESSIONS, /* RDMA, over several sessions of one process */
 	BENCH_CLIENTS,	/* RDMA, by several processes that sleep while they wait */
+	BENCH_SINGLES,	/* RDMA, into the memory of BATCH, an object by each call */
+	BENCH_BATCH,	/* RDMA, many objects by each call */
 	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the receiver's disk */
 	BENCH_PEER,	/* FLOW: until it is in the receiver's memory */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */

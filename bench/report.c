@@ -35,6 +35,10 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "sessions (sim.)" : "rdma sessions";
 	if (row->way == BENCH_CLIENTS)
 		return simulated ? "clients (simul.)" : "rdma clients";
+	if (row->way == BENCH_SINGLES)
+		return simulated ? "singles (sim.)" : "rdma singles";
+	if (row->way == BENCH_BATCH)
+		return simulated ? "batch (simul.)" : "rdma batch";
 	if (row->way == BENCH_DURABLE)
 		return row->op == BENCH_FLOW ? "stream to disk" : "packets to disk";
 	if (row->way == BENCH_PEER)

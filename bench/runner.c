@@ -138,6 +138,8 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 
 	if (!ret && opts->way == BENCH_CLIENTS)
 		return bench_clients_open(&client, client_of_child, target, &runner->clients);
+	if (!ret && (opts->way == BENCH_BATCH || opts->way == BENCH_SINGLES))
+		return bench_batch_load_open(&client, opts->way == BENCH_SINGLES, &runner->batch);
 	if (!ret && sessions)
 		ret = sessions_open(target);
 	return ret ? ret : bench_client_load_open(&client, &runner->client);
@@ -256,6 +258,8 @@ void bench_runner_run(
 	run.turn = runner->turn;
 	if (runner->clients)
 		bench_clients_run(runner->clients, &run, result);
+	else if (runner->batch)
+		runner->turn = bench_batch_load_run(runner->batch, &run, result);
 	else if (runner->client)
 		runner->turn = bench_client_load_run(runner->client, &run, result);
 	else
@@ -265,6 +269,7 @@ void bench_runner_run(
 void bench_runner_close(struct bench_runner *runner)
 {
 	bench_clients_close(runner->clients);
+	bench_batch_load_close(runner->batch);
 	bench_client_load_close(runner->client);
 	bench_http_load_close(runner->http);
 	bench_http_set_close(&runner->set);

@@ -4,13 +4,14 @@
 #define BENCH_RUNNER_H
 
 #include "bench/anchor.h"
+#include "bench/batch_load.h"
 #include "bench/client_load.h"
 #include "bench/clients.h"
 #include "bench/http_load.h"
 #include "bench/nginx.h"
 #include "bench/plan.h"
 
-#define BENCH_DATA_SETS_MAX 32
+#define BENCH_DATA_SETS_MAX 40
 
 struct bench_target {
 	const struct bench_opts *opts;
@@ -39,6 +40,7 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 struct bench_runner {
 	struct bench_client_load *client;
 	struct bench_clients *clients;
+	struct bench_batch_load *batch;
 	struct bench_http_load *http;
 	struct bench_http_set set;
 	uint64_t turn;

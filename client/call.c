@@ -235,6 +235,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->by_token = false;
 	call->declines = 0;
 	call->internal = NULL;
+	call->ended = &client->done;
 	call->mr_count = 0;
 	call->cached_count = 0;
 	call->easy = NULL;
@@ -370,7 +371,7 @@ void client_call_finish(struct client_call *call, int error)
 	result->error = error;
 	call->phase = CLIENT_DONE;
 	list_remove(&call->link);
-	list_push_back(&call->client->done, &call->link);
+	list_push_back(call->ended, &call->link);
 	call->client->undone_count--;
 }
 

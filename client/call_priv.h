@@ -8,6 +8,8 @@
 #define CLIENT_BUSY_NS_MIN  (50 * NS_PER_MS) /* after a 503, the first time */
 #define CLIENT_GRACE_NS	    (1 * NS_PER_S)   /* past a deadline that the server knows, too */
 #define CLIENT_TEXT_BYTES   512u
+/* Of a batch: as many calls exist at a time, whatever the number of its items. */
+#define CLIENT_BATCH_WINDOW_MAX 1024u
 
 /* The life of a call:
  *
@@ -42,6 +44,7 @@ struct client_call {
 	uint32_t retries;      /* after a 503 */
 	uint64_t not_again_ns; /* not tried again before this; 0 unless it was retried */
 	neb_done_fn *done;
+	struct list *ended; /* the list for it when it is DONE: the client's, or a batch's */
 	struct client_pages *pages; /* NULL: it has one answer */
 	uint64_t begun_ns, deadline_ns;
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
@@ -125,6 +128,10 @@ const struct client_op *client_op_of(const struct client_call *call);
 /* ---- progress.c ---- */
 /* One round of all the work that does not sleep. */
 void client_progress(struct neb_client *client);
+/* As neb_submit, but the call goes to this list when it is DONE. */
+int client_submit(struct neb_client *client, const struct neb_request *request, struct list *ended);
+/* Makes progress until that list has a call, neb_wake is called, or the time is over. */
+void client_wait_list(struct neb_client *client, const struct list *ended, uint64_t until_ns);
 /* As neb_perform, and reports pages as they arrive. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);

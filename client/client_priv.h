@@ -7,7 +7,9 @@
  *   device.c      by which RDMA device
  *   memory.c      the pool, registrations, what the device may touch for one request
  *   gpu.c         memory of a GPU
- *   call.c        a request's life: copied, routed, tried again, finished; submit, poll, wait
+ *   call.c        a request's life: copied, routed, tried again, finished
+ *   progress.c    the rounds that drive all calls; submit, poll, wait
+ *   batch.c       many reads by one call
  *   session.c     an RDMA session's life: connect, prove, fail
  *   session_dp.c  capsules out and in: the way of the microsecond
  *   lease_dp.c    objects read from the server's memory

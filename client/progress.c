@@ -271,15 +271,16 @@ static void client_sleep(struct neb_client *client, uint64_t until_ns)
 	client->idle_rounds = 64;
 }
 
-/* Makes progress until *phase is DONE or the deadline. With phase NULL: until any call is done,
+/* Makes progress until *phase is DONE or the deadline. With phase NULL: until the list has a call,
  * neb_wake is called, or the deadline. */
-static bool wait_until(struct neb_client *client, const enum client_phase *phase, uint64_t until_ns)
+static bool wait_until(struct neb_client *client, const enum client_phase *phase,
+	const struct list *ended, uint64_t until_ns)
 {
 	uint64_t spin_until_ns = 0, yield_at_ns = UINT64_MAX, now_ns;
 
 	for (uint32_t round = 0;; round++) {
 		client_progress(client);
-		if (phase ? *phase == CLIENT_DONE : !list_empty(&client->done))
+		if (phase ? *phase == CLIENT_DONE : !list_empty(ended))
 			return true;
 		if (!client->undone_count || (!phase && client->woken))
 			return false;
@@ -313,6 +314,23 @@ int neb_submit(struct neb_client *client, const struct neb_request *request, uin
 	if (ret == 0 && ret_id)
 		*ret_id = call->result.id;
 	return ret;
+}
+
+int client_submit(struct neb_client *client, const struct neb_request *request, struct list *ended)
+{
+	struct client_call *call;
+	int ret = client_call_make(client, request, &call);
+
+	if (ret)
+		return ret;
+	call->ended = ended;
+	call_route(call);
+	return 0;
+}
+
+void client_wait_list(struct neb_client *client, const struct list *ended, uint64_t until_ns)
+{
+	wait_until(client, NULL, ended, until_ns);
 }
 
 /* Takes the call off its list first: a call that the callback submits may end at once, and is
@@ -351,7 +369,8 @@ int neb_wait(
 	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns)
 {
 	uint64_t now_ns = clock_now_ns();
-	bool done = wait_until(client, NULL, now_ns + MIN(timeout_ns, UINT64_MAX - now_ns));
+	bool done = wait_until(
+		client, NULL, &client->done, now_ns + MIN(timeout_ns, UINT64_MAX - now_ns));
 	bool woken = client->woken && atomic_exchange(&client->woken, false);
 
 	if (!done && client->undone_count)
@@ -397,7 +416,7 @@ int client_perform(struct neb_client *client, const struct neb_request *request,
 				(unsigned)CAPSULE_HEADERS_BYTES_MAX);
 		return ret;
 	}
-	wait_until(client, &call->phase, UINT64_MAX);
+	wait_until(client, &call->phase, NULL, UINT64_MAX);
 	ret = call->result.error;
 	if (ret_result)
 		client_result_copy(ret_result, &call->result);

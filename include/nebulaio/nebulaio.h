@@ -319,6 +319,56 @@ NEB_API uint32_t neb_in_flight(const struct neb_client *client);
 NEB_API int neb_perform(struct neb_client *client, const struct neb_request *request,
 	struct neb_result *ret_result);
 
+/* ---- Many reads by one call. ---- */
+/* One object, or a range of one. Zero it, then set what is read and the memory; neb_get_batch fills
+ * in the rest. Strings and memory are used until neb_get_batch returns. */
+struct neb_batch_item {
+	const char *bucket; /* NULL: the batch's */
+	const char *key;
+	const char *version_id; /* or NULL */
+	uint64_t range_offset;	/* with range_bytes above 0 */
+	uint64_t range_bytes;
+	void *data; /* memory for the bytes */
+	size_t data_bytes;
+	/* The result. */
+	int error; /* as in ERRORS above; -ECANCELED: the batch was ended before it was sent */
+	uint32_t status; /* S3's HTTP status; 0: no answer came */
+	enum neb_transport transport;
+	bool one_sided;
+	uint64_t bytes_read;   /* in data */
+	uint64_t object_bytes; /* length that the answer announced: of a range, the range's */
+	char etag[84];	       /* without quotes; may be empty */
+};
+/* Receives an item that has its result, inside neb_get_batch, in the order in which they end; it
+ * may make no call on the client. result is valid during the call, and has code and message. False
+ * ends the batch: items that were not sent get -ECANCELED. */
+typedef bool neb_batch_done_fn(
+	void *arg, struct neb_batch_item *item, const struct neb_result *result);
+/* Called about every 50 ms inside neb_get_batch. False ends the batch. */
+typedef bool neb_batch_keep_fn(void *arg);
+struct neb_batch {
+	const char *bucket; /* of items that name none */
+	struct neb_batch_item *items;
+	uint64_t item_count;	 /* any number */
+	uint32_t window;	 /* in flight at a time, 1 to 1,024 [the client's requests_max] */
+	uint64_t timeout_ns;	 /* of all of it [none]; each request has the client's */
+	neb_batch_done_fn *done; /* or NULL */
+	neb_batch_keep_fn *keep_on; /* or NULL */
+	void *arg;
+};
+/* Reads many small objects, or ranges: the requests follow each other without a wait for answers,
+ * and each item's bytes go to its memory. The client uses memory for a window of requests, whatever
+ * the number of items. Each item falls back to HTTP as a single request would, and is sent again
+ * after a lost connection or a 503. When as many items as the window has get no answer one after
+ * the other, the rest are not sent, and get the same error. neb_wake() of another thread ends a
+ * batch. However it ends, the requests in flight are waited for, because the server may still write
+ * to their memory; every item has its result when this returns. For 0 copies the memory is from
+ * neb_buffer_alloc() or registered; other memory is registered, or copied, item by item.
+ *
+ * 0 if every item was read; else the error of the first item in the array that was not. -EINVAL:
+ * window, or no items. */
+NEB_API int neb_get_batch(struct neb_client *client, const struct neb_batch *batch);
+
 /* ---- Common requests, synchronous. All return result->error; ret_result may be NULL. ---- */
 /* Fetches a whole object into data, which has room for bytes; result.bytes is its length.
  * -EMSGSIZE: it is longer, and the contents of data are undefined; neb_head() returns the

@@ -96,6 +96,7 @@ static void test_quick_rows_have_anchors(void **state)
 		enum bench_way anchor; /* kind is BENCH_ROW */
 	} WANTED[] = {
 		{BENCH_GET, BENCH_SESSIONS, BENCH_ROW, BENCH_RDMA},
+		{BENCH_GET, BENCH_BATCH, BENCH_ROW, BENCH_SINGLES},
 		{BENCH_GET, BENCH_CLIENTS, BENCH_ROW, BENCH_RDMA},
 		{BENCH_MIXED, BENCH_RDMA, BENCH_LOG, BENCH_RDMA},
 		{BENCH_MIXED, BENCH_HTTP, BENCH_LOG, BENCH_RDMA},
@@ -151,9 +152,9 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* Hot: plain, sealed, token, one-sided, at rest; cold: plain; a quiet tenant, and five
-	 * kinds of noise apart and beside. */
-	assert_int_equal(rows_of(&plan), 6 + 2 + 11);
+	/* Hot: plain, sealed, token, one-sided, singles, batch, at rest; cold: plain; a quiet
+	 * tenant, and five kinds of noise apart and beside. */
+	assert_int_equal(rows_of(&plan), 8 + 2 + 11);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -212,6 +213,12 @@ static void test_rows_beside_the_plain_ones(void **state)
 	group = &plan.groups[0];
 	assert_ptr_equal(
 		bench_group_anchor(group, find(group, BENCH_ONESIDED)), find(group, BENCH_RDMA));
+	bench_plan_close(&plan);
+	opts.only = "get 100KiB d1 batch";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_BATCH)), find(group, BENCH_SINGLES));
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 token";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);

@@ -314,6 +314,62 @@ static void test_fall_back_and_come_back(void **state)
 	neb_client_close(client);
 }
 
+/* A batch goes by HTTP item by item, with the same results as over RDMA. */
+static void test_batch_falls_back(void **state)
+{
+	enum { COUNT = 300, ROOM = 8192 };
+	const struct program *child = *state;
+	static struct neb_batch_item items[2][COUNT];
+	struct neb_batch batch = {.bucket = "batch", .item_count = COUNT, .window = 16};
+	struct neb_client *clients[2] = {client_of(child->both, NEB_STRICT)};
+	char endpoints[160], (*keys)[16] = calloc(COUNT, sizeof(*keys));
+	uint8_t *room = calloc(2 * COUNT, ROOM), *body = malloc(ROOM);
+
+	snprintf(endpoints, sizeof(endpoints), "rdma://127.0.0.1:%u %s", program_port_free(),
+		child->http);
+	clients[1] = client_of(endpoints, NEB_AUTO);
+	assert_int_equal(neb_bucket_create(clients[0], batch.bucket, NULL), 0);
+	for (uint32_t i = 0; i < COUNT; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "%u", i);
+		rig_fill(body, ROOM, i);
+		if (i % 7)
+			assert_int_equal(
+				neb_put(clients[0], batch.bucket, keys[i], body, 1 + 27 * i, NULL),
+				0);
+		for (uint32_t way = 0; way < 2; way++)
+			items[way][i] = (struct neb_batch_item){.key = keys[i],
+				.data = room + (2 * i + way) * ROOM,
+				.data_bytes = i % 11 ? ROOM : 100,
+				.range_offset = 5,
+				.range_bytes = i % 5 ? 0 : 50};
+	}
+	for (uint32_t way = 0; way < 2; way++) {
+		batch.items = items[way];
+		assert_int_equal(neb_get_batch(clients[way], &batch), -ENOENT);
+	}
+	for (uint32_t i = 0; i < COUNT; i++) {
+		assert_int_equal(items[1][i].error, items[0][i].error);
+		assert_int_equal(items[1][i].bytes_read, items[0][i].bytes_read);
+		assert_int_equal(items[0][i].transport, NEB_RDMA);
+		assert_int_equal(items[1][i].transport, NEB_HTTP);
+		if (items[0][i].error)
+			continue;
+		assert_string_equal(items[1][i].etag, items[0][i].etag);
+		rig_fill(body, ROOM, i);
+		for (uint32_t way = 0; way < 2; way++)
+			assert_memory_equal(items[way][i].data, body + (i % 5 ? 0 : 5),
+				items[way][i].bytes_read);
+	}
+	assert_int_equal(items[0][0].status, 404);
+	assert_int_equal(items[0][5].bytes_read, 50);
+	assert_int_equal(items[0][11].error, -EMSGSIZE);
+	for (uint32_t way = 0; way < 2; way++)
+		neb_client_close(clients[way]);
+	free(room);
+	free(body);
+	free(keys);
+}
+
 static void test_wrong_key_by_http(void **state)
 {
 	const struct program *child = *state;
@@ -420,6 +476,7 @@ int main(void)
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),
+		cmocka_unit_test(test_batch_falls_back),
 		cmocka_unit_test(test_wrong_key_by_http),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_token_endpoints),
