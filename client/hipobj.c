@@ -398,12 +398,19 @@ static int qp_open(struct client_hipobj *transfer)
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1},
 		.retry_count = 7,
 		.rnr_retry_count = 7};
-	int ret = rp_qp_open(client->pd, &attr, &transfer->qp);
+	int ret = -EAGAIN;
 
-	if (ret == 0)
-		ret = rp_qp_address(transfer->qp, &transfer->ours);
 	/* Its first packet's number must not be 0, which one in 16 million is. */
-	return ret == 0 && !transfer->ours.psn ? -EAGAIN : ret;
+	for (int i = 0; i < 2 && ret == -EAGAIN; i++) {
+		rp_qp_close(transfer->qp);
+		transfer->qp = NULL;
+		ret = rp_qp_open(client->pd, &attr, &transfer->qp);
+		if (ret == 0)
+			ret = rp_qp_address(transfer->qp, &transfer->ours);
+		if (ret == 0 && !transfer->ours.psn)
+			ret = -EAGAIN;
+	}
+	return ret;
 }
 
 static void put_target(struct ask *ask, const struct client_call *call)
@@ -646,6 +653,8 @@ void client_hipobj_progress(struct neb_client *client)
 			ready(transfer);
 		else if (state == RP_QPS_ERR)
 			fail(transfer, -ECONNRESET, "the queue pair broke");
+		else if (transfer->phase == JOINING)
+			client->cm_polled_ns = 0; /* its event is looked for in every round */
 	}
 }
 
