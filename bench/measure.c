@@ -461,8 +461,9 @@ void bench_measure_group(
 		open_member(rig, &members[m]);
 	}
 	for (uint32_t r = 0; r < rig->opts->repetitions && !*stop; r++) {
+		/* Every other turn goes backwards: no row comes after the same one each time. */
 		for (uint32_t m = 0; m < group->count && !*stop; m++)
-			slice(rig, &members[m]);
+			slice(rig, &members[r % 2 ? group->count - 1 - m : m]);
 	}
 	for (uint32_t m = 0; m < group->count; m++) {
 		bench_runner_close(&members[m].runner);

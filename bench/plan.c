@@ -87,6 +87,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_HTTP] = "http",
 	[BENCH_SEALED] = "sealed",
 	[BENCH_TOKEN] = "token",
+	[BENCH_HIPOBJ] = "hipobj",
 	[BENCH_AT_REST] = "atrest",
 	[BENCH_SESSIONS] = "sessions",
 	[BENCH_CLIENTS] = "clients",
@@ -195,6 +196,18 @@ static int add(struct bench_group *group, const struct bench_subject *subject)
 	return 0;
 }
 
+static bool is_dialect(enum bench_way way)
+{
+	return way == BENCH_RDMA || way == BENCH_TOKEN || way == BENCH_HIPOBJ;
+}
+
+/* Where the dialects are compared with each other. */
+static bool has_dialects(enum bench_op op, enum bench_heat heat, uint64_t bytes, uint32_t depth)
+{
+	return (op == BENCH_GET || op == BENCH_PUT) && heat == BENCH_HOT &&
+	       (bytes == 4 * KIB || bytes == MIB) && (depth == 1 || depth == 16);
+}
+
 /* A whole name picks its row alone; anything else picks every row that has it in its name. */
 static bool wanted(const struct bench_opts *opts, const struct bench_subject *subject, bool whole)
 {
@@ -202,6 +215,9 @@ static bool wanted(const struct bench_opts *opts, const struct bench_subject *su
 
 	if (!opts->only)
 		return true;
+	if (!strcmp(opts->only, BENCH_DIALECTS))
+		return (is_dialect(subject->way) || subject->way == BENCH_HTTP) &&
+		       has_dialects(subject->op, subject->heat, subject->bytes, subject->depth);
 	bench_subject_name(subject, name);
 	return whole ? !strcmp(name, opts->only) : strstr(name, opts->only) != NULL;
 }
@@ -216,7 +232,7 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
-/* Encryption and tokens are compared with the plain transports where nothing else limits them.
+/* Encryption is compared with the plain transport where nothing else limits it.
  * One-sided reads are compared for small, hot objects, because they are made for those. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
@@ -243,6 +259,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		       (from->bytes == 4 * KIB || from->bytes == 100 * KIB);
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
+	if (way == BENCH_TOKEN || way == BENCH_HIPOBJ)
+		return has_dialects(from->op, from->heat, from->bytes, from->depth);
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
 	       from->depth == 1 && from->bytes <= MIB;
 }
@@ -325,14 +343,15 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_SESSIONS] ||
 			   has[BENCH_CLIENTS] || has[BENCH_SINGLES];
-	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
+	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
-							 way == BENCH_AT_REST)))
+		if (has[way] &&
+			!(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
+						 way == BENCH_HIPOBJ || way == BENCH_AT_REST)))
 			ret = add(group, &row);
 	}
 	return ret;
@@ -414,7 +433,8 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
-	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
+	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_HIPOBJ ||
+		       row->subject.way == BENCH_AT_REST;
 	enum bench_way plain = by_http				  ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
 			       : row->subject.way == BENCH_BATCH  ? BENCH_SINGLES
@@ -441,4 +461,21 @@ const struct bench_record *bench_group_anchor(
 			found = group->members[i];
 	}
 	return found;
+}
+
+const struct bench_record *bench_group_http(
+	const struct bench_group *group, const struct bench_record *row)
+{
+	const struct bench_subject *of = &row->subject;
+
+	if (of->kind != BENCH_ROW || !is_dialect(of->way) ||
+		!has_dialects(of->op, of->heat, of->bytes, of->depth))
+		return NULL;
+	for (uint32_t i = 0; i < group->count; i++) {
+		const struct bench_subject *subject = &group->members[i]->subject;
+
+		if (subject->kind == BENCH_ROW && subject->way == BENCH_HTTP)
+			return group->members[i];
+	}
+	return NULL;
 }

@@ -44,6 +44,7 @@ enum bench_way {
 	BENCH_HTTP,
 	BENCH_SEALED,	/* RDMA, encrypted */
 	BENCH_TOKEN,	/* HTTP, bodies by RDMA tokens */
+	BENCH_HIPOBJ,	/* HTTP, bodies by hipobj-rc-v2 */
 	BENCH_XDP,	/* packets by AF_XDP, without a server */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
@@ -93,6 +94,9 @@ struct bench_subject {
 };
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b);
 #define BENCH_NAME_BYTES 64
+/* The name of a set of rows: GET and PUT of 4 KiB and 1 MiB by each dialect of S3 over RDMA, and by
+ * HTTP. */
+#define BENCH_DIALECTS "dialects"
 /* "get 4KiB d1 rdma", "get 1MiB d16 http cold", "memcpy 1MiB", "raw log 16": the text that --only
  * searches. */
 const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES]);
@@ -133,13 +137,18 @@ struct bench_plan {
 	struct bench_group *groups;
 	uint32_t group_count;
 };
-/* quick: the groups that marks need; only: the rows whose name has it, with their anchors. Packets
+/* quick: the groups that marks need; only: the rows whose name has it, with their anchors, or
+ * BENCH_DIALECTS. Packets
  * only where they can be measured, and with a server of our own. -EINVAL: nothing is left. */
 int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan);
 void bench_plan_close(struct bench_plan *plan);
 
 /* The anchor that a row of a group is shown against, or NULL. */
 const struct bench_record *bench_group_anchor(
+	const struct bench_group *group, const struct bench_record *row);
+/* The plain HTTP row of the same operation, beside which a dialect of S3 over RDMA is shown; NULL
+ * for other rows, and where it is not in the run. */
+const struct bench_record *bench_group_http(
 	const struct bench_group *group, const struct bench_record *row);
 
 #endif

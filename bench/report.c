@@ -29,6 +29,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return "http beside";
 	if (row->way == BENCH_TOKEN)
 		return simulated ? "token (simul.)" : "token";
+	if (row->way == BENCH_HIPOBJ)
+		return simulated ? "hipobj (simul.)" : "hipobj";
 	if (row->way == BENCH_ONESIDED)
 		return simulated ? "1-sided (simul.)" : "rdma one-sided";
 	if (row->way == BENCH_SESSIONS)
@@ -244,7 +246,8 @@ static void print_row(const struct bench_rig *rig, const struct bench_group *gro
 	const struct bench_subject *subject = &record->subject;
 	const struct bench_result *result = &record->result;
 	const struct bench_record *anchor = bench_group_anchor(group, record);
-	struct span share = bench_share(record, anchor);
+	const struct bench_record *http = bench_group_http(group, record);
+	struct span share = bench_share(record, anchor), of_http = bench_share(record, http);
 	char t[6][BENCH_TEXT_BYTES], n[BENCH_TEXT_BYTES], size[BENCH_TEXT_BYTES];
 	char verified[BENCH_TEXT_BYTES], name[BENCH_NAME_BYTES];
 
@@ -267,6 +270,9 @@ static void print_row(const struct bench_rig *rig, const struct bench_group *gro
 	else if (share.count)
 		printf("%.3f (%.3f-%.3f) of %s", share.median, share.min, share.max,
 			bench_subject_name(&anchor->subject, name));
+	if (!rig->opts->rate && http != anchor && of_http.count)
+		printf(", %.3f (%.3f-%.3f) of %s", of_http.median, of_http.min, of_http.max,
+			bench_subject_name(&http->subject, name));
 	printf("%s\n", noise_text(rig, record));
 	print_tenants(group, record, anchor);
 	if (result->errors)

@@ -185,7 +185,8 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 	const struct bench_subject *subject = &record->subject;
 	const struct bench_counts *counts = &record->counts;
 	double ops = (double)record->result.ops, bytes = (double)record->result.bytes;
-	struct span share = bench_share(record, anchor);
+	const struct bench_record *http = bench_group_http(group, record);
+	struct span share = bench_share(record, anchor), of_http = bench_share(record, http);
 	char name[BENCH_NAME_BYTES];
 
 	put_open(json, NULL, '{');
@@ -215,6 +216,8 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 		put_text(json, "anchor", bench_subject_name(&anchor->subject, name));
 		put_span(json, "share_of_anchor", &share);
 	}
+	if (http)
+		put_span(json, "share_of_http", &of_http);
 	put_noise(rig, json, record);
 	put_close(json, '}');
 }

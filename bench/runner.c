@@ -52,17 +52,23 @@ static void client_log(void *arg, enum neb_log_level level, const char *text)
 		snprintf(target->client_failed, sizeof(target->client_failed), "%s", text);
 }
 
+/* Bodies by RDMA, beside requests by HTTP. */
+static bool is_token(enum bench_way way)
+{
+	return way == BENCH_TOKEN || way == BENCH_HIPOBJ;
+}
+
 static int client_open(
 	struct bench_target *target, enum bench_way way, struct neb_client **ret_client)
 {
 	const struct bench_server *server = &target->server;
-	char endpoint[80];
+	char endpoint[96];
 	const struct neb_options options = {
 		.endpoints = endpoint,
 		.access_key = server->use_access_key,
 		.secret_key = server->use_secret_key,
 		.region = server->region,
-		.transport = way == BENCH_TOKEN ? NEB_HTTP : NEB_RDMA,
+		.transport = is_token(way) ? NEB_HTTP : NEB_RDMA,
 		.require_encryption = way == BENCH_SEALED,
 		.one_sided_reads = way == BENCH_ONESIDED,
 		.device_name = server->device_name,
@@ -74,8 +80,9 @@ static int client_open(
 		.log_arg = target,
 	};
 
-	if (way == BENCH_TOKEN)
-		snprintf(endpoint, sizeof(endpoint), "http://%s?rdma", server->http_address);
+	if (is_token(way))
+		snprintf(endpoint, sizeof(endpoint), "http://%s?rdma%s", server->http_address,
+			way == BENCH_HIPOBJ ? "=hipobj" : "");
 	else
 		snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
 	return neb_client_open(&options, ret_client);
@@ -92,6 +99,7 @@ static struct neb_client *client_of(struct bench_target *target, enum bench_way 
 {
 	struct neb_client **client = way == BENCH_SEALED     ? &target->sealed
 				     : way == BENCH_TOKEN    ? &target->token
+				     : way == BENCH_HIPOBJ   ? &target->hipobj
 				     : way == BENCH_ONESIDED ? &target->one_sided
 							     : &target->client;
 
@@ -120,7 +128,7 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 		.client = client_of(target, opts->way),
 		.others = target->sessions,
 		.other_count = sessions ? ARRAY_LEN(target->sessions) : 0,
-		.transport = opts->way == BENCH_TOKEN ? NEB_TOKEN : NEB_AUTO,
+		.transport = is_token(opts->way) ? NEB_TOKEN : NEB_AUTO,
 		.op = OPS[opts->op].op,
 		.bucket = target->bucket,
 		.data = opts->data,
@@ -471,6 +479,7 @@ void bench_target_close(struct bench_target *target)
 		ask_bucket(target, false);
 	neb_client_close(target->sealed);
 	neb_client_close(target->token);
+	neb_client_close(target->hipobj);
 	neb_client_close(target->one_sided);
 	for (uint32_t i = 0; i < ARRAY_LEN(target->sessions); i++)
 		neb_client_close(target->sessions[i]);

@@ -11,7 +11,7 @@
 #include "bench/nginx.h"
 #include "bench/plan.h"
 
-#define BENCH_DATA_SETS_MAX 40
+#define BENCH_DATA_SETS_MAX 64
 
 struct bench_target {
 	const struct bench_opts *opts;
@@ -19,8 +19,8 @@ struct bench_target {
 	char bucket[32];
 	struct neb_client *client; /* NULL: no RDMA, and client_failed says why */
 	char client_failed[160];
-	struct neb_client *sealed, *token, *one_sided; /* opened when a row first asks for them */
-	struct neb_client *sessions[BENCH_SESSION_COUNT - 1]; /* beside client; the same */
+	struct neb_client *sealed, *token, *hipobj, *one_sided; /* opened when a row first asks */
+	struct neb_client *sessions[BENCH_SESSION_COUNT - 1];	/* beside client; the same */
 	struct bench_data data[BENCH_DATA_SETS_MAX];
 	uint32_t data_count;
 };

@@ -19,7 +19,8 @@
 	"\n"                                                                                       \
 	"  --quick             only the rows that the marks (targets) need; about a minute\n"      \
 	"  --only TEXT         the rows with TEXT in their name, e.g. \"get 4KiB\" or \"cold\";\n" \
-	"                      if a row has exactly this name, only that row\n"                    \
+	"                      if a row has exactly this name, only that row; \"dialects\": GET\n" \
+	"                      and PUT by each dialect of S3 over RDMA, and by HTTP\n"             \
 	"  --list              print the names of the rows and measure nothing\n"                  \
 	"  --json FILE         also write all results to FILE\n"                                   \
 	"  --dir DIR           folder for the server's data and the raw log, on the disk\n"        \

@@ -152,9 +152,9 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* Hot: plain, sealed, token, one-sided, singles, batch, at rest; cold: plain; a quiet
-	 * tenant, and five kinds of noise apart and beside. */
-	assert_int_equal(rows_of(&plan), 8 + 2 + 11);
+	/* Hot: plain, sealed, token, hipobj, one-sided, singles, batch, at rest; cold: plain; a
+	 * quiet tenant, and five kinds of noise apart and beside. */
+	assert_int_equal(rows_of(&plan), 9 + 2 + 11);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -244,8 +244,45 @@ static void test_rows_beside_the_plain_ones(void **state)
 	opts.endpoints = "http://127.0.0.1:1";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 	opts.endpoints = NULL;
-	opts.only = "get 4KiB d16 token";
+	opts.only = "get 64KiB d1 token";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
+/* One name picks every dialect of S3 over RDMA, each beside HTTP in the same group. */
+static void test_dialects(void **state)
+{
+	static const enum bench_way WAYS[] = {BENCH_RDMA, BENCH_TOKEN, BENCH_HIPOBJ};
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = BENCH_DIALECTS;
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(plan.group_count, 8); /* GET and PUT, 4 KiB and 1 MiB, 1 and 16 deep */
+	assert_int_equal(rows_of(&plan), 8 * 4);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		const struct bench_group *group = &plan.groups[g];
+		const struct bench_record *http = find(group, BENCH_HTTP);
+
+		assert_non_null(http);
+		assert_null(bench_group_http(group, http));
+		for (size_t i = 0; i < ARRAY_LEN(WAYS); i++) {
+			assert_non_null(find(group, WAYS[i]));
+			assert_ptr_equal(bench_group_http(group, find(group, WAYS[i])), http);
+		}
+		assert_ptr_equal(bench_group_anchor(group, find(group, BENCH_HIPOBJ)), http);
+	}
+	bench_plan_close(&plan);
+	/* A row alone has nothing beside it. */
+	opts.only = "get 4KiB d1 rdma";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_null(bench_group_http(&plan.groups[0], find(&plan.groups[0], BENCH_RDMA)));
+	bench_plan_close(&plan);
+	opts.only = "put 1MiB d16 hipobj";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 2);
+	bench_plan_close(&plan);
 }
 
 /* A noisy tenant on the same server is compared with the same one on another server, and that one
@@ -297,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_quick_rows_have_anchors),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
+		cmocka_unit_test(test_dialects),
 		cmocka_unit_test(test_noisy_tenants),
 	};
 
