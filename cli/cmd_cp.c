@@ -167,6 +167,8 @@ struct cp_opts {
 	unsigned workers;
 	bool md5;
 	struct transfer_headers headers; /* of the stored object */
+	char *metadata[TRANSFER_HEADERS_MAX]; /* names of headers that were made here */
+	unsigned metadata_count;
 };
 
 /* Borrows the value: argv lives as long as the program. */
@@ -184,13 +186,19 @@ static int header_add(const struct cli_command *command, struct cp_opts *opts, c
 static int metadata_add(const struct cli_command *command, struct cp_opts *opts, char *pair)
 {
 	char *equals = strchr(pair, '='), *name = NULL;
+	int ret;
 
 	if (!equals || equals == pair)
 		return cli_usage_error(command, "--metadata: '%s' is not NAME=VALUE", pair);
 	*equals = '\0';
 	if (asprintf(&name, "x-amz-meta-%s", pair) < 0)
 		return CLI_FAILED;
-	return header_add(command, opts, name, equals + 1);
+	ret = header_add(command, opts, name, equals + 1);
+	if (ret)
+		free(name);
+	else
+		opts->metadata[opts->metadata_count++] = name;
+	return ret;
 }
 
 static int encryption_add(const struct cli_command *command, struct cp_opts *opts, char *kind)
@@ -324,7 +332,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	int ret = parse_cp(command, &opts, argc, argv);
 
 	if (ret)
-		return ret;
+		goto out;
 	names[0] = strdup(argv[optind]);
 	ret = remote_open(&opts.remote, &transfer.client);
 	if (ret || !names[0])
@@ -346,6 +354,8 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 out:
 	free(names[0]);
 	free(names[1]);
+	for (unsigned i = 0; i < opts.metadata_count; i++)
+		free(opts.metadata[i]);
 	neb_client_close(transfer.client);
 	return ret;
 }
