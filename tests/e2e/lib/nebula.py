@@ -78,7 +78,8 @@ class Server:
                 *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.extra]
 
     def env(self):
-        env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_")}
+        # The run time of sanitizers that a Python needs is in a watched server already.
+        env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_") and name != "LD_PRELOAD"}
         return dict(env, NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY, NEBULAIO_CONSOLE_ADDRESS="127.0.0.1:0")
 
     def start(self):
