@@ -166,7 +166,7 @@ struct cp_opts {
 	bool recursive, quiet, move, resume;
 	unsigned workers;
 	bool md5;
-	struct transfer_headers headers; /* of the stored object */
+	struct transfer_headers headers;      /* of the stored object */
 	char *metadata[TRANSFER_HEADERS_MAX]; /* names of headers that were made here */
 	unsigned metadata_count;
 };
@@ -296,14 +296,18 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 		.md5 = opts->md5,
 		.resume = opts->resume,
 		.quiet = opts->quiet};
-	struct tree tree;
+	struct tree tree = {0};
 	int ret;
 
 	if (!tree_place_parse(argv[0], true, &copy.from) ||
-		!tree_place_parse(argv[1], true, &copy.to))
-		return cli_usage_error(command, "an s3:// address lacks its bucket");
-	if (!copy.from.bucket && !copy.to.bucket)
-		return cli_usage_error(command, "neither side is an s3:// address");
+		!tree_place_parse(argv[1], true, &copy.to)) {
+		ret = cli_usage_error(command, "an s3:// address lacks its bucket");
+		goto out;
+	}
+	if (!copy.from.bucket && !copy.to.bucket) {
+		ret = cli_usage_error(command, "neither side is an s3:// address");
+		goto out;
+	}
 	ret = tree_read(client, &copy.from, &tree);
 	copy.items = calloc(tree.count + 1, sizeof(struct tree_item *));
 	for (size_t i = 0; copy.items && i < tree.count; i++)
@@ -317,8 +321,11 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 
 		ret = MAX(ret, copied);
 	}
+out:
 	free(copy.items);
 	tree_free(&tree);
+	tree_place_free(&copy.from);
+	tree_place_free(&copy.to);
 	return ret;
 }
 
@@ -327,7 +334,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	struct cp_opts opts = {.move = command == &CLI_MV};
 	struct transfer transfer = {.opts = &opts.remote};
 	uint64_t start_ns = clock_now_ns();
-	struct tree_place source;
+	struct tree_place source = {0};
 	char *names[2] = {NULL, NULL}; /* copies for messages: parsing changes the arguments */
 	int ret = parse_cp(command, &opts, argc, argv);
 
@@ -354,6 +361,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 out:
 	free(names[0]);
 	free(names[1]);
+	tree_place_free(&source);
 	for (unsigned i = 0; i < opts.metadata_count; i++)
 		free(opts.metadata[i]);
 	neb_client_close(transfer.client);

@@ -141,8 +141,8 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	bool find = command == &CLI_FIND;
 	struct wanted wanted = {0};
 	struct remote_opts opts;
-	struct tree_place place;
-	struct neb_client *client;
+	struct tree_place place = {0};
+	struct neb_client *client = NULL;
 	struct tree tree = {0};
 	int option, ret;
 
@@ -159,16 +159,19 @@ static int run(const struct cli_command *command, int argc, char **argv)
 			return ret;
 	}
 	if (optind != argc - 1 || !tree_place_parse(argv[optind], false, &place) || !place.bucket)
-		return cli_usage_error(command, "expected one s3://BUCKET[/PREFIX]");
-	ret = remote_open(&opts, &client);
+		ret = cli_usage_error(command, "expected one s3://BUCKET[/PREFIX]");
+	else
+		ret = remote_open(&opts, &client);
 	if (ret)
-		return ret;
+		goto out;
 	ret = tree_read(client, &place, &tree);
 	if (!ret && find)
 		print_found(&opts, &place, &tree, &wanted);
 	else if (!ret)
 		print_sum(&opts, &tree);
+out:
 	tree_free(&tree);
+	tree_place_free(&place);
 	neb_client_close(client);
 	return ret;
 }

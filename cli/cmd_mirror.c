@@ -95,6 +95,8 @@ static void both_end(struct both *both)
 	free(both->copy.items);
 	tree_free(&both->from);
 	tree_free(&both->to);
+	tree_place_free(&both->copy.from);
+	tree_place_free(&both->copy.to);
 	neb_client_close(both->client);
 }
 

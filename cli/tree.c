@@ -42,7 +42,7 @@ bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place
 			return false;
 		memcpy(end, key, len);
 		memcpy(end + len, "/", 2);
-		ret_place->prefix = end;
+		ret_place->prefix = ret_place->owned = end;
 		return true;
 	}
 	ret_place->glob = key;
@@ -55,8 +55,13 @@ bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place
 
 		*(slash ? slash + 1 : end) = '\0';
 	}
-	ret_place->prefix = end;
+	ret_place->prefix = ret_place->owned = end;
 	return true;
+}
+
+void tree_place_free(struct tree_place *place)
+{
+	free(place->owned);
 }
 
 /* ---- Reading. ---- */

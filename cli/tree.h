@@ -23,6 +23,7 @@ struct tree_place {
 	const char *bucket; /* NULL: a folder */
 	const char *prefix; /* of the keys; for a folder its path */
 	const char *glob; /* of the whole key, or NULL; as fnmatch(3), where '*' matches '/', too */
+	char *owned;	  /* the prefix if it is a copy */
 };
 
 struct tree {
@@ -33,9 +34,10 @@ struct tree {
 /* Whether text has a special character of globs. */
 bool tree_is_glob(const char *text);
 /* Parses a command's argument; the text before a glob is its prefix. With whole_names a prefix is a
- * folder: it gets its '/', and a glob's prefix ends with one. Changes and keeps text; the prefix
- * may be a copy that is never freed. False: an s3:// address without a bucket. */
+ * folder: it gets its '/', and a glob's prefix ends with one. Changes and keeps text; the place
+ * is freed after use. False: an s3:// address without a bucket. */
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place);
+void tree_place_free(struct tree_place *place);
 /* Reads all names in the place, sorted. Does not follow links to folders. Exit code. */
 int tree_read(struct neb_client *client, const struct tree_place *place, struct tree *ret_tree);
 void tree_free(struct tree *tree);
