@@ -1,6 +1,6 @@
 // nebulaio/rdma.h: the C++ interface of libnebulaio: reads and writes objects over RDMA, with
-// owning types // that release their resources. Header only, C++17; link with `pkg-config --libs
-// nebulaio`.
+// owning types that release their resources. Header only, C++17; link with
+// `pkg-config --libs nebulaio`.
 //
 //	nebulaio::RDMAContext ctx("mlx5_0", 1);
 //	ctx.connect("192.168.100.1", 9100);
@@ -10,19 +10,24 @@
 //	ctx.free_mr(buffer);
 //
 // ERRORS are exceptions of class nebulaio::Error: the errno, S3's status, code and message, the
-// request id and the transport. THREADS. One thread at a time uses a context with its buffers and
-// registrations. Open one for each // thread. MEMORY. Any memory may be the source or the target;
-// memory of alloc_mr(), allocate() or register_memory() is // never copied on the way. It must stay
-// allocated until the call returns, or for submit() until its // result has come. A Buffer or a
-// Registration keeps the connection alive as long as it lives itself.
+// request id and the transport.
+//
+// THREADS. One thread at a time uses a context with its buffers and registrations. Open one for
+// each thread.
+//
+// MEMORY. Any memory may be the source or the target; memory of alloc_mr(), allocate() or
+// register_memory() is never copied on the way. It must stay allocated until the call returns, or
+// for submit() until its result has come. A Buffer or a Registration keeps the connection alive as
+// long as it lives itself.
 //
 // ENVIRONMENT, so that a program written for one machine runs on another:
-//   NEBULAIO_RDMA_DEVICE_NAME   wins over the device that the program names; "simulated" needs no
-//                               card and reaches servers of this host
-//   NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the
-//                               first address goes to the second
-//   NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY, or else AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY:
-//                               the keys of a program that names none
+//
+//	NEBULAIO_RDMA_DEVICE_NAME   wins over the device that the program names; "simulated" needs
+//	                            no card and reaches servers of this host
+//	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the
+//	                            first address goes to the second
+//	NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY, or else AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY:
+//	                            the keys of a program that names none
 #ifndef NEBULAIO_RDMA_H
 #define NEBULAIO_RDMA_H
 
@@ -301,9 +306,9 @@ class RDMAContext
 	RDMAContext(const RDMAContext &) = delete;
 	RDMAContext &operator=(const RDMAContext &) = delete;
 
-	// Connects to one server, over RDMA only. Throws when it does not answer within the connect
-	// // timeout, or refuses the keys. Connecting again ends the earlier connection and its
-	// memory from alloc_mr().
+	// Connects to one server, over RDMA only. Throws when it does not answer within the
+	// connect timeout, or refuses the keys. Connecting again ends the earlier connection and
+	// its memory from alloc_mr().
 	void connect(const std::string &host, std::uint16_t port)
 	{
 		open("rdma://" + detail::address(host, port), NEB_RDMA);
@@ -336,7 +341,7 @@ class RDMAContext
 
 	// ---- Memory. ----
 
-	// Call it before you free memory that requests have used: // see
+	// Call it before you free memory that requests have used: see
 	// Options::registration_cache_bytes.
 	void forget(const void *data, std::size_t bytes)
 	{
