@@ -1,7 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz install deb deps clean
+.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz site install deb deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -17,7 +17,7 @@ build: ## build build/nebulaio and everything else
 	@scripts/build build
 
 test: ## run all tests; the last line has the counts
-	@scripts/deps build test
+	@scripts/deps build test site
 	@scripts/test
 
 bench: build ## measure, with anchors beside each figure (ARGS="..." adds flags)
@@ -51,6 +51,12 @@ sim: ## run the whole server in SEEDS (1000) simulated worlds
 fuzz: ## run every fuzz target for FUZZ_SECONDS (30)
 	@scripts/deps build test
 	@scripts/fuzz
+
+site: ## the documentation as pages with search, in build/site
+	@scripts/deps build site
+	@scripts/build build -- cli/nebulaio
+	@scripts/site build/nebulaio build/site
+	@echo "build/site/index.html; for its search: python3 -m http.server -d build/site 8000"
 
 install: build ## install into /usr/local, or below DESTDIR
 	/usr/bin/meson install -C build --no-rebuild
