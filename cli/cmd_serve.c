@@ -416,6 +416,7 @@ static int serve_run(int argc, char **argv)
 	struct config_error error;
 	enum log_format format;
 	enum log_level level;
+	char device[512];
 	bool development;
 	int ret = configure(&config, false, argc, argv);
 
@@ -435,7 +436,10 @@ static int serve_run(int argc, char **argv)
 			CONFIG_DEVELOPMENT_KEY);
 	}
 	if (config_check(&config, development, &error)) {
-		fprintf(stderr, "nebulaio serve: %s\n", error.text);
+		bool missing = server_device_missing(&config, device, sizeof(device));
+
+		fprintf(stderr, "nebulaio serve: %s%s%s\n", error.text, missing ? "\n  " : "",
+			device);
 		return CLI_USAGE;
 	}
 	if (serve_flows_check(&config))

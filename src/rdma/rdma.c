@@ -3,6 +3,7 @@
 #include "rdma/provider/provider.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/probe.h"
 
@@ -13,7 +14,7 @@
 
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
 {
-	struct buf known;
+	char names[4 * KIB];
 
 	if (!opts || !opts->device_name || !opts->device_name[0])
 		return -EINVAL;
@@ -29,13 +30,24 @@ int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
 		}
 		return err;
 	}
-	buf_init(&known, 4 * KIB);
-	for (size_t i = 0; i < rp_provider_count; i++)
-		rp_providers[i]->list(&known);
-	log_error("rdma", "no RDMA device \"%s\"; this host has:%.*s", opts->device_name,
-		SLICE_FMT(buf_slice(&known)));
-	buf_free(&known);
+	rp_device_known(opts->device_name, names, sizeof(names));
+	log_error("rdma", "no RDMA device \"%s\"; this host has:%s", opts->device_name, names);
 	return -ENODEV;
+}
+
+bool rp_device_known(const char *device_name, char *ret_names, size_t names_bytes)
+{
+	bool known = false;
+	struct buf names;
+
+	buf_init(&names, names_bytes - 1);
+	for (size_t i = 0; i < rp_provider_count; i++) {
+		known |= rp_providers[i]->claims(device_name);
+		rp_providers[i]->list(&names);
+	}
+	snprintf(ret_names, names_bytes, "%.*s", SLICE_FMT(buf_slice(&names)));
+	buf_free(&names);
+	return known;
 }
 
 void rp_close(struct rp_device *device)

@@ -177,6 +177,10 @@ struct rp_open_opts {
 };
 /* -ENODEV: no such device (the log lists the devices); -EINVAL: the name does not parse. */
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device);
+/* Whether this host has the device that the name names; ret_names: all that it has, each after a
+ * space.
+ */
+bool rp_device_known(const char *device_name, char *ret_names, size_t names_bytes);
 void rp_close(
 	struct rp_device *device); /* takes NULL; everything opened on it must be closed before */
 void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr);
