@@ -1,5 +1,4 @@
-// Package core is the common implementation of github.com/piwi3910/nebulaio/client/rdma and
-// github.com/nebulaio/client-rdma: import one of those.
+// Package core is the common implementation of the packages rdma and client-rdma beside it: import one of those.
 //
 // A Client is one C client and one goroutine that submits requests to it and takes their results. Any number of
 // goroutines may call a Client; their requests are in flight together. A caller whose context ends returns at once; the

@@ -5,7 +5,7 @@ package rdma
 import (
 	"context"
 
-	"github.com/piwi3910/nebulaio/client/core"
+	"github.com/piwi3910/nebulaio/bindings/go/core"
 )
 
 // For their documentation see package core.

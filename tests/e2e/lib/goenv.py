@@ -8,8 +8,10 @@ import subprocess
 
 MODULES = pathlib.Path(__file__).resolve().parents[3] / "bindings/go"
 GO = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/lib/go/bin")
-IMPORTS = {"github.com/piwi3910/nebulaio/client/core": "core", "github.com/piwi3910/nebulaio/client/rdma": "rdma",
-           "github.com/nebulaio/client-rdma": "client-rdma"}
+# Our module, and the paths that the mission's documents import.
+OWN = "github.com/piwi3910/nebulaio/bindings/go"
+IMPORTS = {OWN: ".", "github.com/piwi3910/nebulaio/client/rdma": "paths/rdma",
+           "github.com/nebulaio/client-rdma": "paths/client-rdma"}
 # The race detector cannot run position-independent programs. Go detects only for some compilers ($CC) that they build
 # those by default.
 NO_PIE = "-ldflags=-extldflags=-no-pie"

@@ -9,7 +9,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/piwi3910/nebulaio/client/rdma"
+	"github.com/piwi3910/nebulaio/bindings/go/rdma"
 )
 
 const bytes = 256 << 20

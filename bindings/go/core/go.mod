@@ -1,3 +1,0 @@
-module github.com/piwi3910/nebulaio/client/core
-
-go 1.19

@@ -1,7 +1,0 @@
-module github.com/piwi3910/nebulaio/client/rdma
-
-go 1.19
-
-require github.com/piwi3910/nebulaio/client/core v0.0.0
-
-replace github.com/piwi3910/nebulaio/client/core => ../core
