@@ -169,7 +169,7 @@ int neb_get_batch(struct neb_client *client, const struct neb_batch *batch)
 	struct client_batch run = {.client = client, .asked = batch};
 	uint64_t now_ns = clock_now_ns();
 
-	if ((batch->item_count && !batch->items) || batch->window > CLIENT_BATCH_WINDOW_MAX)
+	if ((batch->item_count && !batch->items) || batch->window > NEB_BATCH_WINDOW_MAX)
 		return -EINVAL;
 	list_init(&run.landed);
 	run.window = batch->window ? batch->window : client->requests_max;

@@ -8,8 +8,6 @@
 #define CLIENT_BUSY_NS_MIN  (50 * NS_PER_MS) /* after a 503, the first time */
 #define CLIENT_GRACE_NS	    (1 * NS_PER_S)   /* past a deadline that the server knows, too */
 #define CLIENT_TEXT_BYTES   512u
-/* Of a batch: as many calls exist at a time, whatever the number of its items. */
-#define CLIENT_BATCH_WINDOW_MAX 1024u
 
 /* The life of a call:
  *

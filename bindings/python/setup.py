@@ -60,7 +60,7 @@ def find():
 def extension():
     found = find()
     flags = ["-std=gnu17", "-Wall", "-Wextra", "-fvisibility=hidden", *found.pop("extra_compile_args", [])]
-    sources = [f"native/{name}.c" for name in ("module", "client", "list", "buffers", "memory", "minter")]
+    sources = [f"native/{name}.c" for name in ("module", "client", "batch", "list", "results", "buffers", "memory", "minter")]
     return Extension("nebulaio._native", sources, depends=["native/native.h"], extra_compile_args=flags, **found)
 
 

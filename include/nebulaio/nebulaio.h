@@ -346,6 +346,7 @@ typedef bool neb_batch_done_fn(
 	void *arg, struct neb_batch_item *item, const struct neb_result *result);
 /* Called about every 50 ms inside neb_get_batch. False ends the batch. */
 typedef bool neb_batch_keep_fn(void *arg);
+#define NEB_BATCH_WINDOW_MAX 1024u
 struct neb_batch {
 	const char *bucket; /* of items that name none */
 	struct neb_batch_item *items;

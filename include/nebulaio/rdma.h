@@ -411,6 +411,26 @@ class RDMAContext
 		request.range_bytes = bytes;
 		return perform(request);
 	}
+	// Reads many small objects or ranges by one call; items name a bucket of their own or get
+	// this one. Does not throw for an item that fails: its error tells. Returns how many
+	// failed.
+	std::size_t read_batch(const std::string &bucket, std::vector<neb_batch_item> &items,
+		std::uint32_t window = 0, std::uint64_t timeout_ns = 0)
+	{
+		neb_batch batch{};
+		std::size_t failed = 0;
+
+		batch.bucket = bucket.c_str();
+		batch.items = items.data();
+		batch.item_count = items.size();
+		batch.window = window;
+		batch.timeout_ns = timeout_ns;
+		if (neb_get_batch(native(), &batch) == -EINVAL && window > NEB_BATCH_WINDOW_MAX)
+			throw Error("reading a batch: the window is out of bounds", -EINVAL);
+		for (const neb_batch_item &item : items)
+			failed += item.error != 0;
+		return failed;
+	}
 	Result head(const std::string &bucket, const std::string &key)
 	{
 		neb_result result;

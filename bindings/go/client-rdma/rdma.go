@@ -16,6 +16,7 @@ type (
 	Result      = core.Result
 	Error       = core.Error
 	Info        = core.Info
+	Read        = core.Read
 	Request     = core.Request
 	ListOptions = core.ListOptions
 	Stats       = core.Stats

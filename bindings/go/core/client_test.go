@@ -97,6 +97,44 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Thousands of reads, of which some fail, and a context that ends before all of them.
+func TestGetMany(t *testing.T) {
+	for _, scheme := range []string{"rdma", "http"} {
+		client := clientOf(t, Config{Endpoint: server(t, scheme)})
+		bucket := bucketOf(t, client)
+		data := noise(1000, 7)
+		must(t, client.PutObject(ctx, bucket, "here", data))
+		reads := make([]Read, 2000)
+		for i := range reads {
+			reads[i] = Read{Key: "here", Into: make([]byte, 1000)}
+			if i%3 == 1 {
+				reads[i].RangeOffset, reads[i].RangeBytes = 100, 50
+			}
+		}
+		must(t, client.GetMany(ctx, bucket, reads, 16))
+		for i := range reads {
+			want := data
+			if i%3 == 1 {
+				want = data[100:150]
+			}
+			if !bytes.Equal(reads[i].Into[:reads[i].Result.Bytes], want) {
+				t.Fatalf("%s: %d: %+v", scheme, i, reads[i].Result)
+			}
+		}
+		reads = []Read{{Key: "here", Into: make([]byte, 1000)}, {Key: "missing", Into: make([]byte, 9)},
+			{Key: "here", Into: make([]byte, 9)}}
+		err := client.GetMany(ctx, bucket, reads, 0)
+		if !errors.Is(err, fs.ErrNotExist) || reads[0].Err != nil || !errors.Is(reads[2].Err, syscall.EMSGSIZE) {
+			t.Fatalf("%s: %v: %v", scheme, err, reads)
+		}
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := client.GetMany(over, bucket, reads, 0); !errors.Is(err, context.Canceled) || client.GetMany(over, bucket, nil, 0) != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The client finds and reports the device; reads from the server's memory and encryption work.
 func TestWays(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), OneSidedReads: true})

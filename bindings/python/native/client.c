@@ -20,7 +20,7 @@
 #define MEMORIES_MAX   (2 * NEB_IOV_MAX)
 #define TIMEOUT_S_MAX  1e9
 
-PyTypeObject *client_type, *result_type, *stats_type;
+PyTypeObject *client_type, *stats_type;
 unsigned fork_generation;
 
 /* The life of a call:
@@ -443,72 +443,16 @@ static void client_dealloc(struct client *self)
 
 /* ---- Results. ---- */
 
-static PyStructSequence_Field RESULT_FIELDS[] = {
-	{"bytes", "of the answer's body, in your memory"},
-	{"object_bytes", "length that the answer announced: HEAD's object"},
-	{"status", "S3's HTTP status"},
-	{"transport", "'rdma' or 'http'"},
-	{"fallback", "why it went by HTTP though RDMA was wanted, or None"},
-	{"etag", "without quotes; may be empty"},
-	{"request_id", "the server's"},
-	{"headers", "dict of the answer's headers by lower-case name, where they were wanted"},
-	{NULL, NULL},
-};
-
-static PyObject *headers_make(const char *text)
+/* The exception that is raised, in place of raising it. */
+static PyObject *raised_take(void)
 {
-	PyObject *headers = PyDict_New();
+	PyObject *type, *value, *trace;
 
-	while (headers && *text) {
-		const char *end = strchr(text, '\n');
-		const char *colon = strchr(text, ':');
-
-		if (!end || !colon || colon > end)
-			break;
-		PyObject *name = PyUnicode_DecodeUTF8(text, colon - text, "replace");
-		PyObject *lower = name ? PyObject_CallMethod(name, "lower", NULL) : NULL;
-		PyObject *value = PyUnicode_DecodeUTF8(colon + 1 + (colon[1] == ' '),
-			end - colon - 1 - (colon[1] == ' '), "replace");
-
-		if (!lower || !value || PyDict_SetItem(headers, lower, value))
-			Py_CLEAR(headers);
-		Py_XDECREF(name);
-		Py_XDECREF(lower);
-		Py_XDECREF(value);
-		text = end + 1;
-	}
-	return headers;
-}
-
-static PyObject *none(void)
-{
-	Py_INCREF(Py_None);
-	return Py_None;
-}
-
-static PyObject *result_make(const struct call *call)
-{
-	const struct neb_result *from = &call->result;
-	PyObject *result = PyStructSequence_New(result_type);
-
-	if (!result)
-		return NULL;
-	PyStructSequence_SetItem(result, 0, PyLong_FromUnsignedLongLong(from->bytes));
-	PyStructSequence_SetItem(result, 1, PyLong_FromUnsignedLongLong(from->object_bytes));
-	PyStructSequence_SetItem(result, 2, PyLong_FromUnsignedLong(from->status));
-	PyStructSequence_SetItem(
-		result, 3, PyUnicode_FromString(neb_transport_name(from->transport)));
-	PyStructSequence_SetItem(result, 4,
-		from->fallback[0] ? PyUnicode_DecodeUTF8(from->fallback,
-					    (Py_ssize_t)strlen(from->fallback), "replace")
-				  : none());
-	PyStructSequence_SetItem(result, 5, PyUnicode_FromString(from->etag));
-	PyStructSequence_SetItem(result, 6, PyUnicode_FromString(from->request_id));
-	PyStructSequence_SetItem(
-		result, 7, call->want_headers ? headers_make(from->headers) : none());
-	if (PyErr_Occurred())
-		Py_CLEAR(result);
-	return result;
+	PyErr_Fetch(&type, &value, &trace);
+	PyErr_NormalizeException(&type, &value, &trace);
+	Py_XDECREF(type);
+	Py_XDECREF(trace);
+	return value;
 }
 
 /* Takes the call. */
@@ -516,7 +460,7 @@ static PyObject *call_result(struct call *call)
 {
 	PyObject *result = call->result.error ? client_raise_from(&call->result, call->op,
 							call->bucket, call->key)
-					      : result_make(call);
+					      : result_make(&call->result, call->want_headers);
 
 	call_free(call);
 	return result;
@@ -726,20 +670,19 @@ static PyObject *client_submit(struct client *self, PyObject *args, PyObject *kw
 	return PyLong_FromUnsignedLongLong(id);
 }
 
+PyObject *client_error_of(const struct neb_result *result, int op, PyObject *bucket, PyObject *key)
+{
+	client_raise_from(result, op, bucket, key);
+	return raised_take();
+}
+
 /* The id and the result, or the exception in its place. Takes the call. */
 static PyObject *call_pair(struct call *call)
 {
 	uint64_t id = call->result.id;
-	PyObject *outcome = call_result(call), *type, *value, *trace;
+	PyObject *outcome = call_result(call);
 
-	if (!outcome) {
-		PyErr_Fetch(&type, &value, &trace);
-		PyErr_NormalizeException(&type, &value, &trace);
-		Py_XDECREF(type);
-		Py_XDECREF(trace);
-		outcome = value;
-	}
-	return Py_BuildValue("KN", id, outcome);
+	return Py_BuildValue("KN", id, outcome ? outcome : raised_take());
 }
 
 static PyObject *pairs_make(struct call *first)
@@ -918,6 +861,8 @@ static PyMethodDef client_methods[] = {
 		"subclass of bytes, and the Result."},
 	{"submit", (PyCFunction)(void (*)(void))client_submit, METH_VARARGS | METH_KEYWORDS,
 		"Starts a request: its id, for wait()."},
+	{"get_batch", (PyCFunction)(void (*)(void))client_get_batch, METH_VARARGS | METH_KEYWORDS,
+		"Reads [(bucket, key, memory, offset, length), ...]: [Result or exception, ...]."},
 	{"wait", (PyCFunction)(void (*)(void))client_wait, METH_VARARGS | METH_KEYWORDS,
 		"Waits for submitted requests: [(id, Result or exception), ...]; empty when the "
 		"time is over, or nothing is in flight."},
@@ -984,15 +929,12 @@ static PyStructSequence_Field STATS_FIELDS[] = {
 
 int client_types_make(void)
 {
-	static PyStructSequence_Desc result_desc = {
-		"nebulaio.Result", "What came of a request.", RESULT_FIELDS, 8};
 	static PyStructSequence_Desc stats_desc = {
 		"nebulaio.Stats", "What a client did.", STATS_FIELDS, 8};
 	static PyType_Spec client_spec = {"nebulaio._native.Client", sizeof(struct client), 0,
 		Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, client_slots};
 
 	client_type = (PyTypeObject *)PyType_FromSpec(&client_spec);
-	result_type = PyStructSequence_NewType(&result_desc);
 	stats_type = PyStructSequence_NewType(&stats_desc);
-	return client_type && result_type && stats_type ? 0 : -1;
+	return client_type && stats_type ? 0 : -1;
 }

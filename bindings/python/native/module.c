@@ -72,7 +72,7 @@ PyMODINIT_FUNC PyInit__native(void)
 	};
 	PyObject *module;
 
-	if (client_types_make() || buffer_types_make() || minter_types_make())
+	if (client_types_make() || result_type_make() || buffer_types_make() || minter_types_make())
 		return NULL;
 	if (pthread_atfork(NULL, NULL, client_forked)) {
 		PyErr_SetString(PyExc_OSError, "pthread_atfork");

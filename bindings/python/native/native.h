@@ -2,7 +2,9 @@
  *
  *   module.c   the module: types, constants
  *   client.c   Client: requests and waits
+ *   batch.c    its reads of many objects by one call
  *   list.c     its listings
+ *   results.c  Result
  *   buffers.c  Buffer and Registration: memory that is registered with the device
  *   memory.c   finds a Python object's bytes
  *   minter.c   Minter: RDMA tokens; Memory: the memory that they name
@@ -37,7 +39,7 @@ void memory_give(struct memory *memory); /* takes NULL */
 
 /* ---- client.c ---- */
 
-extern struct _typeobject *client_type, *result_type, *stats_type;
+extern struct _typeobject *client_type, *stats_type;
 int client_types_make(void);
 /* Runs in a forked child, which must not use the sessions of its parent. */
 void client_forked(void);
@@ -69,6 +71,21 @@ const char *client_text(struct _object *string);
 void *client_raise_from(
 	const struct neb_result *result, int op, struct _object *bucket, struct _object *key);
 void *client_raise(int error, const char *what);
+
+/* The exception for a failed request, as a new reference, or NULL with an exception. */
+struct _object *client_error_of(
+	const struct neb_result *result, int op, struct _object *bucket, struct _object *key);
+
+/* ---- results.c ---- */
+
+extern struct _typeobject *result_type;
+int result_type_make(void);
+struct _object *result_make(const struct neb_result *from, bool want_headers);
+
+/* ---- batch.c: a method of Client. ---- */
+
+struct _object *client_get_batch(
+	struct _object *client, struct _object *args, struct _object *kwargs);
 
 /* ---- list.c: methods of Client. ---- */
 

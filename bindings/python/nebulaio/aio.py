@@ -76,6 +76,9 @@ class AsyncRDMAClient:
     async def get_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
         return await self._call(RDMAClient.get_many, requests, **options)
 
+    async def read_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Any]:
+        return await self._call(RDMAClient.read_many, requests, **options)
+
     async def put_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
         return await self._call(RDMAClient.put_many, requests, **options)
 

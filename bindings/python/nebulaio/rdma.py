@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import _native, npy, settings
 from ._native import Buffer, Registration, Result, Stats
-from .errors import BufferTooSmallError, PreconditionError, invalid
+from .errors import BufferTooSmallError, NebulaError, PreconditionError, invalid
 from .multipart import MultipartUpload
 
 PUT_BYTES_MAX = 5 << 30  # S3's limit of one request
@@ -22,6 +24,10 @@ SCRATCH_BYTES = 8 << 10
 # How often a read starts again because the object was replaced meanwhile.
 TRIES_MAX = 8
 WINDOW = 32
+# Requests that one call of the library takes: bounds the memory for a long iterable.
+BATCH_ITEMS = 4096
+# What read_many() places objects at multiples of: a cache line.
+SLOT_BYTES = 64
 
 
 class ObjectInfo(NamedTuple):
@@ -311,17 +317,64 @@ class RDMAClient:
         return self._keep(self.native.perform(_native.COPY_OBJECT, bucket, key,
                                               headers={"x-amz-copy-source": source}, into=bytearray(64 << 10)))
 
-    def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
+    def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW,
+                 timeout: float = 0.0) -> list[Result]:
         """Reads many objects at once: (bucket, key, buffer) or (bucket, key, buffer, offset, length) each, with up to
         window requests in flight. Returns results in the order of the requests; raises the first failure when all have
-        ended."""
-        return self._many(_native.GET_OBJECT, "into", requests, window)
+        ended. timeout: of each BATCH_ITEMS requests. The interpreter's lock is free meanwhile."""
+        outcomes: list[Any] = []
+        for part in _parts(requests):
+            if any(isinstance(request[2], (list, tuple)) for request in part):
+                outcomes += self._many(_native.GET_OBJECT, "into", part, window)
+            else:
+                outcomes += self.native.get_batch(part, max(window, 1), timeout)
+        return self._all_of(outcomes)
+
+    def read_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW, timeout: float = 0.0,
+                  errors: bool = False) -> list[Any]:
+        """The bytes of many small objects, or ranges: (bucket, key, size) or (bucket, key, size, offset) each, where
+        size is the most bytes that are expected. Returns a memoryview for each, in the order of the requests: all lie in
+        one piece of registered memory while the pool has room (pool_bytes), received there without a copy; it returns
+        to the pool when no view of it is left. Raises the first failure when all have ended; with errors=True each
+        failure stands in its place. BufferTooSmallError: an object is longer than its size."""
+        part = list(requests)
+        sizes = [request[2] for request in part]
+        if any(size <= 0 for size in sizes):
+            raise ValueError("a size of 0 or less")
+        places = [0]
+        for size in sizes:
+            places.append(places[-1] + (size + SLOT_BYTES - 1) // SLOT_BYTES * SLOT_BYTES)
+        room = self._room(places[-1])
+        views = [room[at:at + size] for at, size in zip(places, sizes)]
+        outcomes = self.native.get_batch([
+            (bucket, key, view, *((at[0], size) if at else ())) for (bucket, key, size, *at), view in zip(part, views)],
+            max(window, 1), timeout)
+        if not errors:
+            self._all_of(outcomes)
+        return [outcome if isinstance(outcome, Exception) else view[:outcome.bytes]
+                for outcome, view in zip(outcomes, views)]
+
+    def _room(self, size: int) -> memoryview:
+        try:
+            return memoryview(self.native.alloc(max(size, 1)))
+        except NebulaError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            return memoryview(bytearray(size))
+
+    def _all_of(self, outcomes: list[Any]) -> list[Result]:
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        if outcomes:
+            self._keep(outcomes[-1])
+        return outcomes
 
     def put_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
         """As get_many(): (bucket, key, body) each."""
-        return self._many(_native.PUT_OBJECT, "body", requests, window)
+        return self._all_of(self._many(_native.PUT_OBJECT, "body", requests, window))
 
-    def _many(self, op: int, memory: str, requests: Iterable[tuple[Any, ...]], window: int) -> list[Result]:
+    def _many(self, op: int, memory: str, requests: Iterable[tuple[Any, ...]], window: int) -> list[Any]:
         places: dict[int, int] = {}
         outcomes: list[Any] = []
         native = self.native
@@ -346,11 +399,6 @@ class RDMAClient:
             finally:
                 while places and native.in_flight:
                     collect()
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
-        if outcomes:
-            self._keep(outcomes[-1])
         return outcomes
 
     # ---- Arrays. ----
@@ -487,6 +535,12 @@ def _bytes_of(memory: Any) -> memoryview:
     if hasattr(memory, "__array_interface__"):
         memory = npy.memory(memory)
     return memoryview(memory).cast("B")
+
+
+def _parts(requests: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    rest = iter(requests)
+    while part := list(itertools.islice(rest, BATCH_ITEMS)):
+        yield part
 
 
 def _length(memory: Any) -> int:

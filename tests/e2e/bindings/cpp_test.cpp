@@ -1,6 +1,6 @@
-// tests/e2e/bindings/cpp_test.cpp: nebulaio/rdma.h against a running server; run-bindings-cpp compiles
-// and starts it. NEBULAIO_TEST_RDMA and NEBULAIO_TEST_HTTP are the server's addresses. One TAP line
-// per fact.
+// tests/e2e/bindings/cpp_test.cpp: nebulaio/rdma.h against a running server; run-bindings-cpp
+// compiles and starts it. NEBULAIO_TEST_RDMA and NEBULAIO_TEST_HTTP are the server's addresses. One
+// TAP line per fact.
 #include <nebulaio/rdma.h>
 
 #include <algorithm>
@@ -65,6 +65,35 @@ static void test_objects(nebulaio::RDMAContext &ctx)
 		"a range");
 	check(ctx.head("cpp", "three megabytes").object_bytes == bytes, "head tells the length");
 	check(ctx.remove("cpp", "three megabytes").status == 204, "remove");
+}
+
+static void test_batch(nebulaio::RDMAContext &ctx)
+{
+	const std::size_t count = 2000, bytes = 1000;
+	nebulaio::Buffer room = ctx.allocate(count * bytes);
+	const std::string body(bytes, 'b');
+	std::vector<neb_batch_item> items(count);
+	std::uint64_t copied;
+	bool same = true;
+
+	ctx.rdma_write("cpp", "batched", body.data(), body.size());
+	for (std::size_t i = 0; i < count; i++) {
+		items[i].key = i == 77 ? "missing" : "batched";
+		items[i].data = room.as<char>() + i * bytes;
+		items[i].data_bytes = i == 78 ? bytes - 1 : bytes;
+	}
+	copied = ctx.stats().bytes_copied;
+	check(ctx.read_batch("cpp", items, 32) == 2 && items[77].error == -ENOENT &&
+			items[78].error == -EMSGSIZE,
+		"a batch: two of 2,000 items fail");
+	for (std::size_t i = 0; i < count; i++)
+		same &= i == 77 || i == 78 ||
+			(items[i].bytes_read == bytes &&
+				std::equal(body.begin(), body.end(), room.as<char>() + i * bytes));
+	check(same && ctx.stats().bytes_copied == copied, "a batch: every byte, without a copy");
+	check(error_of([&] { ctx.read_batch("cpp", items, 9999); }).error() == -EINVAL,
+		"a batch: a window out of bounds");
+	ctx.remove("cpp", "batched");
 }
 
 static void test_registration(nebulaio::RDMAContext &ctx)
@@ -268,6 +297,7 @@ int main()
 		check(true, "NEBULAIO_RDMA_DEVICE_NAME wins over the program's device");
 		ctx.create_bucket("cpp");
 		test_objects(ctx);
+		test_batch(ctx);
 		test_registration(ctx);
 		test_errors(ctx);
 		test_listings(ctx);

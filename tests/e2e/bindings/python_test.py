@@ -23,11 +23,11 @@ import traceback
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from nebula import PROGRAM, becomes  # noqa: E402
+from nebula import ACCESS_KEY, PROGRAM, SECRET_KEY, Server, becomes  # noqa: E402
 from package import KEYS, MIB, RDMA, needs, opened, run, tap  # noqa: E402
 
 import nebulaio  # noqa: E402
-from nebulaio import AsyncRDMAClient, RDMAClient, settings  # noqa: E402
+from nebulaio import AsyncRDMAClient, NebulaError, RDMAClient, settings  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 HTTP = os.environ["NEBULAIO_TEST_HTTP"]
@@ -116,8 +116,69 @@ def test_many():
         room = bytearray(331)
         client.get_many([(BUCKET, "many/199", room, 331, 331)])
         tap.check(room == bytes([199]) * 331, "many: ranges")
+        many = [(BUCKET, f"many/{1 + i % 199:03}", 199 * 331) for i in range(1000)]
+        views = client.read_many(many)
+        tap.check(all(view == bodies[1 + i % 199] for i, view in enumerate(views)) and client.native.in_flight == 0,
+                  "read_many: 1,000 reads by one call, in one piece of memory that is not registered")
+        with opened(pool_bytes=64 * MIB) as roomy:
+            views = roomy.read_many(many[:500])
+            tap.check(all(view == bodies[1 + i % 199] for i, view in enumerate(views)) and
+                      roomy.stats().bytes_copied == 0, "read_many: in registered memory, without a copy", roomy.stats())
+        tap.check(views[198] == bodies[199], "its views outlive the client")
+        views = client.read_many([(BUCKET, "many/003", 10), (BUCKET, "not there", 10), (BUCKET, "many/003", 331, 662),
+                                  (BUCKET, "many/003", 9999, 331)], errors=True)
+        tap.check(isinstance(views[0], nebulaio.BufferTooSmallError) and isinstance(views[1], nebulaio.NotFoundError) and
+                  views[1].code == "NoSuchKey" and views[1].key == "not there", "read_many: failures in their places", views)
+        tap.check(views[2] == bytes([3]) * 331 and views[3] == bytes([3]) * 662, "read_many: ranges, one past the end")
+        tap.check(raised(nebulaio.NotFoundError, client.read_many, [(BUCKET, "not there", 10)]) is not None and
+                  raised(ValueError, client.read_many, [(BUCKET, "many/003", 0)]) is not None and
+                  raised(nebulaio.NebulaError, client.read_many, many[:2], window=5000) is not None and
+                  client.read_many([]) == [], "read_many: what is wrong is told")
         for i in range(200):
             client.delete_object(BUCKET, f"many/{i:03}")
+
+
+@needs()
+def test_batch_ends():
+    """A batch ends by its time, by a signal's exception, and when its server is killed."""
+    with RDMAClient(nobody_answers(), *KEYS) as client:
+        error = raised(nebulaio.NebulaTimeoutError, client.read_many, [(BUCKET, f"{i}", 10) for i in range(100)], timeout=0.3)
+        tap.check(error is not None, "a batch without answers ends by its time", error)
+    with RDMAClient(nobody_answers(), *KEYS, request_timeout=2.0) as client:
+        def handle(number, frame):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            tap.check(raised(KeyboardInterrupt, client.read_many, [(BUCKET, f"{i}", 10) for i in range(1000)], window=4)
+                      is not None, "a signal handler's exception ends a batch")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    with Server(pathlib.Path(os.environ["NEBULAIO_TEST_DIR"]) / "killed", pathlib.Path(os.environ["NEBULAIO_TEST_DIR"]) / "killed.log") as server, \
+            RDMAClient(access_key=ACCESS_KEY, secret_key=SECRET_KEY, request_timeout=3.0,
+                       endpoints=[f"rdma://{server.rdma}", f"http://{server.http}"]) as client:
+        client.create_bucket(BUCKET)
+        client.put_many([(BUCKET, f"{i}", bytes([i]) * 1000) for i in range(250)])
+        read = client.read_many([(BUCKET, f"{i % 250}", 1000) for i in range(4000)])
+        tap.check(all(view == bytes([i % 250]) * 1000 for i, view in enumerate(read)), "4,000 reads before")
+        results = []
+        started = threading.Event()
+
+        def read_on():
+            while not results or not isinstance(results[-1], Exception):
+                results[:] = client.read_many([(BUCKET, f"{i % 250}", 1000) for i in range(4000)], errors=True)
+                started.set()
+
+        thread = threading.Thread(target=read_on)
+        thread.start()
+        started.wait()
+        server.process.kill()
+        thread.join(60)
+        tap.check(not thread.is_alive() and len(results) == 4000 and isinstance(results[-1], NebulaError),
+                  "each of 4,000 reads has an end when the server is killed", results[-1:])
+        tap.check(all(isinstance(one, NebulaError) and one.status == 0 or one == bytes([i % 250]) * 1000
+                      for i, one in enumerate(results)), "what was read before is whole")
 
 
 @needs()

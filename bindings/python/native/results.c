@@ -1,0 +1,83 @@
+/* results.c: Result: the outcome of a request, as Python sees it. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <nebulaio/nebulaio.h>
+
+#include "native.h"
+
+PyTypeObject *result_type;
+
+static PyStructSequence_Field RESULT_FIELDS[] = {
+	{"bytes", "of the answer's body, in your memory"},
+	{"object_bytes", "length that the answer announced: HEAD's object"},
+	{"status", "S3's HTTP status"},
+	{"transport", "'rdma' or 'http'"},
+	{"fallback", "why it went by HTTP though RDMA was wanted, or None"},
+	{"etag", "without quotes; may be empty"},
+	{"request_id", "the server's"},
+	{"headers", "dict of the answer's headers by lower-case name, where they were wanted"},
+	{NULL, NULL},
+};
+
+static PyObject *headers_make(const char *text)
+{
+	PyObject *headers = PyDict_New();
+
+	while (headers && *text) {
+		const char *end = strchr(text, '\n');
+		const char *colon = strchr(text, ':');
+
+		if (!end || !colon || colon > end)
+			break;
+		PyObject *name = PyUnicode_DecodeUTF8(text, colon - text, "replace");
+		PyObject *lower = name ? PyObject_CallMethod(name, "lower", NULL) : NULL;
+		PyObject *value = PyUnicode_DecodeUTF8(colon + 1 + (colon[1] == ' '),
+			end - colon - 1 - (colon[1] == ' '), "replace");
+
+		if (!lower || !value || PyDict_SetItem(headers, lower, value))
+			Py_CLEAR(headers);
+		Py_XDECREF(name);
+		Py_XDECREF(lower);
+		Py_XDECREF(value);
+		text = end + 1;
+	}
+	return headers;
+}
+
+static PyObject *none(void)
+{
+	Py_INCREF(Py_None);
+	return Py_None;
+}
+
+PyObject *result_make(const struct neb_result *from, bool want_headers)
+{
+	PyObject *result = PyStructSequence_New(result_type);
+
+	if (!result)
+		return NULL;
+	PyStructSequence_SetItem(result, 0, PyLong_FromUnsignedLongLong(from->bytes));
+	PyStructSequence_SetItem(result, 1, PyLong_FromUnsignedLongLong(from->object_bytes));
+	PyStructSequence_SetItem(result, 2, PyLong_FromUnsignedLong(from->status));
+	PyStructSequence_SetItem(
+		result, 3, PyUnicode_FromString(neb_transport_name(from->transport)));
+	PyStructSequence_SetItem(result, 4,
+		from->fallback[0] ? PyUnicode_DecodeUTF8(from->fallback,
+					    (Py_ssize_t)strlen(from->fallback), "replace")
+				  : none());
+	PyStructSequence_SetItem(result, 5, PyUnicode_FromString(from->etag));
+	PyStructSequence_SetItem(result, 6, PyUnicode_FromString(from->request_id));
+	PyStructSequence_SetItem(result, 7, want_headers ? headers_make(from->headers) : none());
+	if (PyErr_Occurred())
+		Py_CLEAR(result);
+	return result;
+}
+
+int result_type_make(void)
+{
+	static PyStructSequence_Desc desc = {
+		"nebulaio.Result", "What came of a request.", RESULT_FIELDS, 8};
+
+	result_type = PyStructSequence_NewType(&desc);
+	return result_type ? 0 : -1;
+}
