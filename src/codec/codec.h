@@ -11,6 +11,7 @@
 #include "codec/ctr.h"
 #include "codec/date.h"
 #include "codec/ec.h"
+#include "codec/elbencho.h"
 #include "codec/hash.h"
 #include "codec/hipobj.h"
 #include "codec/signing.h"

@@ -112,7 +112,8 @@ struct front_token_opts {
 	uint64_t transfer_timeout_ns;	      /* of a whole transfer */
 	uint8_t retry_count, rnr_retry_count; /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;	      /* the same; 0: the provider's */
-	bool strict; /* refuse the suffix that older clients append to a token */
+	bool strict;   /* refuse the suffix that older clients append to a token */
+	bool elbencho; /* serve sessions, too */
 	enum front_token_checksum checksum; /* of a GET's answer */
 	uint64_t dc_key;		    /* key of the DC targets in tokens */
 };
@@ -127,6 +128,15 @@ bool front_token_wanted(const struct s3_request *request);
 /* Answers it. In a fiber of any reactor, like s3_handle; front: any of the fronts. */
 void front_token_handle(
 	struct front_token *front, const struct s3_request *request, struct s3_reply *reply);
+
+/* Sessions (docs/spec/elbencho.md): queue pairs that unsigned requests connect on the reactor that
+ * received them, and that tokens name by the session's id. */
+/* Whether the request connects or disconnects one. */
+bool front_token_session_wanted(const struct s3_request *request);
+/* Answers it, as front_token_handle does; front may be NULL, or serve no sessions: then the client
+ * is told so. */
+void front_token_session_handle(struct front_token *front, struct s3 *s3,
+	const struct s3_request *request, struct s3_reply *reply);
 
 /* ---- hipobj-rc-v2 (docs/spec/hipobj.md): sessions of one transfer each, on the reactor that
  * received their PREPARE. Their requests run there, whichever received them. ---- */

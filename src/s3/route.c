@@ -342,6 +342,8 @@ static const struct s3_error *route_control(struct s3_call *call)
 		[S3_CONTROL_PREPARE] = S3_OPERATION_RDMA_PREPARE,
 		[S3_CONTROL_READY] = S3_OPERATION_RDMA_READY,
 		[S3_CONTROL_CANCEL] = S3_OPERATION_RDMA_CANCEL,
+		[S3_CONTROL_CONNECT] = S3_OPERATION_RDMA_SESSION_CONNECT,
+		[S3_CONTROL_DISCONNECT] = S3_OPERATION_RDMA_SESSION_DISCONNECT,
 	};
 
 	call->operation = s3_operation_at(ids[call->request->control->step]);

@@ -155,11 +155,15 @@ enum s3_control_step {
 	S3_CONTROL_PREPARE, /* may it be done? A read is asked as HeadObject; a write is not run */
 	S3_CONTROL_READY,   /* the operation itself */
 	S3_CONTROL_CANCEL,
+	/* Unsigned: nobody is known yet (docs/spec/elbencho.md). */
+	S3_CONTROL_CONNECT,
+	S3_CONTROL_DISCONNECT,
 };
 struct s3_control;
 struct s3_control_ops {
-	/* Ends the session that the message names, if it is this identity's. */
-	void (*cancel)(struct s3_control *control, const struct s3_identity *identity);
+	/* Does what a message asks for that stands for no operation: cancels, connects or
+	 * disconnects. NULL, or the code of the error. */
+	const char *(*run)(struct s3_control *control, const struct s3_identity *identity);
 };
 struct s3_control {
 	const struct s3_control_ops *ops;

@@ -166,6 +166,7 @@ struct config {
 		uint64_t token_queue_pairs;
 		uint64_t token_timeout_s;
 		char token_checksum[8]; /* "always", "asked", "off" */
+		bool token_elbencho;
 		uint64_t dc_key;
 		bool hipobj;
 		uint64_t hipobj_sessions;

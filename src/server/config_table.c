@@ -314,6 +314,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"Checksum in the answer to a GET with an RDMA token: always; asked: only with "
 		"x-amz-checksum-mode: ENABLED; off. For clients that compare it with the empty "
 		"HTTP body"),
+	FLAG("rdma.token_elbencho", rdma.token_elbencho, "false",
+		"Also serve RDMA tokens of sessions that clients connect by unsigned requests, as "
+		"elbencho's library does"),
 	NUMBER("rdma.dc_key", rdma.dc_key, 0, UINT64_MAX, "4293844428",
 		"Access key of clients' DC targets; the common default is 0xffeeddcc"),
 	FLAG("rdma.hipobj", rdma.hipobj, "true",

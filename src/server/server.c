@@ -373,6 +373,7 @@ static int open_token(struct server *server, struct core *core)
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.transfer_timeout_ns = config->rdma.token_timeout_s * NS_PER_S,
 		.strict = config->rdma.strict_token,
+		.elbencho = config->rdma.token_elbencho,
 		.checksum = token_checksum(config->rdma.token_checksum),
 		.retry_count = (uint8_t)config->rdma.retry_count,
 		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,

@@ -403,19 +403,20 @@ static void job_ready(struct hipobj_job *job)
 
 /* ---- CANCEL. ---- */
 
-static void job_cancel(struct s3_control *control, const struct s3_identity *identity)
+static const char *job_cancel(struct s3_control *control, const struct s3_identity *identity)
 {
 	struct hipobj_job *job = CONTAINER_OF(control, struct hipobj_job, control);
 	struct hipobj_session *session = hipobj_session_find(job->front, job->asked.session);
 
 	hipobj_job_check(job);
 	if (!session || strcmp(session->access_key, identity->access_key) != 0)
-		return;
+		return NULL;
 	counter_add(&cancelled, 1);
 	hipobj_session_end(session, -ECANCELED, NULL);
+	return NULL;
 }
 
-static const struct s3_control_ops CONTROL_OPS = {.cancel = job_cancel};
+static const struct s3_control_ops CONTROL_OPS = {.run = job_cancel};
 
 /* ---- Running, on the session's reactor. ---- */
 

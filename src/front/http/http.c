@@ -225,6 +225,9 @@ static void handle(struct http_conn *conn)
 		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
 	else if (front_hipobj_wanted(request))
 		front_hipobj_handle(conn->opts->hipobj, request, &conn->reply.reply);
+	else if (front_token_session_wanted(request))
+		front_token_session_handle(
+			conn->opts->token, conn->opts->s3, request, &conn->reply.reply);
 	else if (conn->opts->token && front_token_wanted(request))
 		front_token_handle(conn->opts->token, request, &conn->reply.reply);
 	else

@@ -34,14 +34,20 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 {
 	struct token_job *job = job_of(token);
 	struct front_token *front = job->front;
-	struct token_qp *qp = token_qp_find(front, &token->window, identity->access_key);
+	struct token_qp *qp =
+		job->is_session ? token_session_claim(front, job->session, identity->access_key)
+				: token_qp_find(front, &token->window, identity->access_key);
 
-	if (!qp)
+	if (!qp && !job->is_session)
 		qp = token_dci_lease(front, &token->window);
-	else if (!token_qp_ready(qp))
+	else if (qp && !token_qp_ready(qp))
 		qp = NULL;
 	if (!qp) {
-		job->declined = "The token's queue pair is not connected to this server.";
+		job->declined =
+			job->is_session
+				? "The token's session is not connected to this server, or is of "
+				  "another access key."
+				: "The token's queue pair is not connected to this server.";
 		return -EOPNOTSUPP;
 	}
 	job->qp = qp;
@@ -61,13 +67,17 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 static int job_connect(
 	struct s3_token *token, const struct s3_identity *identity, struct s3_token_end *end)
 {
-	return token_qp_join(job_of(token)->front, identity, end);
+	struct token_job *job = job_of(token);
+
+	return job->is_session ? -EINVAL : token_qp_join(job->front, identity, end);
 }
 
 static int job_disconnect(struct s3_token *token, const struct s3_identity *identity)
 {
+	struct token_job *job = job_of(token);
 	struct token_qp *qp =
-		token_qp_find(job_of(token)->front, &token->window, identity->access_key);
+		job->is_session ? NULL
+				: token_qp_find(job->front, &token->window, identity->access_key);
 
 	if (!qp)
 		return -ENOENT;
@@ -323,6 +333,21 @@ bool front_token_wanted(const struct s3_request *request)
 	return false;
 }
 
+/* NULL, or why it is no token of a session. */
+static const char *session_take(struct token_job *job, struct slice text)
+{
+	struct elbencho_token token;
+	const char *why = NULL;
+
+	if (elbencho_token_parse(text, &token, &why))
+		return why;
+	job->is_session = true;
+	memcpy(job->session, token.session, sizeof(job->session));
+	job->token.window =
+		(struct token){.addr = token.addr, .bytes = token.bytes, .rkey = token.rkey};
+	return NULL;
+}
+
 static void token_take(struct token_job *job)
 {
 	const struct s3_request *request = &job->request;
@@ -340,6 +365,8 @@ static void token_take(struct token_job *job)
 		.ops = &TOKEN_OPS, .has_body = request->body && request->body->bytes};
 	if (count > 1)
 		job->token.bad = "There is more than one RDMA token.";
+	else if (job->front->opts.elbencho && elbencho_is_token(text))
+		job->token.bad = session_take(job, text);
 	else if (token_parse(text, job->front->opts.strict, &job->token.window, &why))
 		job->token.bad = why;
 }
@@ -352,7 +379,9 @@ static void job_init(
 	job->front = front;
 	job->request = *request;
 	token_take(job);
-	if (!job->token.bad)
+	if (job->is_session)
+		job->front = front = token_session_home(front, job->session);
+	else if (!job->token.bad)
 		job->front = front = token_home(front, &job->token.window);
 	job->request.token = &job->token;
 	job->request.transport = "rdma-token";

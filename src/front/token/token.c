@@ -1,5 +1,5 @@
-/* front/token/token.c: the token front's queue pairs: connected by ?rdma-connect, bound to the
- * access key of that request, bounded in number, closed when idle or broken. */
+/* front/token/token.c: the token front's queue pairs: connected by ?rdma-connect or as sessions,
+ * bound to the access key of a request, bounded in number, closed when idle or broken. */
 #include "front/token/token_priv.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ _Static_assert(LIMIT_TOKEN_QUEUE_PAIRS_MAX *(TOKEN_SEND_WRS + 1) <= CQ_ENTRIES_M
 DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
 	"Queue pairs now connected by clients that use the RDMA token contract.");
 DEFINE_COUNTER(joined_total, "nebulaio_token_queue_pairs_joined_total", NULL,
-	"Queue pairs connected by ?rdma-connect since the start.");
+	"Queue pairs connected for RDMA tokens since the start.");
 
 /* ---- The poller, which exists while there are queue pairs. ---- */
 
@@ -74,14 +74,21 @@ static void qp_free(struct token_qp *qp)
 		fall_asleep(front);
 }
 
-/* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. */
-static bool place_take(struct front_token *front)
+static bool place_try(struct front_token *front)
 {
 	if (front->qp_count < front->queue_pairs_max) {
 		if (atomic_fetch_add(&front->group->qp_count, 1) < front->opts.queue_pairs_max)
 			return true;
 		front->group->qp_count--;
 	}
+	return false;
+}
+
+/* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. */
+static bool place_take(struct front_token *front)
+{
+	if (place_try(front) || (token_session_evict(front) && place_try(front)))
+		return true;
 	counter_add(&queue_pairs_full, 1);
 	return false;
 }
@@ -91,8 +98,10 @@ void token_qp_retire(struct token_qp *qp, const char *why)
 	token_qp_check(qp);
 	if (!qp->gone) {
 		qp->gone = true;
-		log_info("token", "queue pair %06x of %s ends: %s", qp->peer.qpn, qp->access_key,
-			why);
+		if (qp->is_session && !qp->access_key[0])
+			token_session_uncount(qp->front);
+		log_info("token", "queue pair %06x of %s ends: %s", qp->peer.qpn,
+			qp->access_key[0] ? qp->access_key : "an unproven session", why);
 		rp_qp_error(qp->qp);
 	}
 	if (!qp->in_flight)
@@ -134,7 +143,7 @@ struct token_qp *token_qp_find(
 	LIST_FOR_EACH (link, &front->qps) {
 		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
 
-		if (qp->gone || qp->dc || !token_same_peer(&qp->peer, peer) ||
+		if (qp->gone || qp->dc || qp->is_session || !token_same_peer(&qp->peer, peer) ||
 			strcmp(qp->access_key, access_key) != 0)
 			continue;
 		/* Queue pairs in use are at the front. */
@@ -178,8 +187,11 @@ static int qp_meet(struct token_qp *qp, struct s3_token_end *end)
 
 	memcpy(theirs.gid, end->token.gid, sizeof(theirs.gid));
 	ret = rp_qp_address(qp->qp, &ours);
-	if (ret == 0)
-		ret = rp_qp_join(qp->qp, &theirs, true);
+	if (ret)
+		return ret;
+	if (!theirs.mtu)
+		theirs.mtu = ours.mtu;
+	ret = rp_qp_join(qp->qp, &theirs, true);
 	if (ret)
 		return ret;
 	*end = (struct s3_token_end){
@@ -257,16 +269,12 @@ struct token_qp *token_dci_lease(struct front_token *front, const struct token *
 	return NULL;
 }
 
-int token_qp_join(
-	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end)
+static int join(struct front_token *front, const char *access_key, struct s3_token_end *end,
+	struct token_qp **ret_qp)
 {
-	struct token_qp *old = token_qp_find(front, &end->token, identity->access_key);
 	struct token_qp *qp;
 	int ret;
 
-	/* A client that connects again with the same number no longer uses the old queue pair. */
-	if (old)
-		token_qp_retire(old, "its client connects it again");
 	if (!place_take(front))
 		return -ENOSPC;
 	qp = calloc(1, sizeof(*qp));
@@ -278,12 +286,12 @@ int token_qp_join(
 	qp->front = front;
 	qp->peer = end->token;
 	qp->last_ns = reactor_now_ns(front->reactor);
-	memcpy(qp->access_key, identity->access_key, sizeof(qp->access_key));
+	snprintf(qp->access_key, sizeof(qp->access_key), "%s", access_key);
 	ret = qp_open(qp, front, RP_QP_RC);
 	if (ret == 0)
 		ret = qp_meet(qp, end);
 	if (ret) {
-		log_info("token", "queue pair %06x of %s is not connected: %s", qp->peer.qpn,
+		log_info("token", "queue pair %06x of '%s' is not connected: %s", qp->peer.qpn,
 			qp->access_key, strerror(-ret));
 		front->group->qp_count--;
 		rp_qp_close(qp->qp);
@@ -292,9 +300,31 @@ int token_qp_join(
 	}
 	qp_enlist(qp);
 	counter_add(&joined_total, 1);
-	log_debug("token", "queue pair %06x of %s is connected to the server's %06x", qp->peer.qpn,
-		qp->access_key, end->token.qpn);
+	log_debug("token", "queue pair %06x of '%s' is connected to the server's %06x",
+		qp->peer.qpn, qp->access_key, end->token.qpn);
+	*ret_qp = qp;
 	return 0;
+}
+
+int token_qp_join(
+	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end)
+{
+	struct token_qp *qp = token_qp_find(front, &end->token, identity->access_key);
+
+	/* A client that connects again with the same number no longer uses the old queue pair. */
+	if (qp)
+		token_qp_retire(qp, "its client connects it again");
+	return join(front, identity->access_key, end, &qp);
+}
+
+int token_qp_join_session(
+	struct front_token *front, struct s3_token_end *end, struct token_qp **ret_qp)
+{
+	int ret = join(front, "", end, ret_qp);
+
+	if (ret == 0)
+		(*ret_qp)->is_session = true;
+	return ret;
 }
 
 /* ---- The sweep. ---- */
@@ -322,8 +352,11 @@ static void sweep_qps(struct front_token *front, uint64_t now_ns)
 
 		if (qp->in_flight || qp->gone)
 			continue;
-		if (front->opts.idle_timeout_ns &&
-			now_ns - qp->last_ns > front->opts.idle_timeout_ns)
+		if (qp->is_session && !qp->access_key[0] &&
+			now_ns - qp->last_ns > TOKEN_UNPROVEN_NS)
+			token_qp_retire(qp, "no signed request names it");
+		else if (front->opts.idle_timeout_ns &&
+			 now_ns - qp->last_ns > front->opts.idle_timeout_ns)
 			token_qp_retire(qp, "it is idle");
 		else if (look)
 			token_qp_ready(qp);
@@ -365,6 +398,7 @@ static int group_join(struct front_token *front, struct front_token *first)
 	if (!group)
 		return -ENOMEM;
 	CHECK(group->front_count < LIMIT_CORES_MAX);
+	front->idx = group->front_count;
 	group->fronts[group->front_count++] = front;
 	front->group = group;
 	return 0;

@@ -3,10 +3,12 @@
  *
  *   token/token.c          the front: queue pairs, connecting and closing them, the sweep
  *   token/request.c  a request: to the queue pairs' reactor and back, its body, its answer
+ *   token/session.c  sessions: queue pairs that unsigned requests connect
  *
  * Everything but the hand-over runs on the front's own reactor. There is one front a reactor; a
  * queue pair belongs to the front that the number of its client's end selects, so every front that
- * receives its token can find it. */
+ * receives its token can find it; a session's belongs to the front that the first byte of its id
+ * names. */
 #ifndef FRONT_TOKEN_TOKEN_PRIV_H
 #define FRONT_TOKEN_TOKEN_PRIV_H
 
@@ -21,6 +23,11 @@
 #define TOKEN_PROVEN_NS (1 * NS_PER_S)
 #define TOKEN_LOOKS_MAX 8u
 #define TOKEN_SEND_WRS	64u
+/* Anybody may connect a session. Until a signed request names it, it is unproven: such sessions
+ * have at most one part in so many of the queue pairs, and the oldest gives way to a new one, and
+ * to any other queue pair for which there is no place. */
+#define TOKEN_UNPROVEN_PARTS 4u
+#define TOKEN_UNPROVEN_NS    (10 * NS_PER_S) /* its client waits no longer for an answer */
 
 /* A connected queue pair. It exists from ?rdma-connect until it is disconnected, replaced, idle for
  * too long, or broken by a failed transfer; then it closes with the last request on it. */
@@ -39,7 +46,9 @@ struct token_qp {
 	uint64_t proven_ns; /* last time that it moved bytes or the device reported it ready; 0:
 			       never */
 	struct token peer;  /* the client's end */
-	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* of its owner */
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* of its owner; "": unproven */
+	bool is_session;
+	uint8_t session[HIPOBJ_SESSION_BYTES];
 };
 
 /* The fronts of all reactors. */
@@ -52,6 +61,7 @@ struct token_group {
 struct front_token {
 	struct front_token_opts opts;
 	struct token_group *group;
+	uint32_t idx; /* in the group */
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	bool has_dc;		      /* the device can reach targets without a connection */
@@ -61,7 +71,7 @@ struct front_token {
 	struct reactor_timer sweep;
 	uint32_t look_at; /* index in qps of the next one to query */
 	struct list qps;
-	uint32_t qp_count;
+	uint32_t qp_count, unproven_count;
 	struct list jobs; /* admitted, with their deadlines */
 };
 
@@ -76,6 +86,8 @@ struct token_job {
 	struct s3_request request;
 	struct s3_token token;
 	struct s3_body body;
+	bool is_session;		       /* the token names a session … */
+	uint8_t session[HIPOBJ_SESSION_BYTES]; /* … this one */
 	/* The transfer. */
 	struct list link;    /* front->jobs */
 	struct token_qp *qp; /* admitted */
@@ -118,10 +130,26 @@ struct token_qp *token_dci_lease(struct front_token *front, const struct token *
 /* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. */
 int token_qp_join(
 	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end);
+/* The same for a session, whose client does not say its MTU: end->mtu is 0 for the port's. */
+int token_qp_join_session(
+	struct front_token *front, struct s3_token_end *end, struct token_qp **ret_qp);
 /* Takes it out of use: in the error state none of its work requests accesses the peer's memory. It
  * closes when the last transfer on it ends. */
 void token_qp_retire(struct token_qp *qp, const char *why);
 /* A request on it has ended. */
 void token_qp_release(struct token_qp *qp);
+
+/* ---- token/session.c ---- */
+/* The front that has this session, if any has. */
+struct front_token *token_session_home(
+	const struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES]);
+/* The queue pair of a session that this access key's signed and allowed request names. The first
+ * such request binds it to the key. NULL: there is none, or it is another key's. */
+struct token_qp *token_session_claim(
+	struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key);
+/* Ends the oldest unproven session; false: there is none. */
+bool token_session_evict(struct front_token *front);
+/* An unproven session has ended, or is proven. */
+void token_session_uncount(struct front_token *front);
 
 #endif

@@ -13,12 +13,15 @@ static const struct s3_error *check_message(struct s3_call *call, const struct s
 {
 	enum s3_payload payload = call->signing.payload;
 
-	if (call->identity->anonymous)
+	bool unsigned_too =
+		control->step == S3_CONTROL_CONNECT || control->step == S3_CONTROL_DISCONNECT;
+
+	if (call->identity->anonymous && !unsigned_too)
 		return s3_fail(call, S3_E_ACCESS_DENIED, "An RDMA control request must be signed.");
 	if (control->has_body)
 		return s3_fail(call, S3_E_INVALID_RDMA_REQUEST,
 			"An RDMA control request must have no body.");
-	if (payload != S3_PAYLOAD_UNSIGNED &&
+	if (payload != S3_PAYLOAD_UNSIGNED && !call->identity->anonymous &&
 		(payload != S3_PAYLOAD_SHA256 || strcmp(call->content_sha256, EMPTY_SHA256) != 0))
 		return s3_fail(call, S3_E_INVALID_RDMA_REQUEST,
 			"x-amz-content-sha256 is not of the empty body.");

@@ -1,5 +1,6 @@
 /* s3/op/rdma_control.c: control messages of RDMA transfers that stand for no operation: their
- * errors, and cancelling a session. docs/spec/hipobj.md. */
+ * errors, cancelling a session (docs/spec/hipobj.md), connecting and disconnecting one
+ * (docs/spec/elbencho.md). */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/operation.h"
@@ -8,11 +9,13 @@ const struct s3_error *s3_op_rdma_control(struct s3_call *call)
 {
 	struct s3_control *control = call->request->control;
 
-	if (control->code) {
+	const char *code = control->code;
+
+	if (!code)
+		code = control->ops->run(control, call->identity);
+	if (code) {
 		call->message = control->why;
-		return s3_error_named(control->code);
+		return s3_error_named(code);
 	}
-	CHECK(control->step == S3_CONTROL_CANCEL);
-	control->ops->cancel(control, call->identity);
-	return s3_answer_empty(call, 204);
+	return s3_answer_empty(call, control->step == S3_CONTROL_CONNECT ? 200 : 204);
 }

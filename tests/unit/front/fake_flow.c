@@ -44,6 +44,22 @@ void front_token_handle(
 	CHECK_FAIL("front_token_handle was called");
 }
 
+bool front_token_session_wanted(const struct s3_request *request)
+{
+	(void)request;
+	return false;
+}
+
+void front_token_session_handle(struct front_token *front, struct s3 *s3,
+	const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)front;
+	(void)s3;
+	(void)request;
+	(void)reply;
+	CHECK_FAIL("front_token_session_handle was called");
+}
+
 bool front_hipobj_wanted(const struct s3_request *request)
 {
 	(void)request;

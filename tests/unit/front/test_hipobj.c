@@ -70,7 +70,7 @@ static void handle(const struct s3_request *request, struct s3_reply *reply)
 		snprintf(got.code, sizeof(got.code), "%s", control->code);
 		fake_answer(reply, 400, SLICE("<Error/>"));
 	} else if (control->step == S3_CONTROL_CANCEL) {
-		control->ops->cancel(control, &identity);
+		assert_null(control->ops->run(control, &identity));
 		fake_answer(reply, 204, SLICE_NONE);
 	} else if (control->step == S3_CONTROL_PREPARE) {
 		control->identity = identity;
