@@ -1,9 +1,16 @@
-// Users, groups, policies and keys, by IAM; and, for the server's root, accounts.
+// Users, groups, roles, policies and keys, by IAM; and, for the server's root, accounts.
 import { Component, h } from "preact";
 import { Session, all, ask, first, iam, iamList, json, post, text } from "./api";
+import { CreateRole, Trust } from "./roles";
 import { Act, Badge, Button, Card, Copy, Dialog, Empty, Field, FormDialog, JsonField, Loaded, many, pretty, when } from "./ui";
 
-type Kind = "User" | "Group";
+type Kind = "User" | "Group" | "Role";
+
+const SAYS: Record<Kind, { none: string; gone: string }> = {
+	User: { none: "A user has keys of its own, and may do what its policies allow.", gone: "Its keys stop working at once. Its objects stay." },
+	Group: { none: "A group's policies hold for all its users.", gone: "Its users lose what its policies allow." },
+	Role: { none: "A role has no keys: users, or people with a token of an identity provider, get its rights for some hours.", gone: "Its sessions end at once. Its objects stay." },
+};
 
 const BLANK_POLICY = JSON.stringify({ Version: "2012-10-17", Statement: [{ Effect: "Allow", Action: ["s3:ListBucket", "s3:GetObject"], Resource: ["arn:aws:s3:::bucket", "arn:aws:s3:::bucket/*"] }] }, null, 2);
 
@@ -41,14 +48,14 @@ class Create extends Component<{ kind: Kind; onDone: () => void }, { name: strin
 	}
 }
 
-class Entities extends Component<{ kind: Kind }, { creating?: boolean; round: number; filter: string }> {
+class Entities extends Component<{ kind: Kind; account: string }, { creating?: boolean; round: number; filter: string }> {
 	state = { creating: false, round: 0, filter: "" };
 
 	private table(items: Element[]): JSX.Element {
 		const { kind } = this.props;
 		const word = kind.toLowerCase();
 		const shown = items.filter((each) => text(each, `${kind}Name`).toLowerCase().includes(this.state.filter.toLowerCase()));
-		if (!items.length) return <Empty icon="people" title={`No ${word}s yet`}><p>{kind === "User" ? "A user has keys of its own, and may do what its policies allow." : "A group's policies hold for all its users."}</p></Empty>;
+		if (!items.length) return <Empty icon="people" title={`No ${word}s yet`}><p>{SAYS[kind].none}</p></Empty>;
 		return (
 			<div class="scroll"><table>
 				<caption>{many(shown.length, word)}</caption>
@@ -64,6 +71,7 @@ class Entities extends Component<{ kind: Kind }, { creating?: boolean; round: nu
 	render(): JSX.Element {
 		const { props, state } = this;
 		const word = props.kind.toLowerCase();
+		const created = (): void => this.setState({ creating: false, round: state.round + 1 });
 		return (
 			<div>
 				<div class="head">
@@ -72,7 +80,7 @@ class Entities extends Component<{ kind: Kind }, { creating?: boolean; round: nu
 					<Button label={`Create ${word}`} icon="plus" kind="primary" onClick={() => this.setState({ creating: true })} />
 				</div>
 				<Loaded of={props.kind + String(state.round)} load={() => iamList(`List${props.kind}s`, `${props.kind}s`)} show={(items: Element[]) => this.table(items)} />
-				{state.creating ? <Create kind={props.kind} onDone={() => this.setState({ creating: false, round: state.round + 1 })} /> : null}
+				{state.creating ? (props.kind === "Role" ? <CreateRole account={props.account} onDone={created} there={(name) => there("Role", name)} /> : <Create kind={props.kind} onDone={created} />) : null}
 			</div>
 		);
 	}
@@ -248,7 +256,7 @@ async function dissolve(kind: Kind, name: string): Promise<void> {
 	if (kind === "User") {
 		for (const each of await iamList("ListGroupsForUser", "Groups", who)) await iam("RemoveUserFromGroup", { ...who, GroupName: text(each, "GroupName") });
 		for (const each of await iamList("ListAccessKeys", "AccessKeyMetadata", who)) await iam("DeleteAccessKey", { ...who, AccessKeyId: text(each, "AccessKeyId") });
-	} else {
+	} else if (kind === "Group") {
 		for (const each of all(first(await iam("GetGroup", who), "Users"), "member")) await iam("RemoveUserFromGroup", { ...who, UserName: text(each, "UserName") });
 	}
 	await iam(`Delete${kind}`, who);
@@ -270,12 +278,12 @@ class Entity extends Component<{ kind: Kind; name: string }, { deleting?: boolea
 					{props.kind === "User" ? <Keys key="keys" user={props.name} /> : null}
 					<Attached key="attached" kind={props.kind} name={props.name} />
 					<Inline key="inline" kind={props.kind} name={props.name} />
-					{props.kind === "User" ? <Groups key="groups" user={props.name} /> : <Members key="members" group={props.name} />}
+					{props.kind === "User" ? <Groups key="groups" user={props.name} /> : props.kind === "Group" ? <Members key="members" group={props.name} /> : <Trust key="trust" role={props.name} />}
 				</div>
 				{state.deleting ? <FormDialog title={`Delete ${props.name}?`} verb="Delete" danger onDone={() => this.setState({ deleting: false })} run={async () => {
 					await dissolve(props.kind, props.name);
 					location.hash = `#/people/${word}s`;
-				}}><p>{props.kind === "User" ? "Its keys stop working at once. Its objects stay." : "Its users lose what its policies allow."}</p></FormDialog> : null}
+				}}><p>{SAYS[props.kind].gone}</p></FormDialog> : null}
 			</div>
 		);
 	}
@@ -379,13 +387,13 @@ class Accounts extends Component<{}, { creating?: boolean; number: string; name:
 export function People(props: { key?: string; session: Session; at: string[] }): JSX.Element {
 	const [tab, name] = [props.at[0] ?? "users", props.at[1]];
 	const root = props.session.arn === "arn:aws:iam::000000000000:root";
-	const tabs: [string, string][] = [["users", "Users"], ["groups", "Groups"], ["policies", "Policies"], ...(root ? [["accounts", "Accounts"] as [string, string]] : [])];
-	const kind: Kind = tab === "groups" ? "Group" : "User";
+	const tabs: [string, string][] = [["users", "Users"], ["groups", "Groups"], ["roles", "Roles"], ["policies", "Policies"], ...(root ? [["accounts", "Accounts"] as [string, string]] : [])];
+	const kind: Kind = tab === "groups" ? "Group" : tab === "roles" ? "Role" : "User";
 	return (
 		<section>
 			<div class="head"><h1>People</h1><span class="quiet">Account {props.session.account}</span></div>
 			<nav class="tabs" aria-label="Kinds">{tabs.map(([id, label]) => <a href={`#/people/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
-			{tab === "policies" ? <Policies key="policies" /> : tab === "accounts" ? <Accounts key="accounts" /> : name ? <Entity key={kind + name} kind={kind} name={name} /> : <Entities key={kind} kind={kind} />}
+			{tab === "policies" ? <Policies key="policies" /> : tab === "accounts" ? <Accounts key="accounts" /> : name ? <Entity key={kind + name} kind={kind} name={name} /> : <Entities key={kind} kind={kind} account={props.session.account} />}
 		</section>
 	);
 }

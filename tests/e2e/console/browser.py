@@ -168,6 +168,12 @@ class Walk:
         self.page.dark(False)
         self.tap.check(not faults, f"{name}: axe-core finds nothing", faults)
 
+    def iam(self, action, **fields):
+        """What the server's own IAM answers to its root."""
+        form = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", **fields}).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(form).hexdigest()}
+        return nebula.Client(self.server.http, service="iam").request("POST", "/", form, headers=headers)[2].decode()
+
     def sign_in(self):
         page, tap = self.page, self.tap
         page.driver.get(page.url)
@@ -382,6 +388,7 @@ class Walk:
         tap.check(secret not in page.driver.page_source, "a secret is shown once")
         self.accessible("a user")
         page.picture("user")
+        self.roles()
         for place in ("people/groups", "people/policies", "people/accounts"):
             page.go(place, ".tabs")
             page.loaded()
@@ -410,6 +417,38 @@ class Walk:
         tap.check(True, "nor does it see users, or how the server does")
         page.click("button", "Sign out")
         page.one("#access-key")
+
+    def roles(self):
+        page, tap = self.page, self.tap
+        provider = "arn:aws:iam::000000000000:oidc-provider/id.example.com"
+        self.iam("CreateOpenIDConnectProvider", Url="https://id.example.com", **{"ClientIDList.member.1": "app"})
+        page.go("people/roles", ".empty", "No roles yet")
+        page.click("button", "Create role")
+        page.type("#entity-name", "visitor")
+        page.one("#role-who")
+        page.run("const s = document.getElementById('role-who'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", provider)
+        tap.check(nebula.becomes(lambda: "id.example.com:sub" in page.one("#role-trust").get_attribute("value")), "a role for users of a provider names one of them")
+        self.accessible("a new role")
+        page.click("dialog button", "Create")
+        page.one("h2", "visitor")
+        page.one(".card pre", "AssumeRoleWithWebIdentity")
+        page.loaded()
+        page.click(".card button", "Edit")
+        page.type("#role-trust", json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::000000000000:root"}, "Action": "sts:AssumeRole"}]}))
+        page.click("dialog button", "Save")
+        page.gone("dialog")
+        page.one(".card pre", "000000000000:root")
+        page.run("const s = document.getElementById('attach-arn'); s.value = 'arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess'; s.dispatchEvent(new Event('change'))")
+        page.click("button", "Attach")
+        page.one(".rules li", "AmazonS3ReadOnlyAccess")
+        told = urllib.parse.unquote(self.iam("GetRole", RoleName="visitor"))
+        tap.check('"sts:AssumeRole"' in told and "WebIdentity" not in told, "its trust policy is edited", told)
+        page.picture("role")
+        self.accessible("a role")
+        page.click("button", "Delete role")
+        page.click("dialog button", "Delete")
+        page.one(".empty", "No roles yet")
+        tap.check("NoSuchEntity" in self.iam("GetRole", RoleName="visitor"), "a role is deleted with what hangs on it")
 
     def narrow(self):
         """On a phone nothing is wider than the page."""
