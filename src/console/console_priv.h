@@ -1,11 +1,16 @@
 /* console/console_priv.h: shared by the files of this folder.
  *
- *   console.c   paths, the page's files, sign-in, sign-out, share links
+ *   console.c   paths, the page's files
+ *   answer.c    answers of the console's own, and what a request says
+ *   signin.c    sign-in, sign-out
+ *   share.c     share links
  *   session.c   sessions by their cookies, and how often a host may try to sign in
  *   inner.c     a request of the console's own: STS
  *   pass.c      a request of the page, signed and passed on */
 #ifndef CONSOLE_PRIV_H
 #define CONSOLE_PRIV_H
+
+#include <jansson.h>
 
 #include "codec/codec.h"
 #include "console/console.h"
@@ -84,8 +89,29 @@ struct console {
 	struct console_limit limit;
 };
 
+/* ---- One request, and its answer (answer.c). ---- */
+struct console_visit {
+	struct console *console;
+	const struct s3_request *request;
+	struct s3_reply *reply;
+	char cookie_name[32];
+};
+struct console_answer {
+	uint32_t status;
+	struct slice type, body;
+	struct s3_header more[3];
+	uint32_t more_count;
+};
+void console_answer(struct console_visit *visit, const struct console_answer *answer);
+/* Takes the reference over; more: another header, or NULL. */
+void console_answer_json(
+	struct console_visit *visit, uint32_t status, json_t *json, const struct s3_header *more);
+void console_answer_error(struct console_visit *visit, uint32_t status, const char *text);
 /* A header of a request by its lower-case name; empty when it is missing. */
 struct slice console_header(const struct s3_request *request, struct slice name);
+struct console_now console_now_get(void);
+/* The JSON object of a small body; NULL: answered. */
+json_t *console_read_json(struct console_visit *visit);
 
 /* ---- A request of the console's own (inner.c). ---- */
 struct console_inner {
@@ -99,6 +125,34 @@ void console_inner_post(const struct console *console, const struct s3_request *
 void console_inner_free(struct console_inner *inner);
 /* The text of the first such element in an answer, as it stands there; empty: none. */
 struct slice console_inner_element(const struct console_inner *inner, const char *name);
+
+/* ---- Signing in (signin.c). ---- */
+#define CONSOLE_SET_COOKIE_MAX 256u
+struct console_web {
+	struct slice role, name, token; /* of an identity provider */
+};
+/* AssumeRoleWithWebIdentity. The answer is freed by console_inner_free. */
+void console_ask_by_token(struct console_visit *visit, const struct console_web *web,
+	struct console_inner *ret_inner);
+/* A session of the credentials that STS answered, in the table, for the user of that name; NULL:
+ * there are none. *ret_cookie: the value of its Set-Cookie header, to be wiped. */
+struct console_session *console_begin_session(struct console_visit *visit,
+	const struct console_inner *inner, struct slice name,
+	char ret_cookie[CONSOLE_SET_COOKIE_MAX]);
+/* Counts and logs a refused try. */
+void console_refused(struct console_visit *visit, const char *why);
+/* Takes one try of the visitor's host; false: it has to wait. */
+bool console_may_try(struct console_visit *visit, uint32_t *ret_wait_s);
+/* Whether the browser reaches the console over TLS. */
+bool console_is_secure(const struct console_visit *visit);
+void console_sign_in(struct console_visit *visit);
+void console_sign_out(struct console_visit *visit, struct console_session *session);
+void console_answer_session(struct console_visit *visit, const struct console_session *session,
+	const struct s3_header *cookie);
+struct s3_signer console_signer_of(const struct console_session *session, const char *service);
+
+/* ---- Share links (share.c). ---- */
+void console_share(struct console_visit *visit, const struct console_session *session);
 
 /* ---- A request of the page, passed on (pass.c). ---- */
 enum console_way { CONSOLE_S3, CONSOLE_IAM, CONSOLE_STS, CONSOLE_ADMIN, CONSOLE_METRICS };
