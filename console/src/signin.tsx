@@ -1,6 +1,6 @@
 // Signing in: by an access key, or by a token of an identity provider.
 import { Component, h } from "preact";
-import { Session, post } from "./api";
+import { Session, json, post } from "./api";
 import { Button, Field, Problem, told } from "./ui";
 
 interface Props {
@@ -15,10 +15,31 @@ interface State {
 	token: string;
 	busy: boolean;
 	problem?: string;
+	/** The name of a provider where one may sign in. */
+	provider?: string;
 }
+
+/** Why the server led the browser back here from the provider. */
+const REFUSALS: Record<string, string> = {
+	again: "The sign-in took too long, or was begun elsewhere. Try again.",
+	away: "The identity provider does not answer. Try again later.",
+	provider: "The identity provider did not sign you in.",
+	role: "There is no role for you here. Ask whoever runs this server.",
+	token: "The identity provider's answer does not belong to this sign-in. Try again.",
+	wait: "Too many tries. Try again in a minute.",
+};
 
 export class SignIn extends Component<Props, State> {
 	state: State = { byToken: false, accessKey: "", secretKey: "", roleArn: "", token: "", busy: false };
+
+	componentDidMount(): void {
+		const refused = /^#\/sign-in\/(\w+)$/.exec(location.hash)?.[1];
+		if (refused) {
+			this.setState({ problem: REFUSALS[refused] });
+			history.replaceState(null, "", "#/");
+		}
+		void json<{ openid?: string }>("/api/sign-in", { poll: true }).then(({ openid }) => this.setState({ provider: openid })).catch(() => undefined);
+	}
 
 	private async submit(event: Event): Promise<void> {
 		event.preventDefault();
@@ -49,6 +70,7 @@ export class SignIn extends Component<Props, State> {
 					]}
 					<Problem text={state.problem ?? props.message} />
 					<Button label={state.busy ? "Signing in…" : "Sign in"} kind="primary" submit disabled={state.busy} />
+					{state.provider ? <a class="button" href="/openid/begin">Sign in with {state.provider}</a> : null}
 					<Button label={state.byToken ? "Sign in with an access key" : "Sign in with a token"} kind="quiet" onClick={() => this.setState({ byToken: !state.byToken, problem: undefined })} />
 				</form>
 			</main>

@@ -76,6 +76,19 @@ struct slice console_header(const struct s3_request *request, struct slice name)
 	return SLICE_NONE;
 }
 
+struct slice console_cookie(const struct s3_request *request, struct slice name)
+{
+	struct slice rest = console_header(request, SLICE("cookie"));
+
+	while (rest.len) {
+		struct slice value = slice_trim(slice_split(&rest, ';'));
+
+		if (slice_eq(slice_split(&value, '='), name))
+			return value;
+	}
+	return SLICE_NONE;
+}
+
 struct console_now console_now_get(void)
 {
 	return (struct console_now){

@@ -25,26 +25,14 @@ static void name_cookie(struct console_visit *visit)
 		(unsigned)number);
 }
 
-static struct slice find_cookie(const struct console_visit *visit)
-{
-	struct slice rest = console_header(visit->request, SLICE("cookie"));
-
-	while (rest.len) {
-		struct slice value = slice_trim(slice_split(&rest, ';'));
-
-		if (slice_eq(slice_split(&value, '='), slice_str(visit->cookie_name)))
-			return value;
-	}
-	return SLICE_NONE;
-}
-
 /* A page that only looks again by itself does not keep its session alive. */
 static struct console_session *find_session(const struct console_visit *visit)
 {
 	bool polls = console_header(visit->request, SLICE("x-console-poll")).len > 0;
 
-	return console_table_get(
-		&visit->console->table, find_cookie(visit), console_now_get(), !polls);
+	return console_table_get(&visit->console->table,
+		console_cookie(visit->request, slice_str(visit->cookie_name)), console_now_get(),
+		!polls);
 }
 
 /* Whether the page itself sent it, as far as the browser tells. */
@@ -166,11 +154,15 @@ void console_handle(void *arg, const struct s3_request *request, struct s3_reply
 		answer_file(&visit, file);
 	else if (request->method == S3_OPTIONS || request->method == S3_METHOD_OTHER)
 		console_answer_error(&visit, 405, "There is no such method here.");
+	else if (console_openid_handle(&visit))
+		return;
 	else if (!is_own(request))
 		console_answer_error(
 			&visit, 403, "The request does not come from the console's own page.");
 	else if (slice_eq(request->path, SLICE("/api/sign-in")) && request->method == S3_POST)
 		console_sign_in(&visit);
+	else if (slice_eq(request->path, SLICE("/api/sign-in")) && request->method == S3_GET)
+		console_answer_ways(&visit);
 	else
 		answer_signed_in(&visit);
 }
@@ -188,7 +180,7 @@ int console_open(const struct console_opts *opts, struct console **ret_console)
 	console->opts = *opts;
 	console->table.idle_timeout_ns = opts->idle_timeout_ns;
 	*ret_console = console;
-	return 0;
+	return console_openid_open(console);
 }
 
 void console_close(struct console *console)
@@ -196,5 +188,7 @@ void console_close(struct console *console)
 	if (!console)
 		return;
 	console_table_free(&console->table);
+	s3_openid_close(console->openid);
+	secret_wipe(&console->openid_key, sizeof(console->openid_key));
 	free(console);
 }

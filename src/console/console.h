@@ -11,6 +11,15 @@
 
 struct console;
 
+/* The provider where users may sign in. */
+struct console_openid {
+	const char *issuer;				 /* NULL or "": none */
+	const char *client_id, *client_secret, *ca_file; /* the last two may be "" */
+	const char *scopes;
+	const char *name;	       /* of the provider, for the page */
+	const char *role, *role_claim; /* an ARN, or the claim that has it */
+	const char *redirect_url;      /* "": made of the page's own host */
+};
 struct console_opts {
 	struct s3 *s3;
 	uint64_t session_s;	  /* how long a session lasts: 900 to 43,200 */
@@ -18,6 +27,7 @@ struct console_opts {
 	const char *s3_url;	  /* the start of share links; "": made of the page's own host */
 	uint16_t http_port, https_port; /* where S3 listens, for share links; 0: it does not */
 	bool secure;			/* the page comes over TLS */
+	struct console_openid openid;
 	/* Answers /metrics and the paths below /admin/v1/, as the admin listener does. */
 	s3_page_fn *admin;
 	void *admin_arg;

@@ -3,6 +3,7 @@
  *   console.c   paths, the page's files
  *   answer.c    answers of the console's own, and what a request says
  *   signin.c    sign-in, sign-out
+ *   openid.c    sign-in at an OpenID Connect provider
  *   share.c     share links
  *   session.c   sessions by their cookies, and how often a host may try to sign in
  *   inner.c     a request of the console's own: STS
@@ -87,6 +88,8 @@ struct console {
 	struct console_opts opts;
 	struct console_table table;
 	struct console_limit limit;
+	struct s3_openid *openid; /* NULL: off */
+	struct hmac_key openid_key;
 };
 
 /* ---- One request, and its answer (answer.c). ---- */
@@ -109,6 +112,8 @@ void console_answer_json(
 void console_answer_error(struct console_visit *visit, uint32_t status, const char *text);
 /* A header of a request by its lower-case name; empty when it is missing. */
 struct slice console_header(const struct s3_request *request, struct slice name);
+/* The value of a cookie; empty: there is none. */
+struct slice console_cookie(const struct s3_request *request, struct slice name);
 struct console_now console_now_get(void);
 /* The JSON object of a small body; NULL: answered. */
 json_t *console_read_json(struct console_visit *visit);
@@ -146,10 +151,17 @@ bool console_may_try(struct console_visit *visit, uint32_t *ret_wait_s);
 /* Whether the browser reaches the console over TLS. */
 bool console_is_secure(const struct console_visit *visit);
 void console_sign_in(struct console_visit *visit);
+/* The ways to sign in beside keys and tokens. */
+void console_answer_ways(struct console_visit *visit);
 void console_sign_out(struct console_visit *visit, struct console_session *session);
 void console_answer_session(struct console_visit *visit, const struct console_session *session,
 	const struct s3_header *cookie);
 struct s3_signer console_signer_of(const struct console_session *session, const char *service);
+
+/* ---- Sign-in at an OpenID Connect provider (openid.c). ---- */
+int console_openid_open(struct console *console); /* -ENOMEM */
+/* Answers its two paths, which other sites lead to; false: the request has another. */
+bool console_openid_handle(struct console_visit *visit);
 
 /* ---- Share links (share.c). ---- */
 void console_share(struct console_visit *visit, const struct console_session *session);

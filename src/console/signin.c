@@ -224,6 +224,15 @@ void console_sign_in(struct console_visit *visit)
 	json_decref(json);
 }
 
+void console_answer_ways(struct console_visit *visit)
+{
+	const struct console_openid *openid = &visit->console->opts.openid;
+
+	console_answer_json(visit, 200,
+		visit->console->openid ? json_pack("{s:s}", "openid", openid->name) : json_object(),
+		NULL);
+}
+
 void console_sign_out(struct console_visit *visit, struct console_session *session)
 {
 	char text[128];

@@ -343,4 +343,28 @@ int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_cou
 bool s3_bucket_name_valid(struct slice name);
 bool s3_key_valid(struct slice key); /* 1 to 1,024 bytes of UTF-8 */
 
+/* ---- OpenID Connect's authorization code flow, for the web console: the server is a client at one
+ * issuer. Source: OpenID Connect Core 1.0, section 3.1; RFC 7636. ---- */
+#define S3_OPENID_URL_MAX 2048u
+struct s3_openid;
+struct s3_openid_opts {
+	const char *issuer, *client_id;
+	const char *client_secret; /* "": a public client */
+	const char *ca_file;	   /* authorities to trust in place of the system's; "": none */
+};
+/* The strings are copied. -ENOMEM. */
+int s3_openid_open(struct s3 *s3, const struct s3_openid_opts *opts, struct s3_openid **ret_openid);
+void s3_openid_close(struct s3_openid *openid); /* takes NULL */
+/* Where a browser begins: the issuer's authorization endpoint, from its discovery document, which
+ * is kept for an hour. Fiber call, always of the same reactor, as the next. -EIO, -ETIMEDOUT: the
+ * issuer does not answer, or not as it should (logged, and for some seconds not tried again). */
+int s3_openid_begin(struct s3_openid *openid, char ret_url[S3_OPENID_URL_MAX + 1]);
+struct s3_openid_code {
+	struct slice code, verifier, redirect_uri;
+};
+/* Exchanges a code for an ID token, which nobody has verified yet. -EACCES: the issuer refuses the
+ * code; -EAGAIN: too many exchanges at a time; -EIO, -ETIMEDOUT, -ENOMEM. */
+int s3_openid_redeem(
+	struct s3_openid *openid, const struct s3_openid_code *code, struct buf *ret_token);
+
 #endif

@@ -528,6 +528,11 @@ static void check_https(
 			config->https.address);
 }
 
+static bool is_url(const char *text)
+{
+	return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
+}
+
 static void check_console(
 	const struct config *config, bool development, struct config_error *ret_error)
 {
@@ -537,10 +542,37 @@ static void check_console(
 		complain(ret_error,
 			"console.https is true, but https.certificate and https.key are not set "
 			"(only the development profile makes its own certificate)");
-	if (url[0] && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+	if (url[0] && !is_url(url))
 		complain(ret_error,
 			"console.s3_url: '%s' is not a URL: it begins with http:// or https://",
 			url);
+}
+
+static void check_openid(const struct config *config, struct config_error *ret_error)
+{
+	const char *issuer = config->console.openid.issuer, *reach = config->auth.web_identity;
+	const char *back = config->console.openid.redirect_url;
+
+	if (!issuer[0])
+		return;
+	if (!is_url(issuer) || (back[0] && !is_url(back)))
+		complain(ret_error,
+			"console.openid: '%s' is not a URL: it begins with http:// or https://",
+			is_url(issuer) ? back : issuer);
+	if (strcmp(reach, "none") == 0 || (strcmp(reach, "any") != 0 && issuer[4] == ':'))
+		complain(ret_error,
+			"console.openid.issuer: auth.web_identity is %s, so that the "
+			"server may not connect to %s",
+			reach, issuer);
+	if (!config->console.openid.client_id[0])
+		complain(ret_error, "console.openid.issuer needs console.openid.client_id");
+	if (!config->console.openid.role[0] == !config->console.openid.role_claim[0])
+		complain(ret_error, "console.openid.issuer needs console.openid.role or "
+				    "console.openid.role_claim, and not both");
+	if (config->console.openid.client_secret[0] && config->console.openid.client_secret_file[0])
+		complain(ret_error,
+			"console.openid.client_secret and console.openid.client_secret_file are "
+			"both set: set only one of them");
 }
 
 static void check_storage(const struct config *config, struct config_error *ret_error)
@@ -604,6 +636,7 @@ int config_check(const struct config *config, bool development, struct config_er
 	check_exposed(config, development, ret_error);
 	check_https(config, development, ret_error);
 	check_console(config, development, ret_error);
+	check_openid(config, ret_error);
 	check_storage(config, ret_error);
 	check_rdma(config, ret_error);
 	check_numa(config, ret_error);

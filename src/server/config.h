@@ -78,6 +78,18 @@ struct config {
 		uint64_t session_s;
 		uint64_t idle_timeout_s;
 		char s3_url[CONFIG_TEXT_MAX]; /* "": made of the host that the browser asked */
+		struct {
+			char issuer[CONFIG_TEXT_MAX]; /* "": off */
+			char name[64];
+			char client_id[CONFIG_TEXT_MAX];
+			char client_secret[CONFIG_TEXT_MAX];
+			char client_secret_file[CONFIG_TEXT_MAX];
+			char scopes[CONFIG_TEXT_MAX];
+			char role[CONFIG_TEXT_MAX];
+			char role_claim[64];
+			char ca_file[CONFIG_TEXT_MAX];
+			char redirect_url[CONFIG_TEXT_MAX];
+		} openid;
 	} console;
 	struct {
 		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];

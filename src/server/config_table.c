@@ -128,6 +128,29 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("console.s3_url", console.s3_url, "",
 		"Start of the console's share links, e.g. https://s3.example.com; empty: the "
 		"host by which the console is reached, and S3's port"),
+	TEXT("console.openid.issuer", console.openid.issuer, "",
+		"URL of an OpenID Connect provider where users of the console may sign in; empty: "
+		"none. auth.web_identity says where the server may connect to"),
+	TEXT("console.openid.name", console.openid.name, "OpenID Connect",
+		"Name of that provider on the page"),
+	TEXT("console.openid.client_id", console.openid.client_id, "",
+		"Client id of the console at that provider"),
+	TEXT("console.openid.client_secret", console.openid.client_secret, "",
+		"Its client secret; empty, and no file: a public client, with PKCE alone"),
+	TEXT("console.openid.client_secret_file", console.openid.client_secret_file, "",
+		"File whose first line is the client secret"),
+	TEXT("console.openid.scopes", console.openid.scopes, "openid",
+		"Scopes that the console asks for, separated by spaces"),
+	TEXT("console.openid.role", console.openid.role, "",
+		"ARN of the role that users who sign in there get"),
+	TEXT("console.openid.role_claim", console.openid.role_claim, "",
+		"Claim of the ID token that has that ARN, in place of console.openid.role"),
+	TEXT("console.openid.ca_file", console.openid.ca_file, "",
+		"Certificates of the authorities to trust for that provider; empty: the system's"),
+	TEXT("console.openid.redirect_url", console.openid.redirect_url, "",
+		"Where the provider sends browsers back to, e.g. "
+		"https://console.example.com/openid/callback; empty: the host by which the "
+		"console is reached"),
 
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),

@@ -1,9 +1,28 @@
 /* server/web.c: the web console of a server, and its listener. */
 #include "server/web.h"
 
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/file.h"
+
+/* The client's secret, of the file that the configuration names. */
+static int read_secret(const struct config *config, char *secret, size_t secret_bytes)
+{
+	const char *path = config->console.openid.client_secret_file;
+
+	snprintf(secret, secret_bytes, "%s", config->console.openid.client_secret);
+	if (!path[0] || file_line(path, secret, secret_bytes))
+		return 0;
+	log_error("server", "console.openid.client_secret_file: '%s' cannot be read, or is empty",
+		path);
+	return -EINVAL;
+}
+
 int web_open(const struct web_opts *opts, struct console **ret_console, struct listen **ret_listen)
 {
 	const struct config *config = opts->config;
+	char secret[CONFIG_TEXT_MAX];
 	const struct console_opts console_opts = {
 		.s3 = opts->s3,
 		.session_s = config->console.session_s,
@@ -14,6 +33,15 @@ int web_open(const struct web_opts *opts, struct console **ret_console, struct l
 		.secure = opts->tls != NULL,
 		.admin = admin_handle,
 		.admin_arg = opts->admin,
+		.openid = {.issuer = config->console.openid.issuer,
+			.client_id = config->console.openid.client_id,
+			.client_secret = secret,
+			.ca_file = config->console.openid.ca_file,
+			.scopes = config->console.openid.scopes,
+			.name = config->console.openid.name,
+			.role = config->console.openid.role,
+			.role_claim = config->console.openid.role_claim,
+			.redirect_url = config->console.openid.redirect_url},
 	};
 	struct listen_opts listen_opts = {
 		.core = opts->core,
@@ -27,7 +55,11 @@ int web_open(const struct web_opts *opts, struct console **ret_console, struct l
 		.tls = opts->tls,
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 	};
-	int ret = console_open(&console_opts, ret_console);
+	int ret = read_secret(config, secret, sizeof(secret));
+
+	if (!ret)
+		ret = console_open(&console_opts, ret_console);
+	secret_wipe(secret, sizeof(secret));
 
 	if (ret)
 		return ret;

@@ -82,6 +82,11 @@ bool s3_oidc_reaches(const struct s3_oidc *oidc, struct slice url)
 	       (oidc->reach == S3_OIDC_PUBLIC && slice_starts(url, SLICE("https://")));
 }
 
+enum s3_oidc_reach s3_oidc_reach(const struct s3_oidc *oidc)
+{
+	return oidc->reach;
+}
+
 /* ---- One fetch, on a helper. ---- */
 
 struct fetch {
@@ -99,6 +104,22 @@ static size_t take(char *data, size_t size, size_t count, void *arg)
 
 	buf_put(reply, data, size * count);
 	return reply->failed ? 0 : size * count;
+}
+
+void s3_oidc_prepare(CURL *curl, enum s3_oidc_reach reach, const char *issuer, struct buf *reply)
+{
+	bool secure = reach != S3_OIDC_ANY || strncmp(issuer, "https:", 6) == 0;
+
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, secure ? "https" : "http,https");
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, CALL_MS_MAX);
+	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS_MAX);
+	curl_easy_setopt(curl, CURLOPT_USERAGENT, "nebulaio");
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, reply);
+	if (reach != S3_OIDC_ANY)
+		s3_curl_only_public(curl);
 }
 
 static bool is_trusted(const struct fetch *fetch, const X509 *certificate)
@@ -138,21 +159,11 @@ static CURLcode trust_thumbprints(CURL *curl, void *context, void *arg)
 
 static int get(struct fetch *fetch, CURL *curl, const char *url, struct buf *reply)
 {
-	bool secure = fetch->reach != S3_OIDC_ANY || strncmp(fetch->url, "https:", 6) == 0;
 	long status = 0;
 	CURLcode code;
 
 	curl_easy_setopt(curl, CURLOPT_URL, url);
-	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, secure ? "https" : "http,https");
-	curl_easy_setopt(curl, CURLOPT_PROXY, "");
-	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, CALL_MS_MAX);
-	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS_MAX);
-	curl_easy_setopt(curl, CURLOPT_USERAGENT, "nebulaio");
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
-	curl_easy_setopt(curl, CURLOPT_WRITEDATA, reply);
-	if (fetch->reach != S3_OIDC_ANY)
-		s3_curl_only_public(curl);
+	s3_oidc_prepare(curl, fetch->reach, fetch->url, reply);
 	if (fetch->thumbprint_count) {
 		curl_easy_setopt(curl, CURLOPT_SSL_CTX_FUNCTION, trust_thumbprints);
 		curl_easy_setopt(curl, CURLOPT_SSL_CTX_DATA, fetch);

@@ -5,6 +5,8 @@
 #ifndef S3_OIDC_H
 #define S3_OIDC_H
 
+#include <curl/curl.h>
+
 #include "iam/jwt.h"
 
 #define S3_OIDC_ISSUERS_MAX 256u /* with keys in memory */
@@ -15,6 +17,8 @@ struct s3_oidc;
 enum s3_oidc_reach { S3_OIDC_NONE, S3_OIDC_PUBLIC, S3_OIDC_ANY };
 int s3_oidc_open(enum s3_oidc_reach reach, struct s3_oidc **ret_oidc);
 void s3_oidc_close(struct s3_oidc *oidc); /* takes NULL */
+
+enum s3_oidc_reach s3_oidc_reach(const struct s3_oidc *oidc);
 
 struct s3_oidc_issuer {
 	struct slice url;	   /* without a slash at its end */
@@ -28,5 +32,9 @@ bool s3_oidc_reaches(const struct s3_oidc *oidc, struct slice url);
  * issuer does not answer, or its answer is malformed (logged); -ENOMEM. */
 int s3_oidc_verify(
 	struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer, const struct jwt *jwt);
+
+/* Prepares a call to an issuer at url or one of its endpoints: no proxy, no redirect, a time limit,
+ * no address that reach forbids; the answer goes to reply. */
+void s3_oidc_prepare(CURL *curl, enum s3_oidc_reach reach, const char *issuer, struct buf *reply);
 
 #endif

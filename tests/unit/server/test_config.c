@@ -166,6 +166,37 @@ static void test_all_reasons_are_told_at_once(void **state)
 	assert_says("numa.node: 'x'");
 }
 
+static void test_the_console_at_a_provider(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_int_equal(
+		load("console:\n  openid:\n    issuer: id.example.com\nauth:\n  root_user: "
+		     "nebula\n  root_password: long-enough\n"),
+		0);
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("'id.example.com' is not a URL");
+	assert_says("console.openid.client_id");
+	assert_says("console.openid.role_claim, and not both");
+	strcpy(config.console.openid.client_id, "console");
+	strcpy(config.console.openid.role, "arn:aws:iam::111122223333:role/console");
+	strcpy(config.console.openid.issuer, "http://id.example.com");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("auth.web_identity is public");
+	strcpy(config.console.openid.issuer, "https://id.example.com");
+	assert_int_equal(config_check(&config, false, &error), 0);
+	strcpy(config.console.openid.role_claim, "roles");
+	strcpy(config.console.openid.client_secret, "secret");
+	strcpy(config.console.openid.client_secret_file, "secret");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("and not both");
+	assert_says("set only one of them");
+	config.console.openid.role_claim[0] = config.console.openid.client_secret_file[0] = '\0';
+	strcpy(config.auth.web_identity, "none");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("auth.web_identity is none");
+}
+
 static void test_the_console(void **state)
 {
 	(void)state;
@@ -356,6 +387,7 @@ int main(void)
 		cmocka_unit_test(test_known_keys_stay_on_loopback),
 		cmocka_unit_test(test_all_reasons_are_told_at_once),
 		cmocka_unit_test(test_the_console),
+		cmocka_unit_test(test_the_console_at_a_provider),
 		cmocka_unit_test(test_the_cache_follows_the_memory),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rules_of_the_whole),
