@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rdma/rdma.h"
 #include "base/base.h"
 #include "doctor.h"
 
@@ -136,6 +137,12 @@ void doctor_check_rdma(struct doctor *doctor)
 		ibv_free_device_list(devices);
 	if (count)
 		return;
+	if (rp_lacking()) {
+		finding = doctor_note(doctor, FINDING_INFO, "rdma",
+			"programs cannot use RDMA cards: %s", rp_lacking());
+		doctor_fix(finding, true, "apt install libibverbs1 librdmacm1 ibverbs-providers");
+		return;
+	}
 	finding = doctor_note(doctor, FINDING_INFO, "rdma", "this host has no RDMA device");
 	doctor_why(finding,
 		"the device `simulated` works between processes of this host; soft-RoCE turns any "

@@ -165,6 +165,9 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
 	if (!cards)
 		return chosen(ret_found, "",
 			"this host has no RDMA card, and %s is another host's address", address);
+	if (rp_lacking())
+		return chosen(ret_found, local ? SIMULATED : "",
+			"this host has an RDMA card, but not its library: %.128s", rp_lacking());
 	address_text(&from, leaves);
 	err = card_of(&from, card, sizeof(card));
 	if (!err)
@@ -226,6 +229,9 @@ int rp_find_listening(const char *address, struct rp_found *ret_found)
 	if (!cards_there())
 		return chosen(ret_found, SIMULATED,
 			"this host has no RDMA card: other hosts cannot reach it by RDMA");
+	if (rp_lacking())
+		return chosen(ret_found, SIMULATED,
+			"this host has an RDMA card, but not its library: %.128s", rp_lacking());
 	if (any)
 		return card_active(card, sizeof(card))
 			       ? chosen(ret_found, card, "the first RDMA card whose port is up")

@@ -199,6 +199,8 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found);
  * address, or for any address the first card whose port is up. The simulated device, when only
  * processes of this host can reach the address, or when there is no card. */
 int rp_find_listening(const char *address, struct rp_found *ret_found);
+/* The RDMA library that cannot be loaded on this host, and why; NULL: none. */
+const char *rp_lacking(void);
 
 int rp_pd_open(struct rp_device *device, struct rp_pd **ret_pd);
 void rp_pd_close(struct rp_pd *pd);
