@@ -61,7 +61,7 @@ def extension():
     found = find()
     flags = ["-std=gnu17", "-Wall", "-Wextra", "-fvisibility=hidden", *found.pop("extra_compile_args", [])]
     sources = [f"native/{name}.c" for name in ("module", "client", "batch", "list", "results", "buffers", "memory", "minter")]
-    return Extension("nebulaio._native", sources, depends=["native/native.h"], extra_compile_args=flags, **found)
+    return Extension("nebulaio._native", sources, depends=["native/native.h", "native/abi.h"], extra_compile_args=flags, py_limited_api=True, **found)
 
 
-setup(ext_modules=[extension()])
+setup(ext_modules=[extension()], options={"bdist_wheel": {"py_limited_api": "cp39"}})

@@ -1,10 +1,12 @@
 /* batch.c: Client.get_batch: many reads by one call of the library, with the interpreter's lock
  * released from the first request to the last answer. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "native.h"
 
@@ -29,7 +31,7 @@ static void batch_free(struct batch *batch)
 {
 	for (Py_ssize_t i = 0; batch->asked && i < batch->count; i++) {
 		memory_give(batch->asked[i].memory);
-		PyMem_RawFree(batch->asked[i].more);
+		free(batch->asked[i].more);
 	}
 	PyMem_Free(batch->asked);
 	PyMem_Free(batch->items);
@@ -65,7 +67,7 @@ static int requests_take(struct batch *batch, PyObject *requests)
 	batch->sequence = PySequence_Tuple(requests);
 	if (!batch->sequence)
 		return -1;
-	batch->count = PyTuple_GET_SIZE(batch->sequence);
+	batch->count = PyTuple_Size(batch->sequence);
 	batch->items = PyMem_Calloc((size_t)batch->count + 1, sizeof(*batch->items));
 	batch->asked = PyMem_Calloc((size_t)batch->count + 1, sizeof(*batch->asked));
 	if (!batch->items || !batch->asked) {
@@ -74,7 +76,7 @@ static int requests_take(struct batch *batch, PyObject *requests)
 	}
 	for (Py_ssize_t i = 0; i < batch->count; i++)
 		if (request_take(&batch->asked[i], &batch->items[i],
-			    PyTuple_GET_ITEM(batch->sequence, i)))
+			    PyTuple_GetItem(batch->sequence, i)))
 			return -1;
 	return 0;
 }
@@ -87,7 +89,7 @@ static bool on_done(void *arg, struct neb_batch_item *item, const struct neb_res
 
 	memcpy(asked->request_id, result->request_id, sizeof(asked->request_id));
 	if (result->error || result->fallback[0])
-		asked->more = PyMem_RawMalloc(sizeof(*asked->more));
+		asked->more = malloc(sizeof(*asked->more));
 	if (asked->more)
 		*asked->more = *result;
 	return true;
@@ -130,7 +132,7 @@ static PyObject *outcomes_make(const struct batch *batch)
 		PyObject *outcome = outcome_make(batch, i);
 
 		if (outcome)
-			PyList_SET_ITEM(outcomes, i, outcome);
+			PyList_SetItem(outcomes, i, outcome);
 		else
 			Py_CLEAR(outcomes);
 	}

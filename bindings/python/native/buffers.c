@@ -1,7 +1,7 @@
 /* buffers.c: memory that is registered with the device. A Buffer is leased from its client's pool;
  * a Registration registers another object's memory. Both keep their client's session open. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <errno.h>
@@ -41,7 +41,7 @@ PyObject *buffer_make(PyObject *client, size_t bytes)
 		PyMem_Free(leftover);
 		return client_raise(ret, "the pool (pool_bytes) has no room for the buffer");
 	}
-	self = (struct buffer *)buffer_type->tp_alloc(buffer_type, 0);
+	self = (struct buffer *)PyType_GenericAlloc(buffer_type, 0);
 	if (!self) {
 		client_discard(client, leftover);
 		return NULL;
@@ -64,12 +64,9 @@ static void buffer_end(struct buffer *self)
 
 static void buffer_dealloc(struct buffer *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	buffer_end(self);
 	Py_XDECREF(self->client);
-	type->tp_free(self);
-	Py_DECREF(type);
+	object_free((PyObject *)self);
 }
 
 static PyObject *buffer_release(struct buffer *self, PyObject *unused)
@@ -140,9 +137,19 @@ static PyGetSetDef buffer_getset[] = {
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
+/* Only a client makes objects of these types. */
+static PyObject *no_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	(void)args;
+	(void)kwargs;
+	PyErr_Format(PyExc_TypeError, "cannot create %R: a client makes it", type);
+	return NULL;
+}
+
 static PyType_Slot buffer_slots[] = {
 	{Py_tp_doc, "Registered memory of a client's pool, page-aligned: memoryview(buffer), "
 		    "numpy.frombuffer(buffer). Made by Client.alloc()."},
+	{Py_tp_new, no_new},
 	{Py_tp_dealloc, buffer_dealloc},
 	{Py_tp_methods, buffer_methods},
 	{Py_tp_getset, buffer_getset},
@@ -185,7 +192,7 @@ PyObject *registration_make(PyObject *client, PyObject *object)
 		PyMem_Free(leftover);
 		return NULL;
 	}
-	self = (struct registration *)registration_type->tp_alloc(registration_type, 0);
+	self = (struct registration *)PyType_GenericAlloc(registration_type, 0);
 	if (!self) {
 		client_discard(client, leftover);
 		return NULL;
@@ -207,12 +214,9 @@ static void registration_end(struct registration *self)
 
 static void registration_dealloc(struct registration *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	registration_end(self);
 	Py_XDECREF(self->client);
-	type->tp_free(self);
-	Py_DECREF(type);
+	object_free((PyObject *)self);
 }
 
 static PyObject *registration_release(struct registration *self, PyObject *unused)
@@ -238,6 +242,7 @@ static PyMethodDef registration_methods[] = {
 
 static PyType_Slot registration_slots[] = {
 	{Py_tp_doc, "Memory of an object that the device knows. Made by Client.register()."},
+	{Py_tp_new, no_new},
 	{Py_tp_dealloc, registration_dealloc},
 	{Py_tp_methods, registration_methods},
 	{0, NULL},
@@ -252,10 +257,5 @@ int buffer_types_make(void)
 
 	buffer_type = (PyTypeObject *)PyType_FromSpec(&buffer_spec);
 	registration_type = (PyTypeObject *)PyType_FromSpec(&registration_spec);
-	if (!buffer_type || !registration_type)
-		return -1;
-	/* Only a client makes objects of this type. */
-	buffer_type->tp_new = NULL;
-	registration_type->tp_new = NULL;
-	return 0;
+	return buffer_type && registration_type ? 0 : -1;
 }

@@ -3,11 +3,12 @@
  * A request's memory belongs to the server until its result has come, even if the Python call that
  * made it has ended: a call interrupted by a signal leaves its request as an orphan, which holds
  * the memory until then. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <errno.h>
+#include <string.h>
 
 #include "native.h"
 
@@ -430,15 +431,12 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
  * memory belong to the parent. */
 static void client_dealloc(struct client *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	self->closed = true;
 	if (self->neb && self->generation == fork_generation)
 		client_end(self);
 	if (self->lock)
 		PyThread_free_lock(self->lock);
-	type->tp_free(self);
-	Py_DECREF(type);
+	object_free((PyObject *)self);
 }
 
 /* ---- Results. ---- */
@@ -470,8 +468,8 @@ static PyObject *call_result(struct call *call)
 
 static int memories_take(struct call *call, PyObject *from, bool writable)
 {
-	bool many = PyTuple_Check(from) || PyList_Check(from);
-	Py_ssize_t count = many ? PySequence_Fast_GET_SIZE(from) : 1;
+	bool tuple = PyTuple_Check(from), list = PyList_Check(from);
+	Py_ssize_t count = tuple || list ? PySequence_Size(from) : 1;
 
 	if (count > (Py_ssize_t)NEB_IOV_MAX) {
 		PyErr_Format(PyExc_ValueError, "more than %u pieces of memory in one request",
@@ -479,8 +477,10 @@ static int memories_take(struct call *call, PyObject *from, bool writable)
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *piece = many ? PySequence_Fast_GET_ITEM(from, i) : from;
-		struct memory *memory = memory_take(piece, writable);
+		PyObject *piece = tuple	 ? PyTuple_GetItem(from, i)
+				  : list ? PyList_GetItem(from, i)
+					 : from;
+		struct memory *memory = piece ? memory_take(piece, writable) : NULL;
 
 		if (!memory)
 			return -1;
@@ -728,27 +728,6 @@ static PyObject *client_wait(struct client *self, PyObject *args, PyObject *kwar
 	return PyErr_Occurred() ? NULL : pairs_make(first);
 }
 
-/* Makes a bytes object, or one of a subclass, to receive the object. */
-static PyObject *fresh_bytes(PyTypeObject *type, Py_ssize_t bytes)
-{
-	PyObject *object;
-
-	if (!PyType_IsSubtype(type, &PyBytes_Type) || bytes < 0) {
-		PyErr_SetString(PyExc_TypeError, "not a subclass of bytes, or a negative length");
-		return NULL;
-	}
-	if (type == &PyBytes_Type)
-		return PyBytes_FromStringAndSize(NULL, bytes);
-	object = type->tp_alloc(type, bytes);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-	/* Does the same as bytes' own constructor for a subclass. */
-	if (object)
-		((PyBytesObject *)object)->ob_shash = -1;
-#pragma GCC diagnostic pop
-	return object;
-}
-
 /* perform_bytes(type, length, op, ...): as perform(), but the answer becomes an object of the
  * type. */
 static PyObject *client_perform_bytes(struct client *self, PyObject *args, PyObject *kwargs)
@@ -759,9 +738,9 @@ static PyObject *client_perform_bytes(struct client *self, PyObject *args, PyObj
 
 	first = PyTuple_GetSlice(args, 0, 2);
 	if (first && PyArg_ParseTuple(first, "O!n", &PyType_Type, &type, &bytes))
-		rest = PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args));
+		rest = PyTuple_GetSlice(args, 2, PyTuple_Size(args));
 	if (rest)
-		object = fresh_bytes((PyTypeObject *)type, bytes);
+		object = bytes_make((PyTypeObject *)type, bytes);
 	if (object)
 		result = perform(self, rest, kwargs, object);
 	Py_XDECREF(first);

@@ -1,10 +1,12 @@
 /* list.c: listings. Collects the entries with the interpreter's lock released, and makes Python
  * objects of them when the listing is complete. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "native.h"
 
@@ -22,7 +24,7 @@ struct entries {
 	bool failed; /* no memory */
 };
 
-/* Makes room for more elements, by raw allocations, because the interpreter's lock is not held. */
+/* Makes room for more elements, by malloc, because the interpreter's lock is not held. */
 static void *grow(void *data, size_t wanted, size_t *room, size_t element_bytes)
 {
 	size_t more = *room ? *room : 64;
@@ -32,7 +34,7 @@ static void *grow(void *data, size_t wanted, size_t *room, size_t element_bytes)
 		more *= 2;
 	if (more == *room)
 		return data;
-	grown = PyMem_RawRealloc(data, more * element_bytes);
+	grown = realloc(data, more * element_bytes);
 	if (grown)
 		*room = more;
 	return grown;
@@ -75,8 +77,8 @@ static bool keep(void *arg, const struct neb_entry *from)
 
 static void entries_free(struct entries *all)
 {
-	PyMem_RawFree(all->entries);
-	PyMem_RawFree(all->text);
+	free(all->entries);
+	free(all->text);
 }
 
 static PyObject *entry_make(const struct entries *all, const struct entry *entry, bool bucket)
@@ -98,7 +100,7 @@ static PyObject *entries_make(struct entries *all, bool buckets)
 		PyObject *entry = entry_make(all, &all->entries[i], buckets);
 
 		if (entry)
-			PyList_SET_ITEM(list, (Py_ssize_t)i, entry);
+			PyList_SetItem(list, (Py_ssize_t)i, entry);
 		else
 			Py_CLEAR(list);
 	}

@@ -1,6 +1,6 @@
-/* memory.c: finds a Python object's bytes, by the buffer protocol or by DLPack. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+/* memory.c: finds a Python object's bytes, by the buffer protocol or by DLPack; makes
+ * bytes objects to receive in. */
+#include "abi.h"
 
 #include "native.h"
 
@@ -147,9 +147,50 @@ struct memory *memory_take(PyObject *object, bool writable)
 	if (PyObject_HasAttrString(object, "__dlpack__"))
 		return take_tensor(object);
 	PyErr_Format(PyExc_TypeError,
-		"%.200s has neither the buffer protocol nor DLPack: its memory cannot be reached",
-		Py_TYPE(object)->tp_name);
+		"%R has neither the buffer protocol nor DLPack: its memory cannot be reached",
+		Py_TYPE(object));
 	return NULL;
+}
+
+/* A bytes object caches its hash right before its bytes, and -1 means that there is none yet. The
+ * stable ABI does not promise this, so it is tried once. */
+static Py_hash_t *hash_place(PyObject *bytes)
+{
+	return (Py_hash_t *)(void *)PyBytes_AsString(bytes) - 1;
+}
+
+static bool hash_is_there(void)
+{
+	static int known; /* 1: it is there; -1: it is not */
+	PyObject *bytes = known ? NULL : PyBytes_FromString("NebulaIO");
+
+	if (bytes) {
+		bool fresh = *hash_place(bytes) == -1;
+		Py_hash_t hash = PyObject_Hash(bytes);
+
+		known = fresh && *hash_place(bytes) == hash ? 1 : -1;
+		Py_DECREF(bytes);
+	}
+	return known > 0;
+}
+
+/* The constructor of bytes would write a long object of a subclass twice. */
+PyObject *bytes_make(PyTypeObject *type, ptrdiff_t bytes)
+{
+	PyObject *object;
+
+	if (!PyType_IsSubtype(type, &PyBytes_Type) || bytes < 0) {
+		PyErr_SetString(PyExc_TypeError, "not a subclass of bytes, or a negative length");
+		return NULL;
+	}
+	if (type == &PyBytes_Type)
+		return PyBytes_FromStringAndSize(NULL, bytes);
+	if (!hash_is_there())
+		return PyObject_CallMethod((PyObject *)&PyBytes_Type, "__new__", "On", type, bytes);
+	object = PyType_GenericAlloc(type, bytes);
+	if (object)
+		*hash_place(object) = -1;
+	return object;
 }
 
 struct memory *memory_take_fresh(PyObject *bytes)
@@ -160,8 +201,8 @@ struct memory *memory_take_fresh(PyObject *bytes)
 		return NULL;
 	Py_INCREF(bytes);
 	held->object = bytes;
-	held->memory.data = PyBytes_AS_STRING(bytes);
-	held->memory.bytes = (size_t)PyBytes_GET_SIZE(bytes);
+	held->memory.data = PyBytes_AsString(bytes);
+	held->memory.bytes = (size_t)PyBytes_Size(bytes);
 	return &held->memory;
 }
 

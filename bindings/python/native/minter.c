@@ -1,11 +1,12 @@
 /* minter.c: Minter: RDMA tokens for requests of other S3 libraries; Memory: an object's bytes, at a
  * fixed address while a token is valid. Any thread may use the library's minter, so the only lock
  * here is the interpreter's, which is released for each call. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <errno.h>
+#include <string.h>
 
 #include "native.h"
 
@@ -110,11 +111,8 @@ static PyObject *minter_close(struct minter *self, PyObject *unused)
 
 static void minter_dealloc(struct minter *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	Py_XDECREF(minter_close(self, NULL));
-	type->tp_free(self);
-	Py_DECREF(type);
+	object_free((PyObject *)self);
 }
 
 /* ---- Its methods. ---- */
@@ -275,11 +273,8 @@ static PyObject *held_release(struct held *self, PyObject *unused)
 
 static void held_dealloc(struct held *self)
 {
-	PyTypeObject *type = Py_TYPE(self);
-
 	memory_give(self->memory);
-	type->tp_free(self);
-	Py_DECREF(type);
+	object_free((PyObject *)self);
 }
 
 static PyObject *held_address(struct held *self, void *closure)

@@ -1,6 +1,6 @@
 /* module.c: the extension module nebulaio._native. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include <pthread.h>

@@ -1,12 +1,13 @@
 /* native.h: shared by the files of the extension module nebulaio._native.
  *
+ *   abi.h      Python's stable ABI
  *   module.c   the module: types, constants
  *   client.c   Client: requests and waits
  *   batch.c    its reads of many objects by one call
  *   list.c     its listings
  *   results.c  Result
  *   buffers.c  Buffer and Registration: memory that is registered with the device
- *   memory.c   finds a Python object's bytes
+ *   memory.c   finds a Python object's bytes, makes bytes objects
  *   minter.c   Minter: RDMA tokens; Memory: the memory that they name
  *
  * Call everything here with the interpreter's lock held. A Client has its own lock, and takes it
@@ -33,7 +34,9 @@ struct memory {
 /* Takes the bytes of an object with the buffer protocol or DLPack, if they are contiguous. NULL
  * with an exception. */
 struct memory *memory_take(struct _object *object, bool writable);
-/* The same for a new bytes object, which is being filled and which no other code has seen. */
+/* Makes an object of bytes or of a subclass. Its contents are undefined or zeros. */
+struct _object *bytes_make(struct _typeobject *type, ptrdiff_t bytes);
+/* memory_take for such an object, which is being filled and which no other code has seen. */
 struct memory *memory_take_fresh(struct _object *bytes);
 void memory_give(struct memory *memory); /* takes NULL */
 

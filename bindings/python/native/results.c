@@ -1,6 +1,6 @@
 /* results.c: Result: the outcome of a request, as Python sees it. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "abi.h"
+
 #include <nebulaio/nebulaio.h>
 
 #include "native.h"
