@@ -30,26 +30,22 @@ DEFINE_COUNTER(expired_total, "nebulaio_hipobj_expired_total", NULL,
 static void on_wc(void *arg, const struct rp_wc *wc)
 {
 	struct front_hipobj *front = arg;
+	struct hipobj_session *session = front->places[wc->wr_id % ARRAY_LEN(front->places)];
 
-	LIST_FOR_EACH (link, &front->sessions) {
-		struct hipobj_session *session = CONTAINER_OF(link, struct hipobj_session, link);
-
-		if (session->serial != wc->wr_id)
-			continue;
-		if (wc->status != RP_WC_SUCCESS) {
-			session->error =
-				session->error ? session->error : rp_status_errno(wc->status);
-		} else if (session->put) {
-			session->arrived = true;
-			session->immediate = wc->imm;
-			session->immediate_bytes = wc->byte_len;
-		} else {
-			session->sent = true;
-		}
-		if (session->waiter)
-			fiber_wake(session->waiter);
+	/* Of one that has ended; its place may be another's by now. */
+	if (!session || session->serial != wc->wr_id)
 		return;
+	if (wc->status != RP_WC_SUCCESS) {
+		session->error = session->error ? session->error : rp_status_errno(wc->status);
+	} else if (session->put) {
+		session->arrived = true;
+		session->immediate = wc->imm;
+		session->immediate_bytes = wc->byte_len;
+	} else {
+		session->sent = true;
 	}
+	if (session->waiter)
+		fiber_wake(session->waiter);
 }
 
 static uint32_t hipobj_poll(void *arg)
@@ -98,7 +94,24 @@ static uint64_t staging_of(const struct hipobj_session *session)
 	return session->put ? (session->size + FRAME_BYTES - 1) & ~(uint64_t)(FRAME_BYTES - 1) : 0;
 }
 
-static int places_take(const struct front_hipobj *front, const struct hipobj_session *session)
+/* There is a free one: the sessions of all fronts are no more than a front has. */
+static void place_take(struct front_hipobj *front, struct hipobj_session *session)
+{
+	struct hipobj_session **place;
+
+	do {
+		session->serial = ++front->next_serial;
+		place = &front->places[session->serial % ARRAY_LEN(front->places)];
+	} while (*place);
+	*place = session;
+}
+
+static void place_give(struct front_hipobj *front, const struct hipobj_session *session)
+{
+	front->places[session->serial % ARRAY_LEN(front->places)] = NULL;
+}
+
+static int places_take(struct front_hipobj *front, struct hipobj_session *session)
 {
 	struct hipobj_group *group = front->group;
 	uint64_t bytes = staging_of(session);
@@ -112,19 +125,22 @@ static int places_take(const struct front_hipobj *front, const struct hipobj_ses
 		return -ENOSPC;
 	}
 	if (bytes_up(&group->staged_bytes, &group->share_bytes[session->share], bytes,
-		    front->opts.staging_bytes_max))
+		    front->opts.staging_bytes_max)) {
+		place_take(front, session);
 		return 0;
+	}
 	counter_add(&staging_full, 1);
 	atomic_fetch_sub(&group->share_sessions[session->share], 1);
 	atomic_fetch_sub(&group->sessions, 1);
 	return -ENOSPC;
 }
 
-static void places_give(const struct front_hipobj *front, const struct hipobj_session *session)
+static void places_give(struct front_hipobj *front, const struct hipobj_session *session)
 {
 	struct hipobj_group *group = front->group;
 	uint64_t bytes = staging_of(session);
 
+	place_give(front, session);
 	atomic_fetch_sub(&group->share_bytes[session->share], bytes);
 	atomic_fetch_sub(&group->staged_bytes, bytes);
 	atomic_fetch_sub(&group->share_sessions[session->share], 1);
@@ -455,7 +471,6 @@ int hipobj_session_open(struct hipobj_job *job, struct hipobj_session **ret_sess
 	session->peer_qpn = asked->token.qpn;
 	session->size = asked->size;
 	session->offset = asked->offset;
-	session->serial = ++front->next_serial;
 	memcpy(session->access_key, job->control.identity.access_key, sizeof(session->access_key));
 	random_fill(session->id, sizeof(session->id));
 	session->id[0] = (uint8_t)front->idx;

@@ -46,7 +46,7 @@ struct hipobj_session {
 	struct s3_header headers[HIPOBJ_KEPT_HEADERS_MAX];
 	uint32_t header_count;
 	/* RDMA. */
-	uint64_t serial; /* of its work requests */
+	uint64_t serial; /* of its work requests; modulo the places its place in the front */
 	struct rp_qp *qp;
 	struct rp_address ours;
 	uint16_t target;  /* GET */
@@ -78,6 +78,7 @@ struct front_hipobj {
 	struct reactor_poller poller; /* added while there are sessions, and so is the sweep */
 	struct reactor_timer sweep;
 	struct list sessions;
+	struct hipobj_session *places[LIMIT_HIPOBJ_SESSIONS_MAX]; /* by serial; NULL: free */
 	uint32_t session_count;
 	uint64_t next_serial;
 };

@@ -174,6 +174,8 @@ static void nothing_held(void)
 		assert_int_equal(group->share_sessions[i], 0);
 		assert_int_equal(group->share_bytes[i], 0);
 	}
+	for (uint32_t i = 0; i < ARRAY_LEN(rig_front->places); i++)
+		assert_null(rig_front->places[i]);
 	assert_int_equal(fake.qps_open, 0);
 }
 
@@ -273,6 +275,27 @@ static void a_session_is_its_owners(void *arg)
 }
 RIG_TEST(a_session_is_its_owners);
 
+/* A session keeps its place while the numbers of others come round. */
+static void numbers_come_round(void *arg)
+{
+	struct hipobj_session *first, *second;
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("GET", "4096"), 200);
+	first = CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link);
+	rig_front->next_serial = first->serial + ARRAY_LEN(rig_front->places) - 1;
+	assert_int_equal(prepare("GET", "4096"), 200);
+	second = CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link);
+	assert_ptr_not_equal(first, second);
+	assert_ptr_equal(rig_front->places[first->serial % ARRAY_LEN(rig_front->places)], first);
+	assert_ptr_equal(rig_front->places[second->serial % ARRAY_LEN(rig_front->places)], second);
+	front_hipobj_drain(rig_front);
+	nothing_held();
+}
+RIG_TEST(numbers_come_round);
+
 static void the_sweep_ends_what_waits(void *arg)
 {
 	(void)arg;
@@ -295,6 +318,7 @@ int main(void)
 		RIG_UNIT(opening_can_fail_anywhere),
 		RIG_UNIT(bounds_hold),
 		RIG_UNIT(a_session_is_its_owners),
+		RIG_UNIT(numbers_come_round),
 		RIG_UNIT(the_sweep_ends_what_waits),
 	};
 
