@@ -44,13 +44,15 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		json ? "{\"clean\": %s, \"buckets\": %llu, \"objects\": %llu, \"extents\": %llu, "
 		       "\"bytes\": %llu, \"bad_records\": %llu, \"bad_checksums\": %llu, "
 		       "\"overlaps\": %llu, "
-		       "\"lost_bytes\": %llu, \"repairable\": %llu, \"unknown_rows\": %llu, "
+		       "\"lost_bytes\": %llu, \"repairable\": %llu, \"image_bytes\": %llu, "
+		       "\"unknown_rows\": %llu, "
 		       "\"opened\": %s, \"groups_lost\": %llu, \"objects_removed\": %llu, "
 		       "\"rows_removed\": %llu, \"buckets_remade\": %llu}\n"
 		     : "%s: %llu buckets, %llu objects, %llu extents, %llu bytes; bad records "
 		       "%llu, bad checksums "
 		       "%llu, overlaps %llu, lost bytes %llu; pieces that other volumes "
-		       "can repair %llu; rows of a later version, not checked %llu\n";
+		       "can repair %llu; bytes of the index in the volumes %llu; rows of a "
+		       "later version, not checked %llu\n";
 
 	if (!json)
 		print_salvaged(report);
@@ -63,7 +65,8 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->extents, (unsigned long long)report->bytes,
 		(unsigned long long)report->bad_records, (unsigned long long)report->bad_checksums,
 		(unsigned long long)report->overlaps, (unsigned long long)report->lost_bytes,
-		(unsigned long long)report->repairable, (unsigned long long)report->unknown_rows,
+		(unsigned long long)report->repairable, (unsigned long long)report->image_bytes,
+		(unsigned long long)report->unknown_rows,
 		report->opened ? "true" : "false", (unsigned long long)report->groups_lost,
 		(unsigned long long)report->objects_removed,
 		(unsigned long long)report->rows_removed,

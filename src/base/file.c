@@ -1,6 +1,7 @@
 /* base/file.c: reads small files of /proc and /sys, and flushes directories. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,4 +44,22 @@ int file_parent_sync(const char *path)
 	if ((size_t)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path) >= sizeof(dir))
 		return -ENAMETOOLONG;
 	return file_dir_sync(dir);
+}
+
+int file_dir_remove(const char *dir)
+{
+	DIR *listing = opendir(dir);
+	const struct dirent *entry;
+	int ret = 0;
+
+	if (!listing)
+		return errno == ENOENT ? 0 : -errno;
+	while (!ret && (entry = readdir(listing)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+			unlinkat(dirfd(listing), entry->d_name, 0))
+			ret = -errno;
+	closedir(listing);
+	if (!ret && rmdir(dir))
+		ret = -errno;
+	return ret;
 }

@@ -1,4 +1,4 @@
-/* base/file.h: reads small files of /proc and /sys, and makes changes of directories durable. */
+/* base/file.h: reads small files of /proc and /sys, and changes directories durably. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -14,5 +14,8 @@ bool file_line(const char *path, char *buf, size_t buf_bytes);
 int file_dir_sync(const char *dir);
 /* Flushes the directory that holds the path. */
 int file_parent_sync(const char *path);
+/* Removes a directory and the files in it; it has no directories. 0, also when there is none, or
+ * -errno. */
+int file_dir_remove(const char *dir);
 
 #endif

@@ -55,6 +55,7 @@ struct config {
 			uint64_t bytes_per_s; /* 0: none */
 			bool files;
 		} discard;
+		bool protect_index;
 	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

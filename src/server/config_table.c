@@ -85,6 +85,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"Also deallocate free space of volumes that are files. The space goes back to "
 		"the file system. A later write there allocates it again, which takes time "
 		"and fails when the file system is full"),
+	FLAG("storage.protect_index", storage.protect_index, "false",
+		"Also write the index to the volumes, so that a start with an empty data.dir "
+		"and the same volumes rebuilds it"),
 	FLAG("storage.format", storage.format, "false",
 		"Allow a new store to take a volume that holds other data; that data is "
 		"destroyed"),

@@ -164,6 +164,7 @@ static int open_store(struct server *server)
 		.erasure_data = (uint32_t)config->storage.erasure.data,
 		.erasure_parity = (uint32_t)config->storage.erasure.parity,
 		.format = config->storage.format,
+		.protect = config->storage.protect_index ? STORE_PROTECT_ON : STORE_PROTECT_OFF,
 		.discard_files = config->storage.discard.files,
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,

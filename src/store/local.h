@@ -2,6 +2,7 @@
  * fsck and administration, and for the engine's ends of flow.
  *
  *   data under DIR:  volume (superblock, log, extents)   index/ (RocksDB)   space   LOCK
+ *   a protected store has a copy of the index in the volumes, too
  *
  * Commits of many fibers and cores are grouped: one log write, one flush. The ends of flow
  * (store/ends) write a body to the space that the put was granted; then the commit makes it an
@@ -15,6 +16,13 @@
 #include "disk/disk.h"
 #include "store/api.h"
 
+/* Whether checkpoints also write the index to the volumes, so that these are enough to rebuild it. */
+enum store_protect {
+	STORE_PROTECT_AS_IS, /* as the store is */
+	STORE_PROTECT_ON,    /* and an index that DIR lacks is rebuilt from the volumes */
+	STORE_PROTECT_OFF
+};
+
 struct store_opts {
 	const char *dir; /* created when absent */
 	/* The volume's path: a file, a block device, an NVMe passthrough device (/dev/ng…). NULL or
@@ -23,6 +31,7 @@ struct store_opts {
 	/* Allows a new store to overwrite a volume that holds other data. It has no effect on an
 	 * existing store. */
 	bool format;
+	enum store_protect protect;
 	/* Allows discards of free space on a volume that is a file (store_discard_run): see
 	 * disk_opts. */
 	bool discard_files;
@@ -70,6 +79,7 @@ struct store_fsck_report {
 	/* Pieces of at most STORE_CHECK_BYTES that are damaged on one volume and intact on others.
 	 * This is not counted as damage: a read or a scrub repairs them. */
 	uint64_t repairable;
+	uint64_t image_bytes;  /* of the volumes' copy of the index; 0: there is none */
 	uint64_t unknown_rows; /* rows of a later program's features: not checked, and not damage */
 	bool opened;	       /* false: damage prevented the open, and the rest is unchecked */
 	/* Results of store_salvage: groups given up; rows taken out of the index as a consequence;
@@ -102,6 +112,10 @@ void store_array_monitor(struct store *store);
 
 /* Whether the store takes writes; if not, the reason in a sentence for people. Any thread. */
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
+
+/* Whether the volumes hold the index up to the log's tail. -1: the store is not protected; 0: they
+ * do not, and the next checkpoint tries again; 1: they do. Any thread. */
+int store_protected(const struct store *store);
 
 /* Replaces a volume by the one at another path, which must be blank or the same volume. The
  * replacement happens soon, while the store keeps working; a rebuild follows. -ENOENT: no such

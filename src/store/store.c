@@ -102,6 +102,10 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 		ret = store_load(store, true);
 	if (!ret && snapshot_read(store))
 		ret = recover_scan(store);
+	if (!ret && store->image->on) {
+		image_take(store);
+		ret = index_apply_begin(store);
+	}
 	if (!ret)
 		ret = store_start(store, region);
 	if (ret) {
@@ -172,6 +176,8 @@ void store_close(struct store *store)
 	/* After the last reference to a dead object is dropped, the snapshot counts its space as
 	 * free. */
 	record_table_close(store->records);
+	/* The snapshot has only the blocks that the index names. */
+	image_give(store);
 	if (clean && snapshot_write(store))
 		log_warn("store",
 			"%s: no snapshot of the space in use: the next start reads the "
@@ -199,4 +205,11 @@ uint64_t store_id(const struct store *store)
 
 	memcpy(&id, store->volume.super.uuid, sizeof(id));
 	return id ? id : 1;
+}
+
+int store_protected(const struct store *store)
+{
+	if (!store->head.engine->local || !store->image->on)
+		return -1;
+	return !atomic_load(&store->image->due);
 }

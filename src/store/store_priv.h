@@ -10,6 +10,7 @@
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/index/merge.h"
 #include "store/log/journal.h"

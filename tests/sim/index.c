@@ -265,6 +265,14 @@ void world_index_power_lost(void)
 		map_save(the_index->states[world_below(the_index->state_count)], the_index->dir);
 }
 
+int index_checkpoint(struct index *index, const char *dir)
+{
+	work();
+	mkdir(dir, 0700);
+	map_save(index->states[0], dir);
+	return 0;
+}
+
 int index_destroy(const char *dir)
 {
 	char path[4200];

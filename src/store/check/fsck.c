@@ -2,6 +2,7 @@
  * every checksum. The log is replayed first, as at a start. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
@@ -265,6 +266,41 @@ static void snapshot_check(struct fsck *fsck)
 	}
 }
 
+/* The image's blocks are in use, but no row names them. */
+static void image_check(struct fsck *fsck)
+{
+	struct image_place place = {0};
+	struct segment *segment;
+	uint64_t bytes, shared = 0, outside = 0, damaged = 0;
+
+	while (image_segment(fsck->store->image, &place, &segment, &bytes)) {
+		for (uint32_t i = 0; i < segment->extent_count; i++) {
+			int ret = space_mark(fsck->store->space, segment->extents[i].block,
+				segment->extents[i].blocks);
+
+			shared += ret == -EEXIST;
+			outside += ret == -ERANGE;
+		}
+		damaged += fsck->deep && recover_segment_verify(&fsck->store->volume, segment,
+						 bytes, fsck->piece) != 0;
+		fsck->report->image_bytes += bytes;
+		segment_close(segment);
+		place.segment_idx++;
+	}
+	fsck->report->overlaps += shared;
+	fsck->report->bad_records += outside;
+	fsck->report->bad_checksums += damaged;
+	if (fsck->store->volume.super.image_bytes && !fsck->report->image_bytes)
+		fsck->report->bad_records++;
+	if (shared || outside || damaged)
+		buf_printf(fsck->out,
+			"the volumes' copy of the index: %llu runs of blocks also belong to an "
+			"object, %llu lie outside the volume, %llu segments have a wrong checksum: "
+			"the next start writes it anew\n",
+			(unsigned long long)shared, (unsigned long long)outside,
+			(unsigned long long)damaged);
+}
+
 static int fsck_run(struct fsck *fsck)
 {
 	struct index *index = fsck->store->index;
@@ -292,6 +328,7 @@ static int fsck_run(struct fsck *fsck)
 	}
 	orphans_check(fsck);
 	snapshot_check(fsck);
+	image_check(fsck);
 	fsck->report->repairable = fsck->store->volume.mended;
 	return fsck->report->bad_records || fsck->report->bad_checksums || fsck->report->overlaps ||
 			       fsck->report->lost_bytes

@@ -4,6 +4,7 @@
 #include "store/check/check.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/object/cache.h"
 #include "store/space/space.h"
@@ -126,6 +127,37 @@ static void log_size_check(const struct store *store, bool created)
 			(unsigned long long)(now / KIB), (unsigned long long)(asked / KIB));
 }
 
+/* Whether checkpoints of this start write the index to the volumes. */
+static void protect_decide(struct store *store)
+{
+	bool has = store->volume.super.image_bytes != 0;
+
+	store->image->on = store->opts.protect == STORE_PROTECT_ON ||
+			   (store->opts.protect == STORE_PROTECT_AS_IS && has);
+	atomic_store(&store->image->due, store->image->on);
+	if (!has || store->image->on)
+		return;
+	log_warn("store",
+		"%s: the volumes' copy of the index is given up, because storage.protect_index is "
+		"not set",
+		store->dir);
+	image_forget(store);
+}
+
+/* The index of the data folder, from the volumes when the folder lacks it. */
+static int index_find(struct store *store, bool create, bool created)
+{
+	int ret = 0;
+
+	if (create)
+		protect_decide(store);
+	if (create && !created && store->volume.super.epoch && !volume_index_present(store->dir))
+		ret = image_restore(store);
+	if (!ret)
+		ret = image_load(store);
+	return ret ? ret : index_prepare(store);
+}
+
 int store_load(struct store *store, bool create)
 {
 	bool created = false;
@@ -140,6 +172,7 @@ int store_load(struct store *store, bool create)
 		.log_bytes = store->opts.log_bytes,
 		.step_bytes = store->opts.step_bytes,
 		.create = create,
+		.adopt = store->opts.protect == STORE_PROTECT_ON,
 		.ret_created = &created,
 	};
 	int ret = dir_lock(store);
@@ -157,7 +190,7 @@ int store_load(struct store *store, bool create)
 		log_size_check(store, created);
 	}
 	if (!ret)
-		ret = index_prepare(store);
+		ret = index_find(store, create, created);
 	if (!ret)
 		ret = recover_replay(store);
 	if (!ret)
@@ -187,6 +220,7 @@ void store_unload(struct store *store)
 	pthread_mutex_destroy(&store->grow_lock);
 	pthread_mutex_destroy(&store->watch_lock);
 	rebuild_noted_fini(store->noted);
+	image_fini(store->image);
 	free(store);
 }
 
@@ -196,6 +230,7 @@ struct store_whole {
 	struct index_apply apply;
 	struct committer committer;
 	struct rebuild_noted noted;
+	struct image image;
 };
 
 struct store *store_alloc(const struct store_opts *opts)
@@ -209,6 +244,8 @@ struct store *store_alloc(const struct store_opts *opts)
 	store->apply = &whole->apply;
 	store->committer = &whole->committer;
 	store->noted = &whole->noted;
+	store->image = &whole->image;
+	image_init(store->image);
 	store->opts = *opts;
 	store->lock_fd = -1;
 	atomic_store(&store->regains, 1);

@@ -10,6 +10,7 @@
 #include "store/check/check.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
@@ -44,6 +45,8 @@ struct store_rebuild {
 	struct rebuild_keys
 		keys; /* noted rows that were taken over, to be looked up from keys_at on */
 	size_t keys_at;
+	struct image_place image; /* in the volumes' copy of the index */
+	bool image_over;
 	uint32_t count;
 	uint64_t stripes[2 *
 			 (BATCH_STRIPES + SEGMENT_EXTENTS_MAX)]; /* rows noted, and rows walked */
@@ -191,6 +194,26 @@ static void batch_gather(void *arg)
 		rebuild->ret = walk_gather(rebuild);
 }
 
+/* The next segments of the volumes' copy of the index. */
+static void image_gather(void *arg)
+{
+	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
+	struct segment *segment;
+	uint64_t bytes;
+
+	rebuild->count = 0;
+	rebuild->ret = 0;
+	while (rebuild->count < BATCH_STRIPES) {
+		if (!image_segment(rebuild->store->image, &rebuild->image, &segment, &bytes)) {
+			rebuild->image_over = true;
+			return;
+		}
+		stripes_take(rebuild, segment);
+		segment_close(segment);
+		rebuild->image.segment_idx++;
+	}
+}
+
 /* ---- Rebuilding. ---- */
 
 static uint64_t members_rebuilding(const struct disk *disk)
@@ -205,14 +228,14 @@ static uint64_t members_rebuilding(const struct disk *disk)
 
 /* Between the look into the index and the write no block is reused, so a row still names the same
  * body. */
-static int batch_run(struct store_rebuild *rebuild)
+static int batch_run(struct store_rebuild *rebuild, void (*gather)(void *))
 {
 	struct disk *disk = rebuild->store->volume.disk;
 	uint64_t members = members_rebuilding(disk);
 	int ret;
 
 	space_hold(rebuild->store->space);
-	fiber_offload_long(batch_gather, rebuild);
+	fiber_offload_long(gather, rebuild);
 	ret = rebuild->ret;
 	for (uint32_t i = 0; i < rebuild->count && !ret; i++) {
 		for (uint32_t m = 0; members >> m && !ret; m++)
@@ -235,11 +258,30 @@ static int rows_run(struct store_rebuild *rebuild)
 
 	noting_begin(rebuild);
 	while (!ret && (rebuild->kind < ARRAY_LEN(KINDS) || noted_take(rebuild))) {
-		ret = batch_run(rebuild);
+		ret = batch_run(rebuild, batch_gather);
 		fiber_yield();
 	}
 	noting_end(rebuild);
 	return ret ? ret : rebuild->ret;
+}
+
+static void image_await(void *arg)
+{
+	index_apply_checkpoint_await((struct store *)arg);
+}
+
+/* A checkpoint that began before the volume was back may have skipped it; one that begins later
+ * writes to it. */
+static int image_run(struct store_rebuild *rebuild)
+{
+	int ret = 0;
+
+	fiber_offload_long(image_await, rebuild->store);
+	while (!ret && !rebuild->image_over) {
+		ret = batch_run(rebuild, image_gather);
+		fiber_yield();
+	}
+	return ret;
 }
 
 static void heal_run(void *arg)
@@ -282,6 +324,8 @@ int store_rebuild(struct store *store)
 		return -ENOMEM;
 	rebuild->store = store;
 	ret = rows_run(rebuild);
+	if (!ret)
+		ret = image_run(rebuild);
 	if (!ret)
 		ret = index_apply_wait(store, atomic_load(&store->committer->published_seq));
 	if (!ret) {

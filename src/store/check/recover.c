@@ -1,6 +1,5 @@
 /* store/check/recover.c: the steps of a start after the log is replayed (replay.c): loads the
  * buckets and computes which blocks are in use. Also verifies bodies. */
-#include "codec/crc.h"
 #include "store/check/check.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
@@ -36,33 +35,14 @@ int recover_range_verify(struct volume *volume, const struct segment *segment,
 	volume_check(volume);
 	CHECK(range->from % STORE_CHECK_BYTES == 0);
 	for (uint64_t at = range->from; at < range->to; at += STORE_CHECK_BYTES) {
-		uint32_t len = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES);
-		uint32_t padded = ALIGN_UP(len, BLOCK_BYTES);
+		const struct stripe_piece whole = {.at = at,
+			.data = piece,
+			.bytes = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES),
+			.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
+		int ret = stripe_piece_read(volume, segment, &whole, range->amend);
 
-		for (uint32_t done = 0; done < padded;) {
-			uint64_t offset, run;
-			int ret = segment_find(segment, at + done, &offset, &run);
-
-			if (ret)
-				return ret;
-			run = MIN(run, (uint64_t)(padded - done));
-			if (!disk_in_range(volume->disk, offset, run))
-				return -EUCLEAN;
-			ret = disk_read_now(volume->disk, piece + done, run, offset);
-			if (ret)
-				return ret;
-			done += (uint32_t)run;
-		}
-		if (crc32c_update(0, piece, len) != segment->checks[at / STORE_CHECK_BYTES]) {
-			const struct stripe_piece wrong = {.at = at,
-				.data = piece,
-				.bytes = len,
-				.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
-
-			if (stripe_mend(volume, segment, &wrong, range->amend))
-				return -EUCLEAN;
-			volume->mended++;
-		}
+		if (ret)
+			return ret;
 	}
 	return 0;
 }

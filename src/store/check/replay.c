@@ -4,6 +4,7 @@
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
@@ -495,6 +496,9 @@ int recover_replay(struct store *store)
 		ret = salvage_end(store, store->salvage);
 		if (ret)
 			return ret;
+		/* The volumes' copy of the index lacks what a salvage changes. */
+		if (store->salvage->lost || store->salvage->unreadable)
+			image_forget(store);
 	}
 	/* From here on only groups of the new epoch count. */
 	super->epoch++;
@@ -510,5 +514,7 @@ int recover_replay(struct store *store)
 	atomic_store(&store->committer->published_seq, super->tail_seq - 1);
 	store->apply->applied_pos = super->tail_pos;
 	store->apply->applied_seq = super->tail_seq - 1;
-	return volume_super_write(&store->volume);
+	/* The tail of a protected store moves when its volumes have the index up to there: at a start
+	 * soon (index_apply_begin), by a check never. */
+	return super->image_bytes || store->image->on ? 0 : volume_super_write(&store->volume);
 }

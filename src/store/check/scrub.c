@@ -1,8 +1,9 @@
-/* store/check/scrub.c: reads all bodies periodically, at a limited rate, and compares them with
+/* store/check/scrub.c: reads all bodies, and the volumes' copy of the index, periodically, at a limited rate, and compares them with
  * their checksums, and over several volumes also parity with data. Damage that other volumes can
  * repair is written again; other damage is reported. */
 #include "store/check/check.h"
 #include "store/commit/body.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
@@ -37,6 +38,8 @@ struct scrub {
 	struct key key; /* len 0: none of the kind yet */
 	uint64_t data_id;
 	uint32_t segment_count, segment_idx;
+	bool in_image; /* in the volumes' copy of the index, at this place */
+	struct image_place image;
 	/* On a helper thread. */
 	struct object *object;
 	struct segment *segment;
@@ -114,6 +117,18 @@ static void segment_open_run(void *arg)
 	object_segment_range(scrub->object, scrub->segment_idx, &from, &scrub->segment_bytes);
 }
 
+/* The next segment of the volumes' copy of the index, with its blocks held. -ENOENT: no more. */
+static void image_open_run(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+
+	scrub->ret = image_segment(scrub->store->image, &scrub->image, &scrub->segment,
+			     &scrub->segment_bytes)
+			     ? 0
+			     : -ENOENT;
+	scrub->segment_idx = scrub->image.segment_idx;
+}
+
 /* Whether the row still names this body: a deletion meanwhile is not damage. */
 static bool row_stands(struct scrub *scrub)
 {
@@ -122,6 +137,8 @@ static bool row_stands(struct scrub *scrub)
 	char *value;
 	size_t len;
 
+	if (scrub->in_image)
+		return image_has(scrub->store->image, scrub->image.number);
 	if (index_get(scrub->store->index, &scrub->key, true, &value, &len) <= 0)
 		return false;
 	if (record_parse(slice_of(value, len), &object) == 0) {
@@ -151,8 +168,10 @@ static void chunk_run(void *arg)
 	scrub->damaged++;
 	counter_add(&damaged, 1);
 	log_error("store", "scrub: %.*s: bytes %llu to %llu of segment %u are damaged: %s",
-		scrub->key.len > 9 ? (int)MIN(scrub->key.len - 9, 200u) : 0,
-		(const char *)scrub->key.bytes + 9, (unsigned long long)scrub->at,
+		scrub->in_image	     ? 21
+		: scrub->key.len > 9 ? (int)MIN(scrub->key.len - 9, 200u)
+				     : 0,
+		scrub->in_image ? "the copy of the index" : (const char *)scrub->key.bytes + 9, (unsigned long long)scrub->at,
 		(unsigned long long)scrub->to - 1, scrub->segment_idx,
 		ret == -EUCLEAN ? "a checksum is wrong, and no volume has the right data"
 				: strerror(-ret));
@@ -192,14 +211,16 @@ static bool pace(struct scrub *scrub, uint64_t bytes)
 }
 
 /* Its blocks are not reused while they are checked, which takes no longer than one segment. */
-static bool segment_run(struct scrub *scrub)
+static bool segment_run(struct scrub *scrub, void (*open)(void *))
 {
 	bool go_on = true;
 	uint64_t damaged_before = scrub->damaged;
+	struct segment *segment; /* with a reference; NULL: the object has it */
 
 	scrub->object = NULL;
 	space_hold(scrub->store->space);
-	fiber_offload_long(segment_open_run, scrub);
+	fiber_offload_long(open, scrub);
+	segment = scrub->in_image && !scrub->ret ? scrub->segment : NULL;
 	for (scrub->at = 0; !scrub->ret && go_on && scrub->at < scrub->segment_bytes;) {
 		scrub->to = MIN(scrub->at + STORE_CHUNK_BYTES, scrub->segment_bytes);
 		fiber_offload_long(chunk_run, scrub);
@@ -212,6 +233,7 @@ static bool segment_run(struct scrub *scrub)
 	space_let_go(scrub->store->space);
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);
+	segment_close(segment);
 	if (scrub->ret == -EHOSTDOWN) {
 		log_warn("store",
 			"scrub: broken off: the volume, or too many of several, cannot be reached");
@@ -234,11 +256,24 @@ static bool kind_run(struct scrub *scrub)
 		}
 		for (scrub->segment_idx = 0; scrub->segment_idx < scrub->segment_count;
 			scrub->segment_idx++)
-			if (!segment_run(scrub))
+			if (!segment_run(scrub, segment_open_run))
 				return false;
 		if (atomic_load(&scrub->store->quiescing))
 			return false;
 	}
+}
+
+static bool image_run(struct scrub *scrub)
+{
+	scrub->in_image = true;
+	while (segment_run(scrub, image_open_run)) {
+		if (scrub->ret == -ENOENT)
+			return true;
+		if (atomic_load(&scrub->store->quiescing))
+			break;
+		scrub->image.segment_idx++;
+	}
+	return false;
 }
 
 static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
@@ -263,6 +298,8 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 		(unsigned long long)(usage.used_bytes / MIB));
 	for (; whole && scrub->kind < ARRAY_LEN(KINDS); scrub->kind++)
 		whole = kind_run(scrub);
+	if (whole)
+		whole = image_run(scrub);
 	if (whole) {
 		counter_add(&runs, 1);
 		log_info("store",

@@ -64,8 +64,7 @@ static void regain_run(void *arg)
 {
 	struct regain *regain = (struct regain *)arg;
 
-	disk_array_regain(regain->store->volume.disk, regain->members);
-	regain->ret = index_apply_checkpoint_anew(regain->store);
+	regain->ret = index_apply_regain(regain->store, regain->members);
 }
 
 int stripe_regain(struct store *store)

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/statvfs.h>
 
 DEFINE_COUNTER_FULL(volume_full, "volume");
 
@@ -31,16 +30,6 @@ struct growth {
 	int ret;
 };
 
-/* Free bytes of the file system for this store; UINT64_MAX: unknown. */
-static uint64_t file_system_free(const struct store *store)
-{
-	struct statvfs st;
-
-	if (statvfs(store->dir, &st))
-		return UINT64_MAX;
-	return (uint64_t)st.f_bavail * st.f_frsize;
-}
-
 int grow_check(struct store *store)
 {
 	uint64_t now = clock_now_ns();
@@ -48,7 +37,7 @@ int grow_check(struct store *store)
 
 	if (now - looked > LOOK_INTERVAL_NS &&
 		atomic_compare_exchange_strong(&store->space_looked_ns, &looked, now)) {
-		bool low = file_system_free(store) < store->opts.reserve_bytes;
+		bool low = space_file_system_free(store) < store->opts.reserve_bytes;
 
 		if (low && !atomic_load(&store->space_low))
 			log_warn("store",
@@ -60,32 +49,12 @@ int grow_check(struct store *store)
 	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? -ENOSPC : 0;
 }
 
-/* The volume's length after one more step; 0: it must not grow. */
-static uint64_t next_bytes(const struct store *store)
-{
-	uint64_t step = store->volume.super.step_bytes;
-	uint64_t next = disk_bytes(store->volume.disk) + step;
-	uint64_t free_bytes;
-
-	if (!disk_can_grow(store->volume.disk))
-		return 0;
-	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
-		return 0;
-	free_bytes = file_system_free(store);
-	return free_bytes < step || free_bytes - step < store->opts.reserve_bytes ? 0 : next;
-}
-
 /* On a helper thread. */
 static void growth_run(void *arg)
 {
 	struct growth *growth = (struct growth *)arg;
-	struct store *store = growth->store;
-	uint64_t next = next_bytes(store);
 
-	growth->ret = next ? disk_grow(store->volume.disk, next) : -ENOSPC;
-	if (!growth->ret)
-		growth->ret =
-			space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
+	growth->ret = space_step(growth->store);
 }
 
 static void growth_end(struct store *store, int ret)

@@ -5,6 +5,7 @@
 #include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
+#include "store/image/image.h"
 #include "store/index/index.h"
 #include "store/index/merge.h"
 #include "store/log/journal.h"
@@ -300,32 +301,98 @@ void index_apply_push(struct store *store, struct group *group)
 		pthread_cond_signal(&apply->work);
 }
 
+/* ---- Checkpoints. ---- */
+
+struct tail {
+	uint64_t pos, seq;
+	bool anew; /* in a new epoch */
+};
+
+/* Moves the log's tail, together with the image. Takes the set over. */
+static int super_move(struct store *store, const struct tail *tail, struct image_set *set)
+{
+	struct volume *volume = &store->volume;
+	int ret;
+
+	pthread_mutex_lock(&volume->lock);
+	/* The committer reads it without a lock; when the epoch changes, nothing is being
+	 * committed. */
+	if (tail->anew)
+		volume->super.epoch++;
+	volume->super.tail_pos = tail->pos;
+	volume->super.tail_seq = tail->seq + 1;
+	if (store->image->on)
+		image_adopt(store, set);
+	ret = volume_super_write(volume);
+	/* After a failure some volumes may have this superblock, and others the one before. */
+	if (!ret && store->image->on)
+		image_retire(store);
+	pthread_mutex_unlock(&volume->lock);
+	return ret;
+}
+
+/* Deletions that make room need the log, so the tail moves without an image when there is no room
+ * for one. */
+static int protection_give_up(struct store *store, const struct tail *tail)
+{
+	const struct tail same = {.pos = tail->pos, .seq = tail->seq};
+	struct image_set set = {0};
+	int ret = super_move(store, tail, &set);
+
+	atomic_store(&store->image->due, true);
+	if (!ret)
+		ret = image_write(store, tail->seq, &set);
+	if (!ret)
+		return super_move(store, &same, &set);
+	if (ret != -ENOSPC)
+		return ret;
+	if (!store->image->told)
+		log_error("store",
+			"%s: the volumes have no room for the copy of the index: the store works, "
+			"but it is not protected against the loss of the data folder until there "
+			"is room",
+			store->dir);
+	store->image->told = true;
+	return 1;
+}
+
+static int tail_move(struct store *store, const struct tail *tail)
+{
+	struct image *image = store->image;
+	struct image_set set = {0};
+	int ret = image->on ? image_write(store, tail->seq, &set) : 0;
+
+	ret = ret == -ENOSPC ? protection_give_up(store, tail)
+	      : ret	     ? ret
+			     : super_move(store, tail, &set);
+	if (ret == 0 && image->on) {
+		if (image->told)
+			log_info("store", "%s: the index is in the volumes again", store->dir);
+		image->told = false;
+		atomic_store(&image->due, false);
+	}
+	return MIN(ret, 0);
+}
+
+/* checkpoint_lock is held. */
 static int checkpoint_do(struct store *store, bool anew)
 {
 	struct index_apply *apply = store->apply;
-	struct volume *volume = &store->volume;
+	struct tail tail = {.anew = anew};
 	struct waiter *waiters;
-	uint64_t pos, seq;
 	int ret = 0;
 
-	pthread_mutex_lock(&volume->lock);
 	pthread_mutex_lock(&apply->lock);
-	pos = apply->applied_pos;
-	seq = apply->applied_seq;
+	tail.pos = apply->applied_pos;
+	tail.seq = apply->applied_seq;
 	if (apply->failed)
 		ret = -EIO;
 	pthread_mutex_unlock(&apply->lock);
-	if (!ret && (anew || pos != volume->super.tail_pos)) {
+	if (!ret && (anew || tail.pos != store->volume.super.tail_pos ||
+			    atomic_load(&store->image->due))) {
 		ret = index_flush(store->index);
-		if (!ret) {
-			/* The committer reads it without a lock; when the epoch changes, nothing is
-			 * being committed. */
-			if (anew)
-				volume->super.epoch++;
-			volume->super.tail_pos = pos;
-			volume->super.tail_seq = seq + 1;
-			ret = volume_super_write(volume);
-		}
+		if (!ret)
+			ret = tail_move(store, &tail);
 		if (ret)
 			store_fence(store, "a checkpoint", ret);
 		else
@@ -335,22 +402,57 @@ static int checkpoint_do(struct store *store, bool anew)
 	if (ret && ret != -EHOSTDOWN)
 		apply->failed = true;
 	else if (!ret)
-		atomic_store(&store->tail_pos, pos);
+		atomic_store(&store->tail_pos, tail.pos);
 	waiters = waiters_take(apply);
 	pthread_mutex_unlock(&apply->lock);
-	pthread_mutex_unlock(&volume->lock);
 	waiters_wake(waiters);
 	return ret;
 }
 
 int index_apply_checkpoint_now(struct store *store)
 {
-	return checkpoint_do(store, false);
+	int ret;
+
+	pthread_mutex_lock(&store->apply->checkpoint_lock);
+	ret = checkpoint_do(store, false);
+	pthread_mutex_unlock(&store->apply->checkpoint_lock);
+	return ret;
 }
 
-int index_apply_checkpoint_anew(struct store *store)
+/* A member that a superblock called lost meanwhile is rebuilt instead. A checkpoint that began
+ * before, and may have skipped members, has ended. */
+int index_apply_regain(struct store *store, uint64_t members)
 {
-	return checkpoint_do(store, true);
+	int ret;
+
+	pthread_mutex_lock(&store->apply->checkpoint_lock);
+	pthread_mutex_lock(&store->volume.lock);
+	members &= ~store->volume.super.set_lost;
+	pthread_mutex_unlock(&store->volume.lock);
+	disk_array_regain(store->volume.disk, members);
+	ret = checkpoint_do(store, true);
+	pthread_mutex_unlock(&store->apply->checkpoint_lock);
+	return ret;
+}
+
+int index_apply_begin(struct store *store)
+{
+	const struct superblock *super = &store->volume.super;
+	const struct tail tail = {.pos = super->tail_pos, .seq = super->tail_seq - 1};
+	int ret;
+
+	pthread_mutex_lock(&store->apply->checkpoint_lock);
+	ret = index_flush(store->index);
+	if (!ret)
+		ret = tail_move(store, &tail);
+	pthread_mutex_unlock(&store->apply->checkpoint_lock);
+	return ret;
+}
+
+void index_apply_checkpoint_await(struct store *store)
+{
+	pthread_mutex_lock(&store->apply->checkpoint_lock);
+	pthread_mutex_unlock(&store->apply->checkpoint_lock);
 }
 
 static void *checkpoint_main(void *arg)
@@ -466,6 +568,7 @@ void index_apply_init(struct index_apply *apply)
 	pthread_cond_init(&apply->work, &attr);
 	pthread_condattr_destroy(&attr);
 	pthread_cond_init(&apply->checkpoint, NULL);
+	pthread_mutex_init(&apply->checkpoint_lock, NULL);
 }
 
 void index_apply_stop(struct store *store)
@@ -491,5 +594,6 @@ void index_apply_stop(struct store *store)
 	index_merge_close(&apply->merge);
 	pthread_cond_destroy(&apply->work);
 	pthread_cond_destroy(&apply->checkpoint);
+	pthread_mutex_destroy(&apply->checkpoint_lock);
 	pthread_mutex_destroy(&apply->lock);
 }

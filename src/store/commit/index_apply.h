@@ -35,6 +35,7 @@ struct index_apply {
 	bool stopping;
 	bool started;
 	bool failed;
+	pthread_mutex_t checkpoint_lock; /* one checkpoint at a time; taken before volume.lock */
 };
 /* Groups are applied together: they wait until this many bytes are queued, or for this time. An
  * operation that needs an up-to-date index shortens the wait. */
@@ -59,9 +60,15 @@ int index_apply_settle(struct store *store);
 int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* Makes a checkpoint on the calling thread. Blocks. */
 int index_apply_checkpoint_now(struct store *store);
-/* Like index_apply_checkpoint_now, and the log continues in a new epoch: its groups after the tail
- * become invalid. Everything published is applied, and no group is in flight. */
-int index_apply_checkpoint_anew(struct store *store);
+/* Makes members of an array that were gone good again (one bit each), then a checkpoint after which
+ * the log continues in a new epoch: its groups after the tail become invalid. Everything published
+ * is applied, and no group is in flight. Blocks. */
+int index_apply_regain(struct store *store, uint64_t members);
+/* At a start, when the index has the whole log: writes the superblock with the new tail, and before
+ * it, if the store is protected, the index to the volumes. Blocks. */
+int index_apply_begin(struct store *store);
+/* Waits until a checkpoint that began earlier has ended. Blocks. */
+void index_apply_checkpoint_await(struct store *store);
 
 /* ---- rebuild_note.c ---- */
 /* Keys one after another, each preceded by its length (2 bytes). */

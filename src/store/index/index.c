@@ -1,6 +1,7 @@
 /* store/index/index.c: a thin layer over RocksDB: without a log of its own (the store's log
  * replaces it), one column family, bounded background work. Most calls may block and belong on
  * helper threads; index_get can be limited to memory. */
+#include "base/file.h"
 #include "store/index/index.h"
 #include "store/index/merge.h"
 #include "store/log/journal.h"
@@ -8,6 +9,7 @@
 
 #include <errno.h>
 #include <rocksdb/c.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #define BLOOM_BITS_PER_KEY  10.0
 #define TABLE_BLOCK_BYTES   4096u
 #define INFO_LOG_BYTES_MAX  (1 * MIB)
+#define MANIFEST_BYTES_MAX  (1 * MIB)
 #define TIER_MEMORY	    1 /* rocksdb::kBlockCacheTier */
 
 struct index {
@@ -69,6 +72,8 @@ static void options_init(struct index *index, const struct index_opts *opts)
 	rocksdb_options_set_stats_persist_period_sec(index->options, 0);
 	rocksdb_options_set_info_log_level(index->options, 2); /* warnings */
 	rocksdb_options_set_bytes_per_sync(index->options, MIB);
+	/* A checkpoint copies it. */
+	rocksdb_options_set_max_manifest_file_size(index->options, MANIFEST_BYTES_MAX);
 	table_options(index, opts);
 	index->write = rocksdb_writeoptions_create();
 	rocksdb_writeoptions_disable_WAL(index->write, 1);
@@ -235,6 +240,25 @@ int index_flush(struct index *index)
 
 	rocksdb_flush(index->db, index->flush, &message);
 	return message ? failed("flush", message) : 0;
+}
+
+int index_checkpoint(struct index *index, const char *dir)
+{
+	char *message = NULL;
+	rocksdb_checkpoint_t *checkpoint;
+	char part[4096];
+
+	/* Where RocksDB prepares it: left by a process that was killed. */
+	if ((size_t)snprintf(part, sizeof(part), "%s.tmp", dir) >= sizeof(part))
+		return -ENAMETOOLONG;
+	(void)file_dir_remove(part);
+	checkpoint = rocksdb_checkpoint_object_create(index->db, &message);
+	if (message)
+		return failed("checkpoint", message);
+	/* The largest size of a log: RocksDB, which has none here, need not flush again. */
+	rocksdb_checkpoint_create(checkpoint, dir, UINT64_MAX, &message);
+	rocksdb_checkpoint_object_destroy(checkpoint);
+	return message ? failed("checkpoint", message) : 0;
 }
 
 struct index_walk {

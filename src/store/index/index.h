@@ -52,6 +52,9 @@ int index_write_merged(
 int index_state_write(struct index *index, const struct state_record *state);
 /* Makes all applied mutations durable. Blocks. */
 int index_flush(struct index *index);
+/* Makes dir, which must not exist: a copy of the index's flushed state that can be opened. Files
+ * whose names end in .sst never change afterwards. Blocks. */
+int index_checkpoint(struct index *index, const char *dir);
 /* Calls visit for every row from a prefix; false stops. Blocks. */
 typedef bool index_visit_fn(struct slice key, struct slice value, void *arg);
 int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit, void *arg);

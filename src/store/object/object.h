@@ -172,5 +172,9 @@ struct stripe_piece {
 };
 int stripe_mend(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend);
+/* Reads a piece, compares its checksum, and repairs it if it is wrong. 0; -EUCLEAN: no volume has
+ * the right data, or it lies outside. As stripe_mend. */
+int stripe_piece_read(struct volume *volume, const struct segment *segment,
+	const struct stripe_piece *piece, bool amend);
 
 #endif

@@ -55,3 +55,30 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 		return 0;
 	}
 }
+
+int stripe_piece_read(struct volume *volume, const struct segment *segment,
+	const struct stripe_piece *piece, bool amend)
+{
+	uint32_t padded = ALIGN_UP(piece->bytes, BLOCK_BYTES);
+
+	for (uint32_t done = 0; done < padded;) {
+		uint64_t offset, run;
+		int ret = segment_find(segment, piece->at + done, &offset, &run);
+
+		if (ret)
+			return ret;
+		run = MIN(run, (uint64_t)(padded - done));
+		if (!disk_in_range(volume->disk, offset, run))
+			return -EUCLEAN;
+		ret = disk_read_now(volume->disk, piece->data + done, run, offset);
+		if (ret)
+			return ret;
+		done += (uint32_t)run;
+	}
+	if (crc32c_update(0, piece->data, piece->bytes) == piece->crc32c)
+		return 0;
+	if (stripe_mend(volume, segment, piece, amend))
+		return -EUCLEAN;
+	volume->mended++;
+	return 0;
+}

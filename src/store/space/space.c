@@ -56,6 +56,7 @@ struct space {
 	struct space_run *shared; /* runs that two rows of the index named at the start */
 	uint32_t shared_count;
 	uint32_t shared_cap;
+	uint64_t reserve_blocks;
 	uint64_t lent_blocks; /* free, but being discarded: marked as in use */
 	uint64_t *words;      /* 1: in use */
 	uint64_t *given; /* one bit per chunk: it has space that was given back and not discarded
@@ -367,20 +368,39 @@ static uint32_t lease_locked(struct space *space, uint32_t blocks, uint64_t *ret
 	return run_take(space, chunk, bit, run_find(space, chunk, blocks, &bit), ret_block);
 }
 
-uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
+static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint64_t *ret_block)
 {
 	uint32_t data = space->stripe_data;
-	uint32_t leased;
+	uint32_t each = data ? (blocks + data - 1) / data : blocks;
+	uint32_t leased = 0;
 
 	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
 	pthread_mutex_lock(&space->lock);
-	leased = lease_locked(space, data ? (blocks + data - 1) / data : blocks, ret_block);
+	if (reserved || space->free_blocks + space->lent_blocks >= space->reserve_blocks + each)
+		leased = lease_locked(space, each, ret_block);
 	pthread_mutex_unlock(&space->lock);
 	if (!data || !leased)
 		return leased;
 	leased = MIN(blocks, leased * data);
 	*ret_block = disk_stripe(*ret_block, leased);
 	return leased;
+}
+
+uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
+{
+	return lease(space, blocks, false, ret_block);
+}
+
+uint32_t space_lease_reserved(struct space *space, uint32_t blocks, uint64_t *ret_block)
+{
+	return lease(space, blocks, true, ret_block);
+}
+
+void space_reserve(struct space *space, uint64_t blocks)
+{
+	pthread_mutex_lock(&space->lock);
+	space->reserve_blocks = blocks;
+	pthread_mutex_unlock(&space->lock);
 }
 
 /* Changes a run that may cross chunks; returns the number of changed blocks. */
@@ -641,6 +661,38 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 		runs_add((struct space_runs){&space->shared, &space->shared_count,
 				 &space->shared_cap},
 			block, blocks);
+	pthread_mutex_unlock(&space->lock);
+	return ret;
+}
+
+static bool run_is_free(const struct space *space, uint64_t block, uint64_t blocks)
+{
+	while (blocks) {
+		const uint64_t *words = &space->words[block / CHUNK_BLOCKS * CHUNK_WORDS];
+		uint32_t at = block % CHUNK_BLOCKS;
+		uint32_t count = (uint32_t)MIN(blocks, (uint64_t)CHUNK_BLOCKS - at);
+
+		if (bit_find(words, at, true) < at + count)
+			return false;
+		block += count;
+		blocks -= count;
+	}
+	return true;
+}
+
+int space_take(struct space *space, uint64_t block, uint32_t blocks)
+{
+	int ret = 0;
+
+	if (!run_of(space, &block, &blocks))
+		return -ERANGE;
+	pthread_mutex_lock(&space->lock);
+	if (!is_inside(space, block, blocks))
+		ret = -ERANGE;
+	else if (!run_is_free(space, block, blocks))
+		ret = -EEXIST;
+	else
+		(void)run_change(space, block, blocks, true);
 	pthread_mutex_unlock(&space->lock);
 	return ret;
 }

@@ -19,6 +19,13 @@ int space_grow(struct space *space, uint64_t block_count);
 /* Leases a run of up to `blocks` (1 to CHUNK_BLOCKS): the full length if there is such a run,
  * otherwise the longest one. Returns its length, 0 when nothing is free. */
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
+/* The same, also of the reserve. */
+uint32_t space_lease_reserved(struct space *space, uint32_t blocks, uint64_t *ret_block);
+/* Sets the reserve: so many blocks of each volume that only space_lease_reserved leases. */
+void space_reserve(struct space *space, uint64_t blocks);
+/* Takes a run that is free and that a superblock names. Nothing changes when -EEXIST: some of it is
+ * in use; -ERANGE: it is no run of the space. */
+int space_take(struct space *space, uint64_t block, uint32_t blocks);
 /* Frees a run that this process leased. CHECKs that its blocks were in use. */
 void space_give(struct space *space, uint64_t block, uint32_t blocks);
 /* Frees a run that the index names, which is untrusted input. All of it stays as it is when
@@ -43,6 +50,12 @@ uint64_t space_used_blocks(struct space *space);
 uint64_t space_word_count(const struct space *space);
 uint64_t space_word(const struct space *space, uint64_t word_idx);
 void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);
+
+/* ---- step.c ---- */
+/* Free bytes of the file system for this store; UINT64_MAX: unknown. */
+uint64_t space_file_system_free(const struct store *store);
+/* Grows the volume by a step. Blocks. -ENOSPC: it must not grow. */
+int space_step(struct store *store);
 
 /* ---- discard.c ---- */
 /* Discards all space given back since the last call. Fiber call. */

@@ -18,6 +18,7 @@ struct buf;
 struct cache;
 struct committer;
 struct fiber;
+struct image;
 struct record_table;
 struct index;
 struct rebuild_noted;
@@ -45,6 +46,7 @@ struct store {
 	struct cache *cache;
 	struct buckets *buckets;
 	struct index_apply *apply;
+	struct image *image;
 	struct committer *committer;
 	struct rebuild_noted *noted;
 	_Atomic uint64_t data_id_next;

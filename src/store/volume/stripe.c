@@ -439,6 +439,18 @@ static void set_close(struct set *set)
 		disk_close(set->array.members[i]);
 }
 
+/* Whether the volumes are a store's that can be opened without the index of its data folder. */
+static bool set_adopts(const struct set *set)
+{
+	const struct superblock *super = super_choose(set);
+
+	if (!set->opts->create || !super || !super->epoch || !super->image_bytes)
+		return false;
+	if (!set->opts->adopt)
+		volume_image_hint(set->volume->path, super);
+	return set->opts->adopt;
+}
+
 int stripe_open(const struct volume_opts *opts, struct volume *volume)
 {
 	struct set *set = (struct set *)calloc(1, sizeof(*set));
@@ -453,6 +465,7 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 	pthread_mutex_init(&volume->lock, NULL);
 	for (uint32_t i = 0; i < volume->set_count; i++)
 		path_scan(set, i, false);
+	known = known || set_adopts(set);
 	*opts->ret_created = !known;
 	ret = known ? set_assemble(set) : opts->create ? set_create(set) : -ENOENT;
 	if (ret) {

@@ -51,7 +51,8 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 		super.data_offset != ALIGN_UP(VOLUME_LOG_OFFSET + super.log_bytes,
 					     (uint64_t)STORE_CHUNK_BYTES) ||
 		super.set_count > DISK_MEMBERS_MAX ||
-		super.set_count != super.set_data + super.set_parity)
+		super.set_count != super.set_data + super.set_parity ||
+		super.image_len > sizeof(super.image))
 		return SLOT_DAMAGED;
 	*ret_super = super;
 	return SLOT_VALID;
@@ -264,6 +265,16 @@ bool volume_index_present(const char *dir)
 	       access(path, F_OK) == 0;
 }
 
+void volume_image_hint(const char *path, const struct superblock *super)
+{
+	if (super->image_bytes)
+		log_error("store",
+			"%s: it holds a store and the copy of that store's index, which the data "
+			"folder lacks: to rebuild the data folder from it, start with "
+			"storage.protect_index: true",
+			path);
+}
+
 /* Called on the open disk before the first write. found: the result of super_read. */
 int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
@@ -369,8 +380,9 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	}
 	found = volume_super_read(volume->path, false, &volume->super);
 	begun = found == 0 && volume->super.epoch > 0;
-	if (begun && opts->create && !known) {
+	if (begun && opts->create && !known && !(opts->adopt && volume->super.image_bytes)) {
 		/* The volume has a store's objects, and that store's index is elsewhere. */
+		volume_image_hint(volume->path, &volume->super);
 		found = -EMEDIUMTYPE;
 	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
 		log_error("store",

@@ -27,6 +27,7 @@ _Static_assert(STORE_GROUPED_BYTES_MAX <= STORE_CHUNK_BYTES, "a grouped body is 
 _Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
 
 /* ---- volume.c: the file's layout. ---- */
+#define IMAGE_SEGMENT_BYTES_MAX 1904u
 struct superblock {
 	char magic[8];
 	uint32_t version;
@@ -46,8 +47,13 @@ struct superblock {
 	uint16_t set_data;
 	uint16_t set_parity;
 	uint64_t set_lost; /* one bit for each that is not good */
+	uint64_t image_bytes; /* of the catalog of the index image; 0: there is none */
+	uint64_t image_seq;
+	uint32_t image_crc;
+	uint32_t image_len; /* of the catalog's segment */
+	uint8_t image[IMAGE_SEGMENT_BYTES_MAX];
 };
-_Static_assert(sizeof(struct superblock) == 120, "as docs/spec/disk.md has it");
+_Static_assert(sizeof(struct superblock) == 2048, "as docs/spec/disk.md has it");
 #define VOLUME_MAGIC 0x701c3e01u
 struct volume {
 	uint32_t magic; /* while it is open */
@@ -91,6 +97,7 @@ struct volume_opts {
 	uint64_t log_bytes;
 	uint64_t step_bytes;
 	bool create;
+	bool adopt; /* a store whose index is in the volumes, but not in dir, is opened */
 	bool *ret_created;
 };
 /* -EUCLEAN with a log line: damaged, foreign or newer. */
@@ -106,6 +113,8 @@ int volume_link(const char *dir, const struct volume *volume);
 int volume_super_write(struct volume *volume);
 
 /* For stripe.c: opens one volume of several. As volume_open; -EMEDIUMTYPE: not ours, or damaged. */
+/* Why a start does not take a volume of a store whose index is not in dir. */
+void volume_image_hint(const char *path, const struct superblock *super);
 int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
 /* The same for the volume at a path; probe: an unreachable volume is not logged. */
 int volume_super_read(const char *path, bool probe, struct superblock *ret_super);

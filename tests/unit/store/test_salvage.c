@@ -23,7 +23,7 @@
 
 /* ---- A store after a loss of power: its volume in memory, and a copy of its directory. ---- */
 
-struct image {
+struct medium {
 	struct rig rig;
 	uint32_t disk_count;
 	uint8_t *volume; /* IMAGE_BYTES of each */
@@ -44,7 +44,7 @@ static void dir_copy(const char *from, const char *to)
 	shell("cp -r '%s' '%s'", from, to);
 }
 
-static void image_open(struct image *image)
+static void image_open(struct medium *image)
 {
 	memory_disks_open();
 	rig_init(&image->rig, 1);
@@ -57,7 +57,7 @@ static void image_open(struct image *image)
 	assert_non_null(image->volume);
 }
 
-static void image_close(struct image *image)
+static void image_close(struct medium *image)
 {
 	rig_dir_remove(&image->rig);
 	shell("rm -rf '%s' '%s'", image->kept, image->kept);
@@ -66,7 +66,7 @@ static void image_close(struct image *image)
 }
 
 /* On a fiber, while nothing is written. */
-static void image_take(struct image *image)
+static void medium_take(struct medium *image)
 {
 	rig_index_wait(&image->rig);
 	for (uint32_t i = 0; i < image->disk_count; i++)
@@ -74,7 +74,7 @@ static void image_take(struct image *image)
 	dir_copy(image->rig.dir, image->kept);
 }
 
-static void image_restore(struct image *image)
+static void medium_restore(struct medium *image)
 {
 	for (uint32_t i = 0; i < image->disk_count; i++)
 		memcpy(memory_disk(i)->memory, image->volume + i * IMAGE_BYTES, IMAGE_BYTES);
@@ -168,10 +168,10 @@ static void after_run(struct rig *rig, void *arg)
 {
 	for (uint32_t i = 0; i < PUTS; i++)
 		assert_int_equal(wide_put(rig, i), 0);
-	image_take((struct image *)arg);
+	medium_take((struct medium *)arg);
 }
 
-static void wide_image(struct image *image, uint32_t before)
+static void wide_image(struct medium *image, uint32_t before)
 {
 	struct walk walk;
 
@@ -180,7 +180,7 @@ static void wide_image(struct image *image, uint32_t before)
 	assert_int_equal(image->rig.open_result, 0);
 	rig_run(&image->rig, after_run, image);
 	assert_int_equal(image->rig.open_result, 0);
-	image_restore(image);
+	medium_restore(image);
 	walk = image_walk();
 	assert_int_equal(walk.count, PUTS);
 	for (uint32_t i = 0; i < PUTS; i++)
@@ -202,7 +202,7 @@ static void lacking_run(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("more"), 5000, 1, NULL), 0);
 }
 
-static void expect_lacking(struct image *image, uint32_t first, uint32_t count)
+static void expect_lacking(struct medium *image, uint32_t first, uint32_t count)
 {
 	struct lacking lacking = {first, count};
 
@@ -216,7 +216,7 @@ static bool says(const struct buf *out, const char *what)
 	return memmem(out->data, out->len, what, strlen(what)) != NULL;
 }
 
-static uint32_t files_like(const struct image *image, const char *pattern)
+static uint32_t files_like(const struct medium *image, const char *pattern)
 {
 	char path[700];
 	glob_t found;
@@ -229,7 +229,7 @@ static uint32_t files_like(const struct image *image, const char *pattern)
 }
 
 /* The start refuses; so does a check afterwards, which names the remedy. */
-static void expect_refused(struct image *image, uint64_t seq)
+static void expect_refused(struct medium *image, uint64_t seq)
 {
 	struct store_fsck_report report;
 	char group[64];
@@ -247,7 +247,7 @@ static void expect_refused(struct image *image, uint64_t seq)
 	assert_int_equal(files_like(image, "damaged-log.*"), 0);
 }
 
-static void salvage(struct image *image, struct store_fsck_report *ret_report, struct buf *ret_out)
+static void salvage(struct medium *image, struct store_fsck_report *ret_report, struct buf *ret_out)
 {
 	int ret;
 
@@ -261,7 +261,7 @@ static void salvage(struct image *image, struct store_fsck_report *ret_report, s
 
 /* Refused; after a salvage all objects but these exist. */
 static void expect_salvaged(
-	struct image *image, const struct walk *walk, uint32_t first, uint32_t count)
+	struct medium *image, const struct walk *walk, uint32_t first, uint32_t count)
 {
 	struct store_fsck_report report;
 	struct buf out;
@@ -280,14 +280,14 @@ static void expect_salvaged(
 /* Damages each group in one of its blocks, from this block of the first one on. */
 static void places_run(uint32_t before, uint32_t block, bool wraps)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	wide_image(&image, before);
 	walk = image_walk();
 	assert_int_equal(walk.groups[PUTS - 1].offset < walk.groups[0].offset, wraps);
 	for (uint32_t i = 0; i < PUTS; i++) {
-		image_restore(&image);
+		medium_restore(&image);
 		byte_flip(walk.groups[i].offset + (block + i) % 3 * BLOCK_BYTES + 40);
 		/* The last group may never have been acknowledged. */
 		if (i + 1 < PUTS)
@@ -312,7 +312,7 @@ static void test_damage_around_the_wrap(void **state)
 
 static void test_several_groups_are_damaged(void **state)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
@@ -323,7 +323,7 @@ static void test_several_groups_are_damaged(void **state)
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0xee, BLOCK_BYTES);
 	expect_salvaged(&image, &walk, 2, 3);
 	/* Up to the last: only the groups before the last are known to have existed. */
-	image_restore(&image);
+	medium_restore(&image);
 	for (uint32_t i = 4; i < PUTS; i++)
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0xee, BLOCK_BYTES);
 	expect_lacking(&image, 4, 3);
@@ -333,7 +333,7 @@ static void test_several_groups_are_damaged(void **state)
 static void test_two_holes(void **state)
 {
 	struct store_fsck_report report;
-	struct image image;
+	struct medium image;
 	struct walk walk;
 	struct buf out;
 
@@ -360,7 +360,7 @@ static void test_two_holes(void **state)
 static void test_the_damaged_part_is_kept_aside(void **state)
 {
 	struct store_fsck_report report;
-	struct image image;
+	struct medium image;
 	struct place place;
 	struct walk walk;
 	char path[700];
@@ -393,7 +393,7 @@ static void test_the_damaged_part_is_kept_aside(void **state)
 
 static void test_bytes_past_the_end_are_no_damage(void **state)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 	uint8_t *memory;
 
@@ -424,11 +424,11 @@ static void test_bytes_past_the_end_are_no_damage(void **state)
 	}
 	expect_lacking(&image, 0, 0);
 	/* Only the last group's header was written. */
-	image_restore(&image);
+	medium_restore(&image);
 	memset(memory + walk.groups[PUTS - 1].offset + BLOCK_BYTES, 0, 2 * BLOCK_BYTES);
 	expect_lacking(&image, PUTS - 1, 1);
 	/* All but its header was written. */
-	image_restore(&image);
+	medium_restore(&image);
 	memset(memory + walk.groups[PUTS - 1].offset, 0, BLOCK_BYTES);
 	expect_lacking(&image, PUTS - 1, 1);
 	image_close(&image);
@@ -439,7 +439,7 @@ static void test_bytes_past_the_end_are_no_damage(void **state)
 static void test_one_whole_copy_is_enough(void **state)
 {
 	uint32_t before = 2;
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
@@ -451,7 +451,7 @@ static void test_one_whole_copy_is_enough(void **state)
 	rig_run(&image.rig, before_run, &before);
 	rig_run(&image.rig, after_run, &image);
 	assert_int_equal(image.rig.open_result, 0);
-	image_restore(&image);
+	medium_restore(&image);
 	walk = image_walk();
 	assert_int_equal(walk.count, PUTS);
 	/* Damages one copy of each group in turn: with other bytes, and with an unreadable
@@ -462,7 +462,7 @@ static void test_one_whole_copy_is_enough(void **state)
 	memory_disk(0)->fail_times = UINT32_MAX;
 	expect_lacking(&image, 0, 0);
 	/* Both copies of one group. */
-	image_restore(&image);
+	medium_restore(&image);
 	memory_disk(0)->memory[walk.groups[2].offset + 5000] ^= 1;
 	memory_disk(1)->memory[walk.groups[2].offset + 9] ^= 1;
 	expect_refused(&image, walk.groups[2].seq);
@@ -484,14 +484,14 @@ static void test_one_whole_copy_is_enough(void **state)
 
 static void test_a_read_that_fails_once_loses_nothing(void **state)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
 	wide_image(&image, 2);
 	walk = image_walk();
 	for (uint32_t i = 0; i < PUTS; i += 2) {
-		image_restore(&image);
+		medium_restore(&image);
 		memory_disk(0)->fail_at = walk.groups[i].offset + i % 3 * BLOCK_BYTES;
 		memory_disk(0)->fail_times = 1;
 		expect_lacking(&image, 0, 0);
@@ -502,7 +502,7 @@ static void test_a_read_that_fails_once_loses_nothing(void **state)
 
 static void test_a_block_that_is_never_read(void **state)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
@@ -510,7 +510,7 @@ static void test_a_block_that_is_never_read(void **state)
 	walk = image_walk();
 	for (uint32_t i = 0; i < PUTS; i += 3)
 		for (uint32_t block = 0; block < 3; block += 2) {
-			image_restore(&image);
+			medium_restore(&image);
 			memory_disk(0)->fail_at = walk.groups[i].offset + block * BLOCK_BYTES;
 			memory_disk(0)->fail_times = UINT32_MAX;
 			/* Also for the last group: an unreadable group may have been
@@ -530,23 +530,23 @@ static void applied_run(struct rig *rig, void *arg)
 		assert_int_equal(wide_put(rig, i), 0);
 	rig_index_wait(rig);
 	assert_int_equal(index_flush(rig->store->index), 0);
-	image_take((struct image *)arg);
+	medium_take((struct medium *)arg);
 }
 
 static void test_damage_that_the_index_makes_good(void **state)
 {
 	uint32_t before = 2;
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
 	image_open(&image);
 	rig_run(&image.rig, before_run, &before);
 	rig_run(&image.rig, applied_run, &image);
-	image_restore(&image);
+	medium_restore(&image);
 	walk = image_walk();
 	for (uint32_t i = 0; i < PUTS; i += 3) {
-		image_restore(&image);
+		medium_restore(&image);
 		byte_flip(walk.groups[i].offset + 10);
 		expect_lacking(&image, 0, 0);
 		/* No number is used twice. */
@@ -558,7 +558,7 @@ static void test_damage_that_the_index_makes_good(void **state)
 /* The newer slot has the log's current start and epoch; without it the older one is used. */
 static void test_a_damaged_superblock_hides_no_groups(void **state)
 {
-	struct image image;
+	struct medium image;
 	struct walk walk;
 
 	(void)state;
@@ -568,7 +568,7 @@ static void test_a_damaged_superblock_hides_no_groups(void **state)
 	expect_lacking(&image, 0, 0);
 	/* The slot cannot be read once, or never. */
 	for (uint32_t way = 0; way < 2; way++) {
-		image_restore(&image);
+		medium_restore(&image);
 		memory_disk(0)->fail_at = walk.super.generation % 2 * BLOCK_BYTES;
 		memory_disk(0)->fail_times = way ? UINT32_MAX : 1;
 		expect_lacking(&image, 0, 0);
@@ -581,7 +581,7 @@ static void test_an_index_from_an_old_copy_is_refused(void **state)
 {
 	struct store_fsck_report report;
 	uint32_t before = 2;
-	struct image image;
+	struct medium image;
 	struct buf out;
 	char old[700], index[700];
 
@@ -627,14 +627,14 @@ static void small_run(struct rig *rig, void *arg)
 {
 	for (uint32_t i = 0; i < PUTS; i++)
 		assert_int_equal(small_put(rig, i), 0);
-	image_take((struct image *)arg);
+	medium_take((struct medium *)arg);
 }
 
 static void test_a_small_group_is_read_from_its_copy(void **state)
 {
 	struct store_fsck_report report;
 	uint32_t before = 2;
-	struct image image;
+	struct medium image;
 	struct walk walk;
 	struct buf out;
 
@@ -642,25 +642,25 @@ static void test_a_small_group_is_read_from_its_copy(void **state)
 	image_open(&image);
 	rig_run(&image.rig, before_run, &before);
 	rig_run(&image.rig, small_run, &image);
-	image_restore(&image);
+	medium_restore(&image);
 	walk = image_walk();
 	assert_int_equal(walk.count, PUTS);
 	for (uint32_t i = 0; i < PUTS; i++) {
 		assert_int_equal(walk.groups[i].blocks, 1);
-		image_restore(&image);
+		medium_restore(&image);
 		/* Nothing of the group is left; the next group has a copy, except for the last. */
 		memset(memory_disk(0)->memory + walk.groups[i].offset, 0, BLOCK_BYTES);
 		expect_lacking(&image, i + 1 < PUTS ? 0 : i, i + 1 < PUTS ? 0 : 1);
 	}
 	/* Two adjacent groups, one of which cannot be read. */
-	image_restore(&image);
+	medium_restore(&image);
 	byte_flip(walk.groups[2].offset);
 	memory_disk(0)->fail_at = walk.groups[3].offset;
 	memory_disk(0)->fail_times = UINT32_MAX;
 	expect_lacking(&image, 0, 0);
 	/* No later group carries the first one's copy, because there are too many between: only
 	 * the first one is lost. */
-	image_restore(&image);
+	medium_restore(&image);
 	copies_wipe(&walk);
 	memcpy(memory_disk(0)->memory + walk.groups[3].offset + walk.groups[3].bytes,
 		image.volume + walk.groups[3].offset + walk.groups[3].bytes,
@@ -680,7 +680,7 @@ static void test_a_small_group_is_read_from_its_copy(void **state)
 /* ---- The partial effects of lost groups. ---- */
 
 struct half {
-	struct image image;
+	struct medium image;
 	uint32_t lost; /* groups from the beginning, by index */
 	rig_fn *fn, *verify;
 	struct store_fsck_report report;
@@ -699,19 +699,19 @@ static void half_after(struct rig *rig, void *arg)
 	struct half *half = (struct half *)arg;
 
 	half->fn(rig, arg);
-	image_take(&half->image);
+	medium_take(&half->image);
 }
 
 static void half_run(struct half *half)
 {
-	struct image *image = &half->image;
+	struct medium *image = &half->image;
 	struct walk walk;
 	struct buf out;
 
 	image_open(image);
 	rig_run(&image->rig, half_bucket, NULL);
 	rig_run(&image->rig, half_after, half);
-	image_restore(image);
+	medium_restore(image);
 	walk = image_walk();
 	assert_true(half->lost + 1 < walk.count);
 	copies_wipe(&walk);
@@ -859,7 +859,7 @@ static void test_rows_that_do_not_belong_together(void **state)
 static void test_a_salvage_of_a_sound_store_is_a_check(void **state)
 {
 	struct store_fsck_report report;
-	struct image image;
+	struct medium image;
 	struct buf out;
 
 	(void)state;

@@ -1,0 +1,41 @@
+/* store/space/step.c: lets the volume grow, by one step at a time, as far as the options and the
+ * file system allow. */
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <sys/statvfs.h>
+
+uint64_t space_file_system_free(const struct store *store)
+{
+	struct statvfs st;
+
+	if (statvfs(store->dir, &st))
+		return UINT64_MAX;
+	return (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+/* The volume's length after one more step; 0: it must not grow. */
+static uint64_t next_bytes(const struct store *store)
+{
+	uint64_t step = store->volume.super.step_bytes;
+	uint64_t next = disk_bytes(store->volume.disk) + step;
+	uint64_t free_bytes;
+
+	if (!disk_can_grow(store->volume.disk))
+		return 0;
+	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
+		return 0;
+	free_bytes = space_file_system_free(store);
+	return free_bytes < step || free_bytes - step < store->opts.reserve_bytes ? 0 : next;
+}
+
+int space_step(struct store *store)
+{
+	uint64_t next = next_bytes(store);
+	int ret = next ? disk_grow(store->volume.disk, next) : -ENOSPC;
+
+	return ret ? ret
+		   : space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
+}
