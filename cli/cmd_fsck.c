@@ -66,8 +66,8 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->bad_records, (unsigned long long)report->bad_checksums,
 		(unsigned long long)report->overlaps, (unsigned long long)report->lost_bytes,
 		(unsigned long long)report->repairable, (unsigned long long)report->image_bytes,
-		(unsigned long long)report->unknown_rows,
-		report->opened ? "true" : "false", (unsigned long long)report->groups_lost,
+		(unsigned long long)report->unknown_rows, report->opened ? "true" : "false",
+		(unsigned long long)report->groups_lost,
 		(unsigned long long)report->objects_removed,
 		(unsigned long long)report->rows_removed,
 		(unsigned long long)report->buckets_remade);

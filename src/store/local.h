@@ -16,7 +16,8 @@
 #include "disk/disk.h"
 #include "store/api.h"
 
-/* Whether checkpoints also write the index to the volumes, so that these are enough to rebuild it. */
+/* Whether checkpoints also write the index to the volumes, so that these are enough to rebuild it.
+ */
 enum store_protect {
 	STORE_PROTECT_AS_IS, /* as the store is */
 	STORE_PROTECT_ON,    /* and an index that DIR lacks is rebuilt from the volumes */

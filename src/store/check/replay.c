@@ -514,7 +514,7 @@ int recover_replay(struct store *store)
 	atomic_store(&store->committer->published_seq, super->tail_seq - 1);
 	store->apply->applied_pos = super->tail_pos;
 	store->apply->applied_seq = super->tail_seq - 1;
-	/* The tail of a protected store moves when its volumes have the index up to there: at a start
-	 * soon (index_apply_begin), by a check never. */
+	/* The tail of a protected store moves when its volumes have the index up to there: at a
+	 * start soon (index_apply_begin), by a check never. */
 	return super->image_bytes || store->image->on ? 0 : volume_super_write(&store->volume);
 }

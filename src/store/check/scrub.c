@@ -1,6 +1,6 @@
-/* store/check/scrub.c: reads all bodies, and the volumes' copy of the index, periodically, at a limited rate, and compares them with
- * their checksums, and over several volumes also parity with data. Damage that other volumes can
- * repair is written again; other damage is reported. */
+/* store/check/scrub.c: reads all bodies, and the volumes' copy of the index, periodically, at a
+ * limited rate, and compares them with their checksums, and over several volumes also parity with
+ * data. Damage that other volumes can repair is written again; other damage is reported. */
 #include "store/check/check.h"
 #include "store/commit/body.h"
 #include "store/image/image.h"
@@ -171,8 +171,9 @@ static void chunk_run(void *arg)
 		scrub->in_image	     ? 21
 		: scrub->key.len > 9 ? (int)MIN(scrub->key.len - 9, 200u)
 				     : 0,
-		scrub->in_image ? "the copy of the index" : (const char *)scrub->key.bytes + 9, (unsigned long long)scrub->at,
-		(unsigned long long)scrub->to - 1, scrub->segment_idx,
+		scrub->in_image ? "the copy of the index" : (const char *)scrub->key.bytes + 9,
+		(unsigned long long)scrub->at, (unsigned long long)scrub->to - 1,
+		scrub->segment_idx,
 		ret == -EUCLEAN ? "a checksum is wrong, and no volume has the right data"
 				: strerror(-ret));
 }

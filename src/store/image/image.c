@@ -1,6 +1,6 @@
-/* store/image/image.c: which files the image has and which blocks they use. A checkpoint makes a new
- * set of files; what only earlier sets had is given back once the superblock with the new one is
- * complete. */
+/* store/image/image.c: which files the image has and which blocks they use. A checkpoint makes a
+ * new set of files; what only earlier sets had is given back once the superblock with the new one
+ * is complete. */
 #include "store/image/image.h"
 #include "store/object/record.h"
 #include "store/space/space.h"

@@ -17,8 +17,8 @@
 
 #define PROGRESS_NS (2 * NS_PER_S)
 
-typedef int contents_fn(const struct image_entry *entry, const char *name, struct slice contents,
-	void *arg);
+typedef int contents_fn(
+	const struct image_entry *entry, const char *name, struct slice contents, void *arg);
 
 /* ---- The catalog's bytes. ---- */
 
@@ -215,8 +215,7 @@ static int set_read(struct store *store, struct image_set *set, contents_fn *fn,
 	if (!ret)
 		ret = catalog_read(store, set->catalog, &bytes);
 	if (!ret) {
-		ret = catalog_parse(
-			store, slice_of(bytes, set->catalog->bytes), set, fn, arg);
+		ret = catalog_parse(store, slice_of(bytes, set->catalog->bytes), set, fn, arg);
 		free(bytes);
 	}
 	if (ret)
@@ -237,8 +236,7 @@ int image_load(struct store *store)
 		return ret;
 	if (ret)
 		store_find(store, "%s: the volumes' copy of the index cannot be used: %s",
-			store->dir,
-			ret == -EUCLEAN ? "its catalog is damaged" : strerror(-ret));
+			store->dir, ret == -EUCLEAN ? "its catalog is damaged" : strerror(-ret));
 	else
 		store->image->now = set;
 	return 0;

@@ -28,8 +28,8 @@ DEFINE_COUNTER(image_bytes, "nebulaio_store_index_image_bytes_total", NULL,
 struct image_writer {
 	struct store *store;
 	struct image_set set;
-	char dir[4096];	     /* the checkpoint */
-	uint8_t *chunk;	     /* STORE_CHUNK_BYTES */
+	char dir[4096]; /* the checkpoint */
+	uint8_t *chunk; /* STORE_CHUNK_BYTES */
 	struct buf catalog;
 	uint32_t entries;
 	uint64_t reported_ns;
@@ -77,8 +77,8 @@ static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint
 	}
 }
 
-static int chunk_write(struct store *store, struct segment *segment, const uint8_t *chunk,
-	uint32_t blocks)
+static int chunk_write(
+	struct store *store, struct segment *segment, const uint8_t *chunk, uint32_t blocks)
 {
 	while (blocks) {
 		uint64_t block;
@@ -170,7 +170,8 @@ static int file_write(
 
 /* ---- The checkpoint's files. ---- */
 
-static void entry_put(struct image_writer *writer, const struct image_entry *entry, const char *name)
+static void entry_put(
+	struct image_writer *writer, const struct image_entry *entry, const char *name)
 {
 	buf_put(&writer->catalog, entry, sizeof(*entry));
 	buf_put(&writer->catalog, name, entry->name_len);
@@ -201,9 +202,8 @@ static int file_list(struct image_writer *writer, const struct image_file *file)
 
 static int contents_list(struct image_writer *writer, const char *name, const struct origin *origin)
 {
-	const struct image_entry entry = {.name_len = (uint8_t)strlen(name),
-		.kind = IMAGE_CONTENTS,
-		.bytes = origin->bytes};
+	const struct image_entry entry = {
+		.name_len = (uint8_t)strlen(name), .kind = IMAGE_CONTENTS, .bytes = origin->bytes};
 	uint8_t *contents;
 	int ret;
 

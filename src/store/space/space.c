@@ -373,10 +373,16 @@ static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint6
 	uint32_t data = space->stripe_data;
 	uint32_t each = data ? (blocks + data - 1) / data : blocks;
 	uint32_t leased = 0;
+	uint64_t room;
 
 	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
 	pthread_mutex_lock(&space->lock);
-	if (reserved || space->free_blocks + space->lent_blocks >= space->reserve_blocks + each)
+	room = space->free_blocks + space->lent_blocks;
+	if (!reserved && space->reserve_blocks) {
+		room -= MIN(room, space->reserve_blocks);
+		each = (uint32_t)MIN(room, (uint64_t)each);
+	}
+	if (each)
 		leased = lease_locked(space, each, ret_block);
 	pthread_mutex_unlock(&space->lock);
 	if (!data || !leased)

@@ -36,6 +36,5 @@ int space_step(struct store *store)
 	uint64_t next = next_bytes(store);
 	int ret = next ? disk_grow(store->volume.disk, next) : -ENOSPC;
 
-	return ret ? ret
-		   : space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
+	return ret ? ret : space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
 }

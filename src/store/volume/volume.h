@@ -46,7 +46,7 @@ struct superblock {
 	uint16_t set_idx;      /* index of this one among them */
 	uint16_t set_data;
 	uint16_t set_parity;
-	uint64_t set_lost; /* one bit for each that is not good */
+	uint64_t set_lost;    /* one bit for each that is not good */
 	uint64_t image_bytes; /* of the catalog of the index image; 0: there is none */
 	uint64_t image_seq;
 	uint32_t image_crc;

@@ -2,11 +2,12 @@
  * joining of parts, appends, renames and edits in place.
  * After each restart every acknowledged object exists and is intact. A change that was not
  * acknowledged has happened completely or not at all, and so has the outbox row of its commit. fsck
- * is clean.
+ * is clean. A protected store also loses its data folder at random, and a volume with it.
  *
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
 #include "rig.h"
 
+#include "store/check/check.h"
 #include "store/call/call.h"
 
 #include <errno.h>
@@ -281,6 +282,14 @@ static void verify_run(struct rig *rig, void *arg)
 	outbox_verify(rig, shared);
 }
 
+/* The volume is rebuilt before the next is lost. */
+static void heal_run(struct rig *rig, void *arg)
+{
+	verify_run(rig, arg);
+	if (reactor_core_idx(reactor_self()) == 0 && store_rebuild(rig->store))
+		_exit(13);
+}
+
 static struct rig crash_rig; /* in every process */
 
 static void fsck_run(const char *when)
@@ -312,15 +321,16 @@ static pid_t load_fork(struct shared *shared, uint32_t round)
 }
 
 /* Opens, verifies and closes, or (odd rounds) ends without a clean close. */
-static int verify_fork(struct shared *shared)
+static int verify_fork(struct shared *shared, bool folder_lost)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		log_set_level(LOG_WARN);
-		fsck_run("after the crash");
-		rig_run(&crash_rig, verify_run, shared);
+		if (!folder_lost)
+			fsck_run("after the crash");
+		rig_run(&crash_rig, crash_rig.opts.erasure_data ? heal_run : verify_run, shared);
 		if (crash_rig.open_result)
 			_exit(6);
 		fsck_run("after a clean shutdown");
@@ -330,22 +340,49 @@ static int verify_fork(struct shared *shared)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static void test_kill_at_any_moment(void **state)
-{
-	const char *wanted = getenv("NEBULAIO_CRASH_ROUNDS");
-	uint32_t rounds = wanted ? (uint32_t)atoi(wanted) : ROUNDS_DEFAULT;
-	struct shared *shared;
-	struct prng prng;
+/* How many of 4 rounds lose the data folder, and how many a volume. */
+struct losses {
+	uint32_t folders, volumes;
+};
 
-	(void)state;
-	shared = (struct shared *)mmap(
+/* True: the folder was lost. */
+static bool lose(struct prng *prng, const struct losses *losses)
+{
+	bool folder = prng_below(prng, 4) < losses->folders;
+	char command[2 * sizeof(crash_rig.dir) + 64];
+
+	if (prng_below(prng, 4) < losses->volumes) {
+		snprintf(command, sizeof(command), "truncate -s 0 '%s/m%u'", crash_rig.dir,
+			(uint32_t)prng_below(prng, 3));
+		assert_int_equal(system(command), 0);
+	}
+	if (folder) {
+		snprintf(command, sizeof(command), "cd '%s' && rm -rf index* space* LOCK volumes*",
+			crash_rig.dir);
+		assert_int_equal(system(command), 0);
+	}
+	return folder;
+}
+
+static struct shared *shared_open(void)
+{
+	struct shared *shared = (struct shared *)mmap(
 		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
 	assert_true(shared != MAP_FAILED);
 	atomic_store(&shared->version, 1);
 	shared->told_from = 1;
-	rig_init(&crash_rig, 2);
-	crash_rig.opts.log_bytes = 1 * MIB;
-	prng_seed(&prng, 4711);
+	return shared;
+}
+
+static void kill_rounds(uint64_t seed, const struct losses *losses)
+{
+	const char *wanted = getenv("NEBULAIO_CRASH_ROUNDS");
+	uint32_t rounds = wanted ? (uint32_t)atoi(wanted) : ROUNDS_DEFAULT;
+	struct shared *shared = shared_open();
+	struct prng prng;
+
+	prng_seed(&prng, seed);
 	for (uint32_t round = 0; round < rounds; round++) {
 		uint64_t acks = atomic_load(&shared->acks);
 		struct timespec life = {.tv_nsec = (long)(prng_below(&prng, LIFE_NS_MAX))};
@@ -366,12 +403,50 @@ static void test_kill_at_any_moment(void **state)
 		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		assert_int_equal(verify_fork(shared), 0);
+		assert_int_equal(verify_fork(shared, lose(&prng, losses)), 0);
 		print_message("round %u: %llu acknowledged\n", round,
 			(unsigned long long)(atomic_load(&shared->acks) - acks));
 	}
 	rig_dir_remove(&crash_rig);
 	munmap(shared, sizeof(*shared));
+}
+
+static void test_kill_at_any_moment(void **state)
+{
+	const struct losses none = {0};
+
+	(void)state;
+	rig_init(&crash_rig, 2);
+	crash_rig.opts.log_bytes = 1 * MIB;
+	kill_rounds(4711, &none);
+}
+
+static void test_the_folder_is_lost(void **state)
+{
+	const struct losses losses = {.folders = 3};
+
+	(void)state;
+	rig_init(&crash_rig, 2);
+	crash_rig.opts.log_bytes = 512 * KIB;
+	crash_rig.opts.protect = STORE_PROTECT_ON;
+	kill_rounds(815, &losses);
+}
+
+static void test_the_folder_and_a_volume_are_lost(void **state)
+{
+	const struct losses losses = {.folders = 3, .volumes = 3};
+	char volumes[2048];
+
+	(void)state;
+	rig_init(&crash_rig, 2);
+	crash_rig.opts.log_bytes = 512 * KIB;
+	crash_rig.opts.protect = STORE_PROTECT_ON;
+	snprintf(volumes, sizeof(volumes), "%s/m0,%s/m1,%s/m2", crash_rig.dir, crash_rig.dir,
+		crash_rig.dir);
+	crash_rig.opts.volume = volumes;
+	crash_rig.opts.erasure_data = 2;
+	crash_rig.opts.erasure_parity = 1;
+	kill_rounds(1066, &losses);
 }
 
 /* ---- Power fails between the log's write and the flush: the record is there, its body is not.
@@ -600,6 +675,8 @@ int main(void)
 		cmocka_unit_test(test_an_accepted_body_is_whole_on_all_volumes),
 		cmocka_unit_test(test_an_append_without_its_body_never_happened),
 		cmocka_unit_test(test_kill_at_any_moment),
+		cmocka_unit_test(test_the_folder_is_lost),
+		cmocka_unit_test(test_the_folder_and_a_volume_are_lost),
 		cmocka_unit_test(test_a_record_without_its_body_never_happened),
 	};
 

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_image.c: the index image: the volumes alone are enough to rebuild the index.
- * Old stores, full volumes, lost and damaged volumes; what checks and discards see of it. */
+/* tests/unit/store/test_image.c: the index image: the volumes alone are enough to rebuild the
+ * index. Old stores, full volumes, lost and damaged volumes; what checks and discards see of it. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -64,8 +64,8 @@ static void put_from(struct rig *rig, uint32_t from, uint32_t count)
 	char key[32];
 
 	for (uint32_t i = from; i < from + count; i++)
-		assert_int_equal(object_put_seeded(rig, "b", key_of(key, i), bytes_of(i), i, NULL),
-			0);
+		assert_int_equal(
+			object_put_seeded(rig, "b", key_of(key, i), bytes_of(i), i, NULL), 0);
 }
 
 static void put_all(struct rig *rig, void *arg)
@@ -81,8 +81,7 @@ static void verify_all(struct rig *rig, void *arg)
 
 	(void)arg;
 	for (uint32_t i = 0; i < KEYS; i++)
-		assert_int_equal(
-			object_verify_seeded(rig, "b", key_of(key, i), bytes_of(i), i), 0);
+		assert_int_equal(object_verify_seeded(rig, "b", key_of(key, i), bytes_of(i), i), 0);
 	assert_int_equal(rig_usage(rig).objects, KEYS);
 	if (rig->opts.protect == STORE_PROTECT_ON)
 		assert_int_equal(store_protected(rig->store), 1);
@@ -164,8 +163,7 @@ static void members_heal(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(store_rebuild(rig->store), 0);
 	for (uint32_t i = 0; i < 3; i++)
-		assert_int_equal(
-			disk_array_state(rig->store->volume.disk, i), DISK_MEMBER_GOOD);
+		assert_int_equal(disk_array_state(rig->store->volume.disk, i), DISK_MEMBER_GOOD);
 }
 
 /* A rebuilt member has its part of the image, too. */
@@ -324,8 +322,7 @@ static void verify_small(struct rig *rig, void *arg)
 
 	(void)arg;
 	for (uint32_t i = 0; i < KEYS; i++)
-		assert_int_equal(
-			object_verify_seeded(rig, "b", key_of(key, i), bytes_of(1), i), 0);
+		assert_int_equal(object_verify_seeded(rig, "b", key_of(key, i), bytes_of(1), i), 0);
 }
 
 static void test_no_room(void **state)
@@ -414,8 +411,8 @@ static void volume_damage(const struct rig *rig, const char *name)
 	snprintf(path, sizeof(path), "%s/%s", rig->dir, name);
 	fd = open(path, O_WRONLY);
 	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, bytes, sizeof(bytes), (off_t)(first << BLOCK_SHIFT)),
-		sizeof(bytes));
+	assert_int_equal(
+		pwrite(fd, bytes, sizeof(bytes), (off_t)(first << BLOCK_SHIFT)), sizeof(bytes));
 	close(fd);
 }
 

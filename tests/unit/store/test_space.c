@@ -119,6 +119,33 @@ static void test_small_runs_lie_side_by_side(void **state)
 	space_close(space);
 }
 
+static void test_keeps_a_reserve(void **state)
+{
+	struct space *space;
+	uint64_t block, all = 0, rest = 0;
+	uint32_t leased;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	space_reserve(space, 10);
+	while ((leased = space_lease(space, 7, &block)))
+		all += leased;
+	assert_int_equal(all, BLOCKS - FIRST - 10);
+	while ((leased = space_lease_reserved(space, 4, &block)))
+		rest += leased;
+	assert_int_equal(rest, 10);
+	space_give(space, block, 1);
+	assert_int_equal(space_lease(space, 1, &block), 0);
+	/* Takes what is free, or nothing at all. */
+	assert_int_equal(space_take(space, block - 1, 2), -EEXIST);
+	assert_int_equal(space_take(space, BLOCKS, 1), -ERANGE);
+	assert_int_equal(space_take(space, FIRST - 1, 1), -ERANGE);
+	assert_int_equal(space_free_blocks(space), 1);
+	assert_int_equal(space_take(space, block, 1), 0);
+	assert_int_equal(space_free_blocks(space), 0);
+	space_close(space);
+}
+
 static void test_grows(void **state)
 {
 	struct space *space;
@@ -293,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_never_gives_a_block_twice),
 		cmocka_unit_test(test_small_runs_lie_side_by_side),
 		cmocka_unit_test(test_grows),
+		cmocka_unit_test(test_keeps_a_reserve),
 		cmocka_unit_test(test_marks_find_overlaps),
 		cmocka_unit_test(test_rows_of_a_damaged_index_free_only_what_is_theirs),
 		cmocka_unit_test(test_discards_what_was_given_back),
