@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "store/index/index.h"
+
 #define CLIENTS_MAX	  4u
 #define OPS_MAX		  20u /* of a client in a life */
 #define START_NS_MAX	  (5 * NS_PER_MS)
@@ -187,12 +189,28 @@ static bool may_not_start(void)
 	return opts.faulty || peer_takes_all() || (opts.peer_fails && !shared->served);
 }
 
+/* The index and what else the server can make again. */
+static void folder_lose(const char *dir)
+{
+	char path[4200];
+
+	world_trace("the data folder is lost", 0, 0);
+	snprintf(path, sizeof(path), "%s/index", dir);
+	CHECK(index_destroy(path) == 0);
+	snprintf(path, sizeof(path), "%s/space", dir);
+	unlink(path);
+}
+
 static void server_begin(const char *dir)
 {
 	static struct config config;
 	int ret;
 
+	if (opts.folder_goes && shared->protected && prng_below(world_prng(), 2))
+		folder_lose(dir);
+	shared->protected = false;
 	config_defaults(&config);
+	set(&config, "storage.protect_index", opts.protect ? "true" : "false");
 	set(&config, "data.dir", dir);
 	set(&config, "auth.root_user", "minioadmin");
 	set(&config, "auth.root_password", "minioadmin");
@@ -241,6 +259,7 @@ static void power_fails(void *arg)
 	world_disk_power_lost(prng_below(world_prng(), 2));
 	world_index_power_lost();
 	history_life_end(&shared->history);
+	shared->protected = server_store && store_protected(server_store) == 1;
 	world_end(WORLD_END_POWER);
 }
 
@@ -286,6 +305,13 @@ static void peer_draw(struct prng *prng)
 }
 
 /* In one array, at most one volume at a time is out of date. */
+/* The volumes hold the index, too. Damage of a single volume could hit that. */
+static void protect_draw(struct prng *prng)
+{
+	opts.protect = prng_below(prng, 3) == 0;
+	opts.folder_goes = opts.protect && !opts.faulty && (!opts.damaged || opts.repairs);
+}
+
 static void replaced_draw(struct prng *prng)
 {
 	opts.replaced = -1;
@@ -332,6 +358,8 @@ static void opts_draw(void)
 	prng_seed(&prng, shared->seed * 7 + 2);
 	peer_draw(&prng);
 	replaced_draw(&prng);
+	prng_seed(&prng, shared->seed * 7 + 3);
+	protect_draw(&prng);
 }
 
 static void bucket_make(struct client *client, const char *name)

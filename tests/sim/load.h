@@ -58,7 +58,8 @@ struct world_shared {
 	} known[KEYS];
 	struct known_upload uploads[UPLOADS_KNOWN];
 	uint32_t upload_count;
-	bool served; /* a server of an earlier life, or of this one, started */
+	bool protected; /* the volumes had the index when power failed */
+	bool served;	/* a server of an earlier life, or of this one, started */
 };
 
 /* The parameters of one seed's world. */
@@ -80,6 +81,8 @@ struct world_opts {
 	uint64_t volume_bytes_max;
 	uint32_t exported; /* volumes on another host, a bit for each */
 	bool peer_fails;   /* that host */
+	bool protect;	   /* the volumes hold the index, too */
+	bool folder_goes;  /* that of the index, sometimes, when power fails */
 	int32_t replaced;  /* a volume that a blank one replaces; -1: none */
 };
 extern struct world_opts opts;

@@ -337,9 +337,10 @@ static int protection_give_up(struct store *store, const struct tail *tail)
 {
 	const struct tail same = {.pos = tail->pos, .seq = tail->seq};
 	struct image_set set = {0};
-	int ret = super_move(store, tail, &set);
+	int ret;
 
 	atomic_store(&store->image->due, true);
+	ret = super_move(store, tail, &set);
 	if (!ret)
 		ret = image_write(store, tail->seq, &set);
 	if (!ret)
@@ -430,6 +431,11 @@ int index_apply_regain(struct store *store, uint64_t members)
 	members &= ~store->volume.super.set_lost;
 	pthread_mutex_unlock(&store->volume.lock);
 	disk_array_regain(store->volume.disk, members);
+	/* The image is written like bodies. The commits of bodies that are written meanwhile are
+	 * refused until the store goes on; if the checkpoint fails, the volumes are suspended
+	 * again. */
+	if (store->image->on)
+		disk_resume(store->volume.disk);
 	ret = checkpoint_do(store, true);
 	pthread_mutex_unlock(&store->apply->checkpoint_lock);
 	return ret;

@@ -46,6 +46,14 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
 	return volume_count;
 }
 
+static int protection = -1;
+
+int store_protected(const struct store *store)
+{
+	(void)store;
+	return protection;
+}
+
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
 {
 	(void)s3;
@@ -320,8 +328,11 @@ static void test_metrics_of_the_parts(void **state)
 		    "0\n"));
 	assert_true(has("nebulaio_ring_latency_seconds_count{ring=\"rdma\",core=\"0\"} 0\n"));
 	assert_false(has("nebulaio_store_volume_state"));
+	assert_false(has("nebulaio_store_index_protected"));
 	volume_count = 2;
+	protection = 1;
 	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	assert_true(has("nebulaio_store_index_protected 1\n"));
 	assert_true(has("nebulaio_store_volume_state{volume=\"0\",state=\"good\"} 1\n"));
 	assert_true(has("nebulaio_store_volume_state{volume=\"1\",state=\"good\"} 0\n"));
 	assert_true(has("nebulaio_store_volume_state{volume=\"1\",state=\"missing\"} 1\n"));
