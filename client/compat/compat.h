@@ -1,10 +1,11 @@
 /* client/compat/compat.h: what the drop-ins share. A drop-in is a shared object with the interface
- * of another vendor's library, for programs that mint their RDMA tokens by it; each stands alone
- * over libnebulaio's public functions.
+ * of another vendor's library, for programs that mint their RDMA tokens or read objects by it; each
+ * stands alone over libnebulaio's public functions.
  *
  *   kvikio.c   libkvikio_cuobj_shim.so, which KvikIO opens by the path in KVIKIO_CUOBJ_SHIM
  *   s3rdma.c   libs3rdma.so.0, its client half, which MinIO's SDKs link
  *   open.c     the minter that the environment names
+ *   runai.c    libstreamers3.so, by which runai-model-streamer reads models (runai.h)
  *
  * Those interfaces know nothing of endpoints and keys, which the environment has:
  *
