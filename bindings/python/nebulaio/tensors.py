@@ -139,6 +139,20 @@ def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
         yield group
 
 
+def put_pieces(client: RDMAClient, bucket: str, key: str, pieces: list[Any]) -> _native.Result:
+    """Stores pieces of memory, one behind the other, as one object: by one request, or in parts."""
+    if len(pieces) <= _native.PIECES_MAX and sum(len(piece) for piece in pieces) <= PUT_BYTES_MAX:
+        return client.put_object(bucket, key, pieces)
+    upload = MultipartUpload(client, bucket, key)
+    try:
+        for group in _parts(pieces):
+            upload.part(group)
+        return upload.complete()
+    except BaseException:
+        upload.abort()
+        raise
+
+
 def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str, Any],
                  metadata: Mapping[str, str] | None = None) -> _native.Result:
     """Stores arrays, or torch tensors in host memory, by name, as one object that safetensors can read. Sends them from
@@ -162,16 +176,7 @@ def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str
     if len(text) > HEADER_BYTES_MAX:
         raise ValueError(f"the names and shapes take {len(text)} bytes: the format's header ends at {HEADER_BYTES_MAX}")
     pieces.insert(0, len(text).to_bytes(8, "little") + text)
-    if len(pieces) <= _native.PIECES_MAX and at + len(text) + 8 <= PUT_BYTES_MAX:
-        return client.put_object(bucket, key, pieces)
-    upload = MultipartUpload(client, bucket, key)
-    try:
-        for group in _parts(pieces):
-            upload.part(group)
-        return upload.complete()
-    except BaseException:
-        upload.abort()
-        raise
+    return put_pieces(client, bucket, key, pieces)
 
 
 # ---- Loading. ----

@@ -128,6 +128,24 @@ def fresh(tap, folder, build):
     return folder / "venv/bin/python" if tap.check(well, "pip installs the package from its sources", said) else None
 
 
+def with_torch(folder, build):
+    """A python with the package nebulaio and with torch, and why there is none. Torch's own package brings gigabytes, so
+    it is not fetched: $NEBULAIO_TEST_TORCH names a python that has it, whose packages the environment sees."""
+    named = os.environ.get("NEBULAIO_TEST_TORCH")
+    if not named:
+        return None, "$NEBULAIO_TEST_TORCH names no python with torch, which is too large to fetch"
+    well, said = run(named, "-c", "import numpy, sysconfig, torch; print(sysconfig.get_path('purelib'))")
+    if not well:
+        return None, f"{named} has no torch or no numpy: {said.strip()[-100:]!r}"
+    venv = folder / "torch-venv"
+    well, why = run(named, "-m", "venv", "--clear", venv)
+    if not well:
+        return None, why
+    next(venv.glob("lib/python3*/site-packages")).joinpath("torch.pth").write_text(said.strip().splitlines()[-1] + "\n")
+    well, why = install(venv, folder / "torch-sources", build)
+    return (venv / "bin/python", "") if well else (None, why)
+
+
 def sanitizer_environment(build):
     """A library with clang's sanitizers needs their run time loaded first. Python keeps much memory until its end, so
     leaks are not reported."""
