@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ANSWER_ERROR_BYTES_MAX (64 * KIB)
 #define EXPECT_BYTES_MIN       (1 * MIB) /* ask before sending a body of this size */
@@ -256,6 +257,26 @@ static int headers_build(struct client_call *call, const struct client_signing *
 	return call->curl_headers ? 0 : -ENOMEM;
 }
 
+/* The certificates to trust, where they are not where the library expects them: SSL_CERT_FILE's, or
+ * those of another distribution. NULL: the library's own. */
+static const char *trusted(void)
+{
+	static const char *const BUNDLES[] = {
+		"/etc/ssl/certs/ca-certificates.crt", /* Debian, Ubuntu, Arch */
+		"/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, Red Hat */
+		"/etc/ssl/ca-bundle.pem",	      /* SUSE */
+		"/etc/ssl/cert.pem",		      /* Alpine */
+	};
+	const char *told = getenv("SSL_CERT_FILE");
+
+	if (told && told[0])
+		return told;
+	for (size_t i = 0; i < ARRAY_LEN(BUNDLES); i++)
+		if (access(BUNDLES[i], R_OK) == 0)
+			return i ? BUNDLES[i] : NULL;
+	return NULL;
+}
+
 static void easy_prepare(struct client_call *call, const char *url, const char *method)
 {
 	CURL *easy = call->easy;
@@ -266,6 +287,8 @@ static void easy_prepare(struct client_call *call, const char *url, const char *
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	if (strncmp(url, "https", 5) == 0 && trusted())
+		curl_easy_setopt(easy, CURLOPT_CAINFO, trusted());
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->curl_headers);
