@@ -1,11 +1,11 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz site install deb deps clean
+.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz site install deb wheel tarball packages-everywhere deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 run: ## install what is missing, build, start the server on ./data (ARGS="..." adds flags)
 	@scripts/deps build
@@ -65,8 +65,20 @@ deb: ## Debian packages and their bill of materials, in build-deb/packages (ARGS
 	@scripts/deps build deb
 	@scripts/deb $(ARGS)
 
+wheel: build ## a wheel of the Python client, with its library inside, in build-wheel
+	@scripts/deps build deb
+	@scripts/wheel
+
+tarball: build ## the program for any Linux with glibc 2.34, in build-tarball
+	@scripts/deps build deb
+	@scripts/tarball
+
+packages-everywhere: build ## both in minimal roots of Debian 12 and 13, Ubuntu 22.04 and 24.04 (as root; ARGS="trixie": only there)
+	@scripts/deps build test
+	@scripts/packages-everywhere $(ARGS)
+
 deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb
+	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb build-wheel build-tarball
