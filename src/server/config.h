@@ -56,6 +56,7 @@ struct config {
 			bool files;
 		} discard;
 		bool protect_index;
+		char recovery_key_file[CONFIG_TEXT_MAX];
 	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

@@ -88,6 +88,10 @@ const struct config_key CONFIG_KEYS[] = {
 	FLAG("storage.protect_index", storage.protect_index, "false",
 		"Also write the index to the volumes, so that a start with an empty data.dir "
 		"and the same volumes rebuilds it"),
+	TEXT("storage.recovery_key_file", storage.recovery_key_file, "",
+		"File with a recovery key, 32 bytes in base64: with storage.protect_index, the "
+		"server stores its key files in the volumes, sealed under that key, and makes "
+		"them again from there when they are missing"),
 	FLAG("storage.format", storage.format, "false",
 		"Allow a new store to take a volume that holds other data; that data is "
 		"destroyed"),

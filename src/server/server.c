@@ -19,6 +19,7 @@
 #include "server/https.h"
 #include "server/identities.h"
 #include "server/keys.h"
+#include "server/recovery.h"
 #include "server/lifecycle.h"
 #include "server/numa.h"
 #include "server/resources.h"
@@ -201,14 +202,44 @@ static bool new_buckets_encrypt(const struct config *config)
 	return strcmp(config->s3.new_bucket_encryption, "AES256") == 0;
 }
 
+/* The key files: made for a fresh store, or made again from their sealed copies. */
+static int open_keys(const struct config *config, struct store *store,
+	uint8_t ret_secrets_key[IDENTITIES_KEY_BYTES], char ret_keys[KEYS_BYTES_MAX])
+{
+	char secrets_path[2 * CONFIG_TEXT_MAX], keys_path[2 * CONFIG_TEXT_MAX];
+	const struct recovery_file files[] = {
+		{"secrets.key", secrets_path}, {"encryption.keys", keys_path}};
+	struct config_error error;
+	struct store_usage usage;
+	bool fresh;
+	int ret;
+
+	snprintf(secrets_path, sizeof(secrets_path), "%s/secrets.key", config->data.dir);
+	if (config->auth.secrets_key_file[0])
+		snprintf(secrets_path, sizeof(secrets_path), "%s", config->auth.secrets_key_file);
+	snprintf(keys_path, sizeof(keys_path), "%s/encryption.keys", config->data.dir);
+	if (config->encryption.key_file[0])
+		snprintf(keys_path, sizeof(keys_path), "%s", config->encryption.key_file);
+	store_usage(store, &usage);
+	fresh = !usage.buckets && !usage.objects;
+	ret = recovery_restore(config, store, files, ARRAY_LEN(files));
+	if (ret)
+		return ret;
+	ret = identities_key(secrets_path, fresh, ret_secrets_key, &error);
+	if (ret) {
+		log_error("server", "%s", error.text);
+		return ret;
+	}
+	ret = keys_read(config, fresh, ret_keys);
+	return ret ? ret : recovery_keep(config, store, files, ARRAY_LEN(files));
+}
+
 static int open_s3(struct server *server)
 {
 	const struct config *config = &server->config;
 	uint8_t secrets_key[IDENTITIES_KEY_BYTES];
-	char path[2 * CONFIG_TEXT_MAX], keys[KEYS_BYTES_MAX];
+	char keys[KEYS_BYTES_MAX];
 	struct config_error error;
-	struct store_usage usage;
-	bool fresh;
 	int ret;
 	const struct s3_vault_opts vault = {
 		.address = config->encryption.kms.vault.address,
@@ -246,21 +277,18 @@ static int open_s3(struct server *server)
 		.decline_by_draft = strcmp(config->rdma.decline, "aws-draft") == 0,
 	};
 
-	snprintf(path, sizeof(path), "%s/secrets.key", config->data.dir);
-	if (config->auth.secrets_key_file[0])
-		snprintf(path, sizeof(path), "%s", config->auth.secrets_key_file);
-	store_usage(server->store, &usage);
-	fresh = !usage.buckets && !usage.objects;
-	ret = identities_key(path, fresh, secrets_key, &error);
-	if (!ret && config->auth.accounts_file[0])
+	ret = open_keys(config, server->store, secrets_key, keys);
+	if (!ret && config->auth.accounts_file[0]) {
 		ret = identities_load(config->auth.accounts_file, &server->accounts_json, &error);
+		if (ret)
+			log_error("server", "%s", error.text);
+	}
 	if (ret) {
-		log_error("server", "%s", error.text);
+		secret_wipe(keys, sizeof(keys));
+		secret_wipe(secrets_key, sizeof(secrets_key));
 		return ret;
 	}
-	ret = keys_read(config, fresh, keys);
-	if (!ret)
-		ret = s3_open(&opts, server->store, &server->s3);
+	ret = s3_open(&opts, server->store, &server->s3);
 	if (ret == -EINVAL)
 		log_error("server",
 			"encryption: the key file or the names of KMS keys cannot be used");

@@ -118,6 +118,14 @@ bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
  * do not, and the next checkpoint tries again; 1: they do. Any thread. */
 int store_protected(const struct store *store);
 
+/* Stores a small text with the volumes' copy of the index, under a name, in place of an earlier
+ * one. It is on the volumes when this returns 0, unless they have no room (store_protected).
+ * Blocks; call it before reactors run. -ENOTSUP: the store is not protected; -E2BIG: over 8 KiB, or
+ * more than 4 names. */
+int store_keep(struct store *store, const char *name, struct slice text);
+/* -ENOENT: there is none, or the store is not protected. */
+int store_kept(struct store *store, const char *name, struct buf *out);
+
 /* Replaces a volume by the one at another path, which must be blank or the same volume. The
  * replacement happens soon, while the store keeps working; a rebuild follows. -ENOENT: no such
  * volume, or the store has only one or another engine; -EINVAL: invalid path; -EEXIST: the path

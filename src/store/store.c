@@ -213,3 +213,31 @@ int store_protected(const struct store *store)
 		return -1;
 	return !atomic_load(&store->image->due);
 }
+
+int store_keep(struct store *store, const char *name, struct slice text)
+{
+	int ret;
+
+	if (store_protected(store) < 0)
+		return -ENOTSUP;
+	ret = image_keep(store->image, name, text);
+	if (ret)
+		return ret;
+	atomic_store(&store->image->due, true);
+	return index_apply_checkpoint_now(store);
+}
+
+int store_kept(struct store *store, const char *name, struct buf *out)
+{
+	struct image *image = store->image;
+	int at;
+
+	if (store_protected(store) < 0)
+		return -ENOENT;
+	pthread_mutex_lock(&image->lock);
+	at = image_kept_find(image, name);
+	if (at >= 0)
+		buf_put(out, image->kept[at].text, image->kept[at].bytes);
+	pthread_mutex_unlock(&image->lock);
+	return at < 0 ? -ENOENT : out->failed ? -ENOMEM : 0;
+}

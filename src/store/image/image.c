@@ -7,6 +7,7 @@
 #include "store/volume/volume.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -294,4 +295,35 @@ bool image_has(struct image *image, uint64_t number)
 	has = file && file->number == number;
 	pthread_mutex_unlock(&image->lock);
 	return has;
+}
+
+/* ---- Texts of the caller's. ---- */
+
+int image_kept_find(const struct image *image, const char *name)
+{
+	for (uint32_t i = 0; i < image->kept_count; i++)
+		if (strcmp(image->kept[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+int image_keep(struct image *image, const char *name, struct slice text)
+{
+	int at, ret = 0;
+
+	if (!name[0] || strlen(name) > IMAGE_NAME_BYTES_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&image->lock);
+	at = image_kept_find(image, name);
+	if (text.len > IMAGE_KEPT_BYTES_MAX || (at < 0 && image->kept_count == IMAGE_KEPT_MAX)) {
+		ret = -E2BIG;
+	} else {
+		struct image_kept *kept = &image->kept[at < 0 ? (int)image->kept_count++ : at];
+
+		snprintf(kept->name, sizeof(kept->name), "%s", name);
+		memcpy(kept->text, text.data, text.len);
+		kept->bytes = (uint32_t)text.len;
+	}
+	pthread_mutex_unlock(&image->lock);
+	return ret;
 }

@@ -41,14 +41,25 @@ struct image_set {
 	uint32_t crc32c; /* of the catalog */
 };
 
+/* A small text of the caller's, which lies in the catalog. */
+#define IMAGE_KEPT_MAX	     4u
+#define IMAGE_KEPT_BYTES_MAX 8192u
+struct image_kept {
+	char name[IMAGE_NAME_BYTES_MAX + 1];
+	uint32_t bytes;
+	uint8_t text[IMAGE_KEPT_BYTES_MAX];
+};
+
 struct image {
 	bool on;	  /* checkpoints write images */
 	bool taken;	  /* the allocator counts its blocks as in use */
 	bool told;	  /* that there is no room */
 	_Atomic bool due; /* the volumes lack the index up to the tail */
 	uint64_t number_next;
-	pthread_mutex_t lock; /* of the next two: changed by a checkpoint only */
+	pthread_mutex_t lock; /* of the rest; a checkpoint alone changes now and retired */
 	struct image_set now;
+	struct image_kept kept[IMAGE_KEPT_MAX];
+	uint32_t kept_count;
 	struct image_files retired; /* of no superblock, once the next one is complete */
 };
 void image_init(struct image *image);
@@ -76,6 +87,12 @@ void image_adopt(struct store *store, struct image_set *set);
 void image_retire(struct store *store);
 /* Moves the reserve of the allocator after the image's size. */
 void image_reserve(struct store *store);
+
+/* The text of that name from the next image on. -E2BIG: it is too long, or there are too many;
+ * -EINVAL: not a name. */
+int image_keep(struct image *image, const char *name, struct slice text);
+/* The place of the text; -1: none. The lock is held. */
+int image_kept_find(const struct image *image, const char *name);
 
 /* For a walk over the image's segments while checkpoints go on: the first at or after the place,
  * with a reference. Its blocks are not reused as long as the caller holds the space. False: there

@@ -9,7 +9,7 @@
 #define IMAGE_VERSION	 1u
 #define IMAGE_TAIL_BYTES 8192u
 
-enum image_kind { IMAGE_CONTENTS = 1, IMAGE_SEGMENTS = 2 };
+enum image_kind { IMAGE_CONTENTS = 1, IMAGE_SEGMENTS = 2, IMAGE_KEPT = 3 };
 
 struct image_head {
 	char magic[8];

@@ -197,7 +197,8 @@ static int catalog_parse(struct store *store, struct slice catalog, struct image
 				store->image, &rest, &entry, slice_of(name, entry.name_len), set);
 			continue;
 		}
-		if (entry.kind != IMAGE_CONTENTS || entry.bytes > rest.len)
+		if ((entry.kind != IMAGE_CONTENTS && entry.kind != IMAGE_KEPT) ||
+			entry.bytes > rest.len)
 			return -EUCLEAN;
 		if (fn)
 			ret = fn(&entry, name, slice_of(rest.data, entry.bytes), arg);
@@ -223,6 +224,14 @@ static int set_read(struct store *store, struct image_set *set, contents_fn *fn,
 	return ret;
 }
 
+static int kept_load(
+	const struct image_entry *entry, const char *name, struct slice contents, void *arg)
+{
+	if (entry->kind != IMAGE_KEPT)
+		return 0;
+	return image_keep((struct image *)arg, name, contents) ? -EUCLEAN : 0;
+}
+
 int image_load(struct store *store)
 {
 	struct image_set set = {.seq = store->volume.super.image_seq};
@@ -231,7 +240,7 @@ int image_load(struct store *store)
 	if (!store->volume.super.image_bytes || store->image->now.catalog)
 		return 0;
 	set.crc32c = store->volume.super.image_crc;
-	ret = set_read(store, &set, NULL, NULL);
+	ret = set_read(store, &set, kept_load, store->image);
 	if (ret == -ENOMEM || ret == -EHOSTDOWN)
 		return ret;
 	if (ret)
@@ -290,9 +299,11 @@ static int contents_restore(
 	const struct image_entry *entry, const char *name, struct slice contents, void *arg)
 {
 	struct restore *restore = (struct restore *)arg;
-	int fd;
-	int ret = file_make(restore, name, &fd);
+	int fd, ret;
 
+	if (entry->kind != IMAGE_CONTENTS)
+		return 0;
+	ret = file_make(restore, name, &fd);
 	if (ret)
 		return ret;
 	restore->bytes += entry->bytes;

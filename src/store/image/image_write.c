@@ -333,17 +333,33 @@ static int files_add(struct image_writer *writer)
 
 /* ---- The catalog. ---- */
 
+static void kept_add(struct image_writer *writer)
+{
+	struct image *image = writer->store->image;
+
+	pthread_mutex_lock(&image->lock);
+	for (uint32_t i = 0; i < image->kept_count; i++) {
+		const struct image_kept *kept = &image->kept[i];
+		const struct image_entry entry = {.name_len = (uint8_t)strlen(kept->name),
+			.kind = IMAGE_KEPT,
+			.bytes = kept->bytes};
+
+		entry_put(writer, &entry, kept->name);
+		buf_put(&writer->catalog, kept->text, kept->bytes);
+	}
+	pthread_mutex_unlock(&image->lock);
+}
+
 static int catalog_write(struct image_writer *writer, uint64_t seq)
 {
 	struct store *store = writer->store;
-	struct image_head head = {.version = IMAGE_VERSION,
-		.files = writer->entries,
-		.seq = seq,
-		.time_ns = clock_real_ns()};
+	struct image_head head = {.version = IMAGE_VERSION, .seq = seq, .time_ns = clock_real_ns()};
 	struct origin origin = {.fd = -1};
 	struct image_file *file;
 	int ret;
 
+	kept_add(writer);
+	head.files = writer->entries;
 	if (writer->catalog.failed)
 		return writer->catalog.len >= IMAGE_CATALOG_MAX / 2 ? -ENOSPC : -ENOMEM;
 	memcpy(head.magic, IMAGE_MAGIC, sizeof(head.magic));

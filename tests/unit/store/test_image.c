@@ -489,6 +489,92 @@ static void test_rebuild_begun(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Texts of the caller's. ---- */
+
+static void keep_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	put_from(rig, 0, KEYS);
+}
+
+static void expect_kept(struct rig *rig, const char *name, const char *text)
+{
+	struct buf out;
+
+	buf_init(&out, 16 * KIB);
+	assert_int_equal(store_kept(rig->store, name, &out), text ? 0 : -ENOENT);
+	if (text)
+		assert_true(slice_eq(buf_slice(&out), slice_str(text)));
+	buf_free(&out);
+}
+
+static void kept_look(struct rig *rig, void *arg)
+{
+	verify_all(rig, arg);
+	expect_kept(rig, "one", "first");
+	expect_kept(rig, "two", "");
+	expect_kept(rig, "three", NULL);
+}
+
+struct keeping {
+	struct rig *rig;
+	const char *name;
+	struct slice text;
+	int ret;
+};
+
+static void keep_offloaded(void *arg)
+{
+	struct keeping *keeping = (struct keeping *)arg;
+
+	keeping->ret = store_keep(keeping->rig->store, keeping->name, keeping->text);
+}
+
+static int keep(struct rig *rig, const char *name, struct slice text)
+{
+	struct keeping keeping = {.rig = rig, .name = name, .text = text};
+
+	fiber_offload_long(keep_offloaded, &keeping);
+	return keeping.ret;
+}
+
+static void kept_fill(struct rig *rig, void *arg)
+{
+	static const char LONG[IMAGE_KEPT_BYTES_MAX + 1];
+
+	keep_run(rig, arg);
+	assert_int_equal(keep(rig, "one", SLICE("zeroth")), 0);
+	assert_int_equal(keep(rig, "one", SLICE("first")), 0);
+	assert_int_equal(keep(rig, "two", SLICE_NONE), 0);
+	assert_int_equal(keep(rig, "big", slice_of(LONG, sizeof(LONG))), -E2BIG);
+	assert_int_equal(keep(rig, "", SLICE("x")), -EINVAL);
+	expect_kept(rig, "one", "first");
+}
+
+static void unkept(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(keep(rig, "one", SLICE("x")), -ENOTSUP);
+	expect_kept(rig, "one", NULL);
+}
+
+static void test_texts_are_kept(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	protected_init(&rig);
+	reopen(&rig, kept_fill);
+	reopen(&rig, kept_look);
+	folder_lose(&rig);
+	reopen(&rig, kept_look);
+	rig_fsck(&rig);
+	rig.opts.protect = STORE_PROTECT_OFF;
+	reopen(&rig, unkept);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -502,6 +588,7 @@ int main(void)
 		cmocka_unit_test(test_catalog_damaged),
 		cmocka_unit_test(test_catalog_mended),
 		cmocka_unit_test(test_rebuild_begun),
+		cmocka_unit_test(test_texts_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

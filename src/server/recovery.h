@@ -1,0 +1,24 @@
+/* server/recovery.h: the key files of a protected store in its volumes, sealed under the operator's
+ * recovery key, so that nothing else is needed after the loss of the data folder. */
+#ifndef SERVER_RECOVERY_H
+#define SERVER_RECOVERY_H
+
+#include "server/config.h"
+#include "store/local.h"
+
+struct recovery_file {
+	const char *name; /* in the volumes */
+	const char *path;
+};
+
+/* Makes the files that are missing from their sealed copies. Without a sealed copy, or without
+ * storage.recovery_key_file, a missing file stays missing. Blocks. -EBADMSG: the recovery key is
+ * another one; logs what is wrong. */
+int recovery_restore(const struct config *config, struct store *store,
+	const struct recovery_file *files, uint32_t count);
+/* Seals the files and stores the copies that changed, when there is a recovery key. Blocks. Logs
+ * what is wrong. */
+int recovery_keep(const struct config *config, struct store *store,
+	const struct recovery_file *files, uint32_t count);
+
+#endif
