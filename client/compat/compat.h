@@ -4,8 +4,10 @@
  *
  *   kvikio.c   libkvikio_cuobj_shim.so, which KvikIO opens by the path in KVIKIO_CUOBJ_SHIM
  *   s3rdma.c   libs3rdma.so.0, its client half, which MinIO's SDKs link
+ *   cuobj.c    libcuobjclient.so.1, NVIDIA's cuObject client, which NIXL links
  *   open.c     the minter that the environment names
  *   runai.c    libstreamers3.so, by which runai-model-streamer reads models (runai.h)
+ *   memory.c   the type of memory
  *
  * Those interfaces know nothing of endpoints and keys, which the environment has:
  *
@@ -26,5 +28,8 @@
  * sentence is in why. */
 int compat_minter_open(
 	const char *device_name, struct neb_minter **ret_minter, char *why, size_t why_bytes);
+
+/* 0 the host's, 1 CUDA's managed, 2 a GPU's: the numbers of both libraries. */
+int compat_memory_type(const void *data);
 
 #endif

@@ -4,7 +4,6 @@
  * token of theirs does not say which way its bytes go, so its key allows both. */
 #include "compat.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -254,24 +253,7 @@ size_t s3rdma_last_error(char *buf, size_t len)
 	return strlen(buf);
 }
 
-/* 0 the host's, 1 CUDA's managed, 2 a GPU's. The driver is asked only where the program has loaded
- * it: without it, all memory is the host's. */
 int s3rdma_client_memory_type(const void *data)
 {
-	enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2 }; /* cuda.h's numbers */
-	int (*attribute)(void *value, int which, uint64_t address) = NULL;
-	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	unsigned type = 0, managed = 0;
-
-	if (cuda)
-		*(void **)&attribute = dlsym(cuda, "cuPointerGetAttribute");
-	if (attribute && attribute(&managed, IS_MANAGED, (uintptr_t)data))
-		managed = 0;
-	if (attribute && attribute(&type, MEMORY_TYPE, (uintptr_t)data))
-		type = 0;
-	if (cuda)
-		dlclose(cuda);
-	if (managed)
-		return 1;
-	return type == TYPE_DEVICE ? 2 : 0;
+	return compat_memory_type(data);
 }

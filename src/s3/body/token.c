@@ -7,6 +7,8 @@
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 
+/* Where another vendor's dialect has its token: a PUT of it has an empty body, too. */
+#define OTHER_HEADER "x-rdma-info"
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 static bool is_write(const struct s3_call *call)
@@ -86,9 +88,14 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 	if (call->request->control)
 		return s3_control_check(call);
 	/* Connecting checks its own token; an operation that is not served has its own error. */
-	if (is_connect(call) || call->operation->id == S3_OPERATION_DECLINED ||
-		!s3_call_has_header(call, name))
+	if (is_connect(call) || call->operation->id == S3_OPERATION_DECLINED)
 		return NULL;
+	if (!s3_call_has_header(call, name))
+		return carries_token(call) && is_write(call) && !call->request->session &&
+				       s3_call_has_header(call, SLICE(OTHER_HEADER))
+			       ? s3_token_decline(call, "Its token is in " OTHER_HEADER ", and not "
+							"in x-amz-rdma-token.")
+			       : NULL;
 	if (!carries_token(call) || call->request->session)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"%s takes no RDMA token; only GetObject, PutObject and UploadPart over "
