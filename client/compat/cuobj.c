@@ -71,39 +71,39 @@ struct handle {
 	void *ctx;
 };
 
-COMPAT_API void cuobj_open(struct object *object, const struct ops *ops, int proto) __asm__(
-	"_ZN11cuObjClientC1ER10CUObjIOOps15cuObjProto_enum");
-COMPAT_API void cuobj_open_base(struct object *object, const struct ops *ops, int proto) __asm__(
-	"_ZN11cuObjClientC2ER10CUObjIOOps15cuObjProto_enum");
-COMPAT_API void cuobj_close(struct object *object) __asm__("_ZN11cuObjClientD1Ev");
-COMPAT_API void cuobj_close_base(struct object *object) __asm__("_ZN11cuObjClientD2Ev");
-COMPAT_API bool cuobj_connected(struct object *object) __asm__("_ZN11cuObjClient11isConnectedEv");
-COMPAT_API int cuobj_register(struct object *object, void *data, size_t bytes) __asm__(
-	"_ZN11cuObjClient21cuMemObjGetDescriptorEPvm");
-COMPAT_API int cuobj_deregister(struct object *object, void *data) __asm__(
-	"_ZN11cuObjClient21cuMemObjPutDescriptorEPv");
-COMPAT_API ssize_t cuobj_bytes_max(struct object *object, void *data) __asm__(
-	"_ZN11cuObjClient33cuMemObjGetMaxRequestCallbackSizeEPv");
+#define METHOD(name) __asm__("_ZN11cuObjClient" name)
+
+COMPAT_API void cuobj_open(struct object *object, const struct ops *ops, int proto)
+	METHOD("C1ER10CUObjIOOps15cuObjProto_enum");
+COMPAT_API void cuobj_open_base(struct object *object, const struct ops *ops, int proto)
+	METHOD("C2ER10CUObjIOOps15cuObjProto_enum");
+COMPAT_API void cuobj_close(struct object *object) METHOD("D1Ev");
+COMPAT_API void cuobj_close_base(struct object *object) METHOD("D2Ev");
+COMPAT_API bool cuobj_connected(struct object *object) METHOD("11isConnectedEv");
+COMPAT_API int cuobj_register(struct object *object, void *data, size_t bytes)
+	METHOD("21cuMemObjGetDescriptorEPvm");
+COMPAT_API int cuobj_deregister(struct object *object, void *data)
+	METHOD("21cuMemObjPutDescriptorEPv");
+COMPAT_API ssize_t cuobj_bytes_max(struct object *object, void *data)
+	METHOD("33cuMemObjGetMaxRequestCallbackSizeEPv");
 COMPAT_API int cuobj_token(struct object *object, void *data, size_t bytes, size_t offset, int op,
-	char **token_out) __asm__("_ZN11cuObjClient20cuMemObjGetRDMATokenEPvmm16cuObjOpType_enumPPc");
-COMPAT_API int cuobj_token_put(struct object *object, char *text) __asm__(
-	"_ZN11cuObjClient20cuMemObjPutRDMATokenEPc");
-COMPAT_API int cuobj_token_put_error(struct object *object, char *text, int error) __asm__(
-	"_ZN11cuObjClient20cuMemObjPutRDMATokenEPci");
+	char **token_out) METHOD("20cuMemObjGetRDMATokenEPvmm16cuObjOpType_enumPPc");
+COMPAT_API int cuobj_token_put(struct object *object, char *text)
+	METHOD("20cuMemObjPutRDMATokenEPc");
+COMPAT_API int cuobj_token_put_error(struct object *object, char *text, int error)
+	METHOD("20cuMemObjPutRDMATokenEPci");
 COMPAT_API ssize_t cuobj_get(struct object *object, void *ctx, void *data, size_t bytes,
-	loff_t offset, loff_t data_offset) __asm__("_ZN11cuObjClient8cuObjGetEPvS0_mll");
+	loff_t offset, loff_t data_offset) METHOD("8cuObjGetEPvS0_mll");
 COMPAT_API ssize_t cuobj_put(struct object *object, void *ctx, void *data, size_t bytes,
-	loff_t offset, loff_t data_offset) __asm__("_ZN11cuObjClient8cuObjPutEPvS0_mll");
-COMPAT_API void *cuobj_ctx(const struct handle *handle) __asm__("_ZN11cuObjClient6getCtxEPKv");
-COMPAT_API int cuobj_memory_type(const void *data) __asm__("_ZN11cuObjClient13getMemoryTypeEPKv");
-COMPAT_API void cuobj_telemetry(bool otel, void *stream) __asm__(
-	"_ZN11cuObjClient14setupTelemetryEbPSo");
-COMPAT_API void cuobj_telemetry_end(void) __asm__("_ZN11cuObjClient17shutdownTelemetryEv");
-COMPAT_API void cuobj_telemetry_flags(unsigned flags) __asm__("_ZN11cuObjClient13setTelemFlagsEj");
-COMPAT_API void cuobj_telemetry_flags_op(unsigned flags, unsigned op_flags) __asm__(
-	"_ZN11cuObjClient13setTelemFlagsEjj");
-COMPAT_API void cuobj_telemetry_rate(unsigned get, unsigned put) __asm__(
-	"_ZN11cuObjClient9setOpFreqEjj");
+	loff_t offset, loff_t data_offset) METHOD("8cuObjPutEPvS0_mll");
+COMPAT_API void *cuobj_ctx(const struct handle *handle) METHOD("6getCtxEPKv");
+COMPAT_API int cuobj_memory_type(const void *data) METHOD("13getMemoryTypeEPKv");
+COMPAT_API void cuobj_telemetry(bool otel, void *stream) METHOD("14setupTelemetryEbPSo");
+COMPAT_API void cuobj_telemetry_end(void) METHOD("17shutdownTelemetryEv");
+COMPAT_API void cuobj_telemetry_flags(unsigned flags) METHOD("13setTelemFlagsEj");
+COMPAT_API void cuobj_telemetry_flags_op(unsigned flags, unsigned op_flags)
+	METHOD("13setTelemFlagsEjj");
+COMPAT_API void cuobj_telemetry_rate(unsigned get, unsigned put) METHOD("9setOpFreqEjj");
 
 /* ---- Clients. ---- */
 

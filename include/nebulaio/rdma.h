@@ -272,6 +272,26 @@ struct Options {
 	std::uint64_t registration_cache_bytes = 0; // with it, call forget() before memory is freed
 };
 
+namespace detail
+{
+
+// Takes what the environment has: the device that wins, and keys where there are none.
+inline void complete(Options &options)
+{
+	const std::string device = environment("NEBULAIO_RDMA_DEVICE_NAME");
+
+	if (!device.empty())
+		options.device_name = device;
+	if (options.access_key.empty())
+		options.access_key = environment("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID");
+	if (options.secret_key.empty())
+		options.secret_key = environment("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY");
+	if (options.access_key.empty() || options.secret_key.empty())
+		throw Error("no keys: set NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY", -EINVAL);
+}
+
+} // namespace detail
+
 // A connection to a server, and its requests. Can be moved, not copied.
 class RDMAContext
 {
@@ -287,19 +307,7 @@ class RDMAContext
 	}
 	explicit RDMAContext(Options options) : options_(std::move(options))
 	{
-		const std::string device = detail::environment("NEBULAIO_RDMA_DEVICE_NAME");
-
-		if (!device.empty())
-			options_.device_name = device;
-		if (options_.access_key.empty())
-			options_.access_key =
-				detail::environment("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID");
-		if (options_.secret_key.empty())
-			options_.secret_key =
-				detail::environment("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY");
-		if (options_.access_key.empty() || options_.secret_key.empty())
-			throw Error("no keys: set NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY",
-				-EINVAL);
+		detail::complete(options_);
 	}
 	RDMAContext(RDMAContext &&) noexcept = default;
 	RDMAContext &operator=(RDMAContext &&) noexcept = default;

@@ -135,20 +135,8 @@ func NewClient(config Config) (*Client, error) {
 		config.MemoryPool = poolBytesPreset
 	}
 	bytes := (int(config.MemoryPool) + pageBytes - 1) &^ (pageBytes - 1)
-	options := (*C.struct_neb_options)(C.calloc(1, C.sizeof_struct_neb_options))
-	defer C.free(unsafe.Pointer(options))
-	for _, option := range []struct {
-		to   **C.char
-		text string
-	}{
-		{&options.endpoints, endpoints}, {&options.access_key, access}, {&options.secret_key, secret},
-		{&options.region, config.Region}, {&options.device_name, deviceName(config.DeviceName)},
-	} {
-		if option.text != "" {
-			*option.to = C.CString(option.text)
-			defer C.free(unsafe.Pointer(*option.to))
-		}
-	}
+	options, free := optionsOf(&config, endpoints, access, secret)
+	defer free()
 	name := C.CString(string(transport))
 	defer C.free(unsafe.Pointer(name))
 	if C.neb_transport_parse(name, &options.transport) != 0 {
@@ -156,7 +144,6 @@ func NewClient(config Config) (*Client, error) {
 	}
 	options.pool_bytes = C.uint64_t(bytes + ownBytes)
 	options.requests_max = C.uint32_t(config.RequestsMax)
-	options.connect_timeout_ns = nanoseconds(config.ConnectTimeout)
 	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
 	options.spin_ns = nanoseconds(config.Spin)
 	options.require_encryption = C.bool(config.RequireEncryption)
@@ -166,6 +153,30 @@ func NewClient(config Config) (*Client, error) {
 		c.putBytes, c.partBytes = putBytes, partBytes
 	}
 	return c, err
+}
+
+// optionsOf returns options with what names the server, and a function that frees them.
+func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_options, func()) {
+	options := (*C.struct_neb_options)(C.calloc(1, C.sizeof_struct_neb_options))
+	all := []unsafe.Pointer{unsafe.Pointer(options)}
+	for _, option := range []struct {
+		to   **C.char
+		text string
+	}{
+		{&options.endpoints, endpoints}, {&options.access_key, access}, {&options.secret_key, secret},
+		{&options.region, config.Region}, {&options.device_name, deviceName(config.DeviceName)},
+	} {
+		if option.text != "" {
+			*option.to = C.CString(option.text)
+			all = append(all, unsafe.Pointer(*option.to))
+		}
+	}
+	options.connect_timeout_ns = nanoseconds(config.ConnectTimeout)
+	return options, func() {
+		for _, one := range all {
+			C.free(one)
+		}
+	}
 }
 
 func deviceName(named string) string {

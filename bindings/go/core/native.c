@@ -59,11 +59,22 @@ static void log_to_go(void *arg, enum neb_log_level level, const char *text)
 	nativeLog((uintptr_t)arg, (int)level, (char *)(uintptr_t)text);
 }
 
+static void set_log(struct neb_options *options, uintptr_t log)
+{
+	if (!log)
+		return;
+	options->log = log_to_go;
+	options->log_arg = (void *)log;
+}
+
 int native_open(struct neb_options *options, uintptr_t log, struct neb_client **ret_client)
 {
-	if (log) {
-		options->log = log_to_go;
-		options->log_arg = (void *)log;
-	}
+	set_log(options, log);
 	return neb_client_open(options, ret_client);
+}
+
+int native_minter_open(struct neb_options *options, uintptr_t log, struct neb_minter **ret_minter)
+{
+	set_log(options, log);
+	return neb_minter_open(options, ret_minter);
 }

@@ -22,5 +22,7 @@ int native_submit(
 	struct neb_client *client, const struct native_request *request, const char *text);
 /* log: a runtime/cgo.Handle, or 0 for the library's own log. As neb_client_open. */
 int native_open(struct neb_options *options, uintptr_t log, struct neb_client **ret_client);
+/* The same of neb_minter_open; the log may be called from any goroutine's thread. */
+int native_minter_open(struct neb_options *options, uintptr_t log, struct neb_minter **ret_minter);
 
 #endif

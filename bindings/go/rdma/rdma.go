@@ -21,6 +21,9 @@ type (
 	Request     = core.Request
 	ListOptions = core.ListOptions
 	Stats       = core.Stats
+	Minter      = core.Minter
+	Token       = core.Token
+	TokenUse    = core.TokenUse
 )
 
 // The transports.
@@ -30,6 +33,18 @@ const (
 	HTTP   = core.HTTP
 	Strict = core.Strict
 )
+
+// The uses of a token, and the header that has it.
+const (
+	TokenGet    = core.TokenGet
+	TokenPut    = core.TokenPut
+	TokenPart   = core.TokenPart
+	TokenEither = core.TokenEither
+	TokenHeader = core.TokenHeader
+)
+
+// NewMinter opens a minter of tokens for S3 requests that another library sends.
+func NewMinter(config Config) (*Minter, error) { return core.NewMinter(config) }
 
 // ErrClosed is the error of calls on a closed client.
 var ErrClosed = core.ErrClosed

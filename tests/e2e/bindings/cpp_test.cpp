@@ -2,6 +2,7 @@
 // compiles and starts it. NEBULAIO_TEST_RDMA and NEBULAIO_TEST_HTTP are the server's addresses. One
 // TAP line per fact.
 #include <nebulaio/rdma.h>
+#include <nebulaio/tokens.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -37,6 +38,9 @@ constexpr bool only_moves =
 static_assert(only_moves<nebulaio::RDMAContext>);
 static_assert(only_moves<nebulaio::Buffer>);
 static_assert(only_moves<nebulaio::Registration>);
+static_assert(only_moves<nebulaio::TokenMinter>);
+static_assert(only_moves<nebulaio::TokenMemory>);
+static_assert(only_moves<nebulaio::Token>);
 
 static std::string host, endpoints;
 static std::uint16_t port;
@@ -283,6 +287,71 @@ static void test_options()
 	keeps.remove("cpp", "hot");
 }
 
+// A request of another S3 library: here by HTTP, without a body, with the token's header.
+static nebulaio::Result send(nebulaio::RDMAContext &http, const char *method, const std::string &path,
+	const nebulaio::Token &token, const char *range = nullptr)
+{
+	const neb_header headers[] = {
+		{nebulaio::Token::header(), token.text().c_str()}, {"range", range}};
+	neb_request request{};
+
+	request.op = NEB_S3;
+	request.method = method;
+	request.path = path.c_str();
+	request.headers = headers;
+	request.header_count = range ? 2 : 1;
+	return http.perform(request);
+}
+
+static void test_tokens()
+{
+	std::vector<char> memory(300000), back(300000);
+	nebulaio::Options options;
+	nebulaio::RDMAContext http;
+	std::string why = "old";
+
+	http.connect(endpoints);
+	for (std::size_t i = 0; i < memory.size(); i++)
+		memory[i] = static_cast<char>(i * 7 >> 3);
+	nebulaio::TokenMinter minter(endpoints);
+	check(minter.available(&why) && why.empty(), "tokens: there are some");
+	{
+		nebulaio::Token put = minter.mint(NEB_PUT_OBJECT, memory.data(), memory.size());
+		check(put.text().size() == NEB_TOKEN_BYTES - 1 &&
+				send(http, "PUT", "/cpp/minted", put).status == 200,
+			"tokens: a PUT of this program's memory");
+	}
+	http.rdma_read("cpp", "minted", back.data(), back.size());
+	check(back == memory, "tokens: the object has its bytes");
+	back.assign(back.size(), 0);
+	nebulaio::TokenMemory registered = minter.register_memory(back.data(), back.size());
+	nebulaio::Token get = minter.mint(NEB_GET_OBJECT, back.data() + 4096, 70000);
+	check(send(http, "GET", "/cpp/minted", get, "bytes=1000-70999").status == 206 &&
+			std::equal(back.begin() + 4096, back.begin() + 74096, memory.begin() + 1000) &&
+			!back[4095] && !back[74096],
+		"tokens: a range into a part of registered memory");
+	get = minter.mint(NEB_GET_OBJECT, back.data(), 16);
+	get.failed();
+	check(error_of([&] { send(http, "GET", "/cpp/minted", get, "bytes=0-15"); }).error() != 0,
+		"tokens: the server reaches nothing by one that failed");
+	nebulaio::TokenMinter moved = std::move(minter);
+	check(error_of([&] { minter.mint(NEB_GET_OBJECT, back.data(), 1); }).error() == -EINVAL,
+		"tokens: a minter that was moved away");
+	check(error_of([&] { moved.mint(NEB_GET_OBJECT, back.data(), 0); }).error() == -EINVAL &&
+			error_of([&] { moved.mint(NEB_HEAD_OBJECT, back.data(), 1); }).error() ==
+				-EINVAL,
+		"tokens: no window, and no such operation");
+	check(error_of([&] { nebulaio::TokenMinter wrong("rdma://" + host); }).error() == -EINVAL,
+		"tokens: an endpoint that is not of HTTP");
+	options.access_key = options.secret_key = "nobody at all";
+	nebulaio::TokenMinter stranger(endpoints, options);
+	check(!stranger.available(&why) && !why.empty() &&
+			error_of([&] { stranger.mint(NEB_GET_OBJECT, back.data(), 1); }).error() ==
+				-EACCES,
+		"tokens: keys that nobody knows");
+	http.remove("cpp", "minted");
+}
+
 int main()
 {
 	const std::string rdma = std::getenv("NEBULAIO_TEST_RDMA");
@@ -305,6 +374,7 @@ int main()
 		test_lives();
 		test_hybrid();
 		test_options();
+		test_tokens();
 		check(ctx.remove_bucket("cpp").status == 204, "the bucket is empty again");
 	} catch (const std::exception &error) {
 		std::printf("# %s\n", error.what());
