@@ -79,10 +79,13 @@ struct net_tls_opts {
 	const char *key;	 /* PEM file, without a passphrase */
 	const char *client_ca;	 /* PEM file: clients must have a certificate of one of these
 				    authorities; NULL or "": any client */
+	const char *groups;	 /* of the key exchange, by OpenSSL's names, the best first, with
+				    commas; NULL, "" or "auto": the best that OpenSSL has */
 };
 /* Any thread, but not a reactor's: it reads files. The strings are copied. On an error the log has
  * the file and the reason; a certificate that has expired, or will soon, causes a warning. -EINVAL:
- * a file has the wrong contents, or the key does not belong to the certificate; -ENOENT, -EACCES
+ * a file has the wrong contents, the key does not belong to the certificate, or OpenSSL has no such
+ * group; -ENOENT, -EACCES
  * and other errors of open(2); -ENOMEM. */
 int net_tls_open(const struct net_tls_opts *opts, struct net_tls **ret_tls);
 /* Reads the files again, for later handshakes; open streams are not affected. Errors as above; the

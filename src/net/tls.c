@@ -17,7 +17,6 @@
 #define TLS12_CIPHERS "ECDHE+AES128+AESGCM:ECDHE+AESGCM:ECDHE+CHACHA20"
 /* 128 bits are enough for all uses, and a quarter faster than 256. */
 #define TLS13_CIPHERS "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
-#define TLS_GROUPS    "X25519:P-256:P-384"
 #define TLS_OPTIONS                                                                          \
 	(SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE | \
 		SSL_OP_PRIORITIZE_CHACHA)
@@ -42,6 +41,7 @@ struct file_mark {
 struct net_tls {
 	char *paths[TLS_FILES]; /* NULL: none */
 	struct file_mark marks[TLS_FILES];
+	char groups[TLS_GROUPS_BYTES];
 	pthread_mutex_t mutex; /* of context, which handshakes take from any thread */
 	SSL_CTX *context;
 };
@@ -252,7 +252,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 /* Sessions are resumed by tickets, whose keys belong to the context. Every reactor accepts them,
  * and no memory is kept for them. Tickets of an older context are refused, so a client that is no
  * longer trusted cannot resume an old session. */
-static int set_rules(SSL_CTX *context)
+static int set_rules(SSL_CTX *context, const char *groups)
 {
 	static const unsigned char owner[] = "nebulaio";
 
@@ -266,7 +266,7 @@ static int set_rules(SSL_CTX *context)
 	return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) &&
 	       SSL_CTX_set_cipher_list(context, TLS12_CIPHERS) &&
 	       SSL_CTX_set_ciphersuites(context, TLS13_CIPHERS) &&
-	       SSL_CTX_set1_groups_list(context, TLS_GROUPS) &&
+	       SSL_CTX_set1_groups_list(context, groups) &&
 	       SSL_CTX_set_session_id_context(context, owner, sizeof(owner) - 1);
 }
 
@@ -278,7 +278,7 @@ static int load(struct net_tls *tls, SSL_CTX **ret_context)
 	/* Before the files are read: a change meanwhile gives the file another mark. */
 	for (uint32_t i = 0; i < TLS_FILES; i++)
 		mark(tls->paths[i], &tls->marks[i]);
-	if (!context || !set_rules(context)) {
+	if (!context || !set_rules(context, tls->groups)) {
 		SSL_CTX_free(context);
 		ERR_clear_error();
 		return -ENOMEM;
@@ -323,6 +323,8 @@ int net_tls_open(const struct net_tls_opts *opts, struct net_tls **ret_tls)
 		return -ENOMEM;
 	pthread_mutex_init(&tls->mutex, NULL);
 	err = set_paths(tls, opts);
+	if (!err)
+		err = tls_groups_choose(opts->groups, tls->groups);
 	if (!err)
 		err = load(tls, &tls->context);
 	if (err) {

@@ -1,6 +1,7 @@
 /* net/tls_priv.h: shared by the TLS files of src/net.
  *
  *   tls.c         a server's certificates and rules, read from files, and read again
+ *   tls_groups.c  the groups of the key exchange
  *   tls_self.c    the certificate that a server makes for itself
  *   tls_stream.c  the life of a session: handshake, waits, end
  *   tls_dp.c      records in and out */
@@ -28,6 +29,10 @@ struct tls_session {
 	uint8_t first_byte; /* the first byte that the peer sent */
 };
 
+/* The library's text for the groups that were named ("X25519,P-256"; NULL, "" or "auto": the preset
+ * ones). -EINVAL, which is logged: the library lacks one. */
+#define TLS_GROUPS_BYTES 256
+int tls_groups_choose(const char *asked, char ret_list[TLS_GROUPS_BYTES]);
 /* Makes a session's library object with the current files; NULL without memory. Any thread. */
 SSL *tls_ssl_new(struct net_tls *tls);
 int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes);

@@ -69,6 +69,7 @@ struct config {
 		char certificate[CONFIG_TEXT_MAX]; /* "": self-signed, development only */
 		char key[CONFIG_TEXT_MAX];
 		char client_ca[CONFIG_TEXT_MAX]; /* "": clients need no certificate */
+		char groups[CONFIG_TEXT_MAX];
 	} https;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */

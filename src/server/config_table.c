@@ -115,6 +115,10 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("https.client_ca", https.client_ca, "",
 		"PEM file of certificate authorities: clients must have a certificate of one "
 		"of them; empty: clients need no certificate"),
+	TEXT("https.groups", https.groups, "auto",
+		"Groups of TLS's key exchange, by OpenSSL's names, the preferred one first, "
+		"separated by commas; auto: X25519MLKEM768 (hybrid post-quantum) where OpenSSL "
+		"has it, X25519, P-256, P-384"),
 
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
 		"Address where /metrics and /health listen; they need no keys; empty: off"),
