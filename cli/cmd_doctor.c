@@ -19,7 +19,8 @@ static const char USAGE[] =
 	"\n"
 	"Checks the host: memory limits, huge pages, NUMA placement, kernel, clock, io_uring,\n"
 	"RDMA devices, ports, GIDs and error counters, network interfaces (PFC, DSCP maps, ECN,\n"
-	"counters of pause frames and discards), AF_XDP and NVMe passthrough. For each finding,\n"
+	"counters of pause frames and discards), the network below RDMA (its own or shared,\n"
+	"VLAN, MACsec, IPsec), AF_XDP, NVMe passthrough, missing tools. For each finding,\n"
 	"doctor prints what it means and which command changes it.\n"
 	"Exit code 1 when something is broken.\n"
 	"\n"
@@ -158,6 +159,7 @@ static int doctor_run(int argc, char **argv)
 	doctor_check_network(&doctor);
 	doctor_check_placement(&doctor);
 	doctor_check_disks(&doctor);
+	doctor_check_packages(&doctor);
 	note_device(&config, &doctor);
 	hardware_check(&config, doctor.sysfs, note_hardware, &doctor);
 	if (json)

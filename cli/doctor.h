@@ -66,6 +66,15 @@ void doctor_check_rdma(struct doctor *doctor);
 void doctor_check_network(struct doctor *doctor);
 void doctor_check_placement(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
+void doctor_check_packages(struct doctor *doctor);
+
+/* ---- The network below RDMA: doctor_wire.c. ---- */
+/* Whether an RDMA device uses the interface. */
+bool doctor_carries_rdma(const struct doctor *doctor, const char *interface);
+void doctor_check_wire(struct doctor *doctor, const char *interface);
+void doctor_check_ipsec(struct doctor *doctor);
+/* associations: those of IPsec in this network namespace; offloaded: by a card, whole packets. */
+void doctor_tell_ipsec(struct doctor *doctor, unsigned associations, unsigned offloaded);
 
 /* ---- Settings that prevent the loss of an interface's packets: doctor_lossless.c. ---- */
 struct hardware_dcb;

@@ -220,7 +220,8 @@ static void check_options(struct doctor *doctor)
 		{"CONFIG_INFINIBAND_USER_ACCESS", "RDMA from programs"},
 		{"CONFIG_INFINIBAND_USER_MAD", "perfquery and ibping"},
 		{"CONFIG_RDMA_RXE", "soft-RoCE, RDMA over any network card"},
-		{"CONFIG_MLX5_INFINIBAND", "ConnectX cards"},
+		{"CONFIG_MLX5_CORE", "ConnectX cards"},
+		{"CONFIG_MLX5_INFINIBAND", "RDMA by ConnectX cards"},
 		{"CONFIG_XDP_SOCKETS", "AF_XDP"},
 	};
 	gzFile file = kernel_config(doctor);

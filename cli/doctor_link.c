@@ -60,8 +60,8 @@ static unsigned rx_queues(const struct doctor *doctor, const char *name)
 
 static void check_interface(struct doctor *doctor, const char *name)
 {
-	char where[DOCTOR_PATH_BYTES], driver[NAME_BYTES], mtu[32], state[32];
-	bool has_driver;
+	char driver[NAME_BYTES], mtu[32], state[32];
+	bool has_driver, rdma;
 
 	if (!strcmp(name, "lo") ||
 		!doctor_sysfs(doctor, mtu, sizeof(mtu), "class/net/%s/mtu", name))
@@ -73,13 +73,16 @@ static void check_interface(struct doctor *doctor, const char *name)
 		has_driver ? driver : "none (virtual)");
 	doctor_note(doctor, FINDING_INFO, "network", "%s: AF_XDP: %s; %u receive queues", name,
 		af_xdp_way(has_driver ? driver : ""), rx_queues(doctor, name));
-	snprintf(where, sizeof(where), "%s/class/net/%s/device/infiniband", doctor->sysfs, name);
-	doctor_check_lossless(doctor, name, access(where, F_OK) == 0);
+	rdma = doctor_carries_rdma(doctor, name);
+	doctor_check_lossless(doctor, name, rdma);
+	if (rdma)
+		doctor_check_wire(doctor, name);
 }
 
 void doctor_check_network(struct doctor *doctor)
 {
 	doctor_each(doctor, "class/net", check_interface);
+	doctor_check_ipsec(doctor);
 }
 
 /* ---- Counters of ports. ---- */

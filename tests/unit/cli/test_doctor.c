@@ -200,6 +200,18 @@ static void test_many_counters(void **state)
 }
 
 /* Interfaces of this host, whose drivers do not report these data. */
+static void test_ipsec(void **state)
+{
+	(void)state;
+	doctor_tell_ipsec(&doctor, 0, 0);
+	assert_found(FINDING_INFO, "IPsec: no security associations", "", "");
+	doctor_tell_ipsec(&doctor, 4, 0);
+	assert_found(
+		FINDING_INFO, "IPsec: 4 security associations, 0 of them", "offload packet", "");
+	doctor_tell_ipsec(&doctor, 2, 2);
+	assert_found(FINDING_INFO, "IPsec: 2 security associations, 2 of them", "", "");
+}
+
 static void test_here(void **state)
 {
 	(void)state;
@@ -230,6 +242,7 @@ int main(void)
 		cmocka_unit_test_setup(test_counters, setup),
 		cmocka_unit_test_setup(test_quiet_counters, setup),
 		cmocka_unit_test_setup(test_many_counters, setup),
+		cmocka_unit_test_setup(test_ipsec, setup),
 		cmocka_unit_test_setup(test_here, setup),
 	};
 
