@@ -34,6 +34,14 @@ struct counter {
 #define DEFINE_COUNTER_FULL(var, what) \
 	DEFINE_COUNTER(var, COUNTER_FULL, "what=\"" what "\"", COUNTER_FULL_HELP)
 
+/* For queues: the entries in it at each time that it was full, summed up. Divided by the above it
+ * is the mean depth, which shows whether a bound of ours or an earlier one of the device was met.
+ */
+#define COUNTER_FULL_DEPTH	"nebulaio_full_depth_total"
+#define COUNTER_FULL_DEPTH_HELP "Entries in a queue at the times it was found full, summed up."
+#define DEFINE_COUNTER_FULL_DEPTH(var, what) \
+	DEFINE_COUNTER(var, COUNTER_FULL_DEPTH, "what=\"" what "\"", COUNTER_FULL_DEPTH_HELP)
+
 void counter_register(struct counter *counter);
 /* Calls fn for every counter, in order of registration. Any thread. */
 typedef void counter_visit_fn(const struct counter *counter, void *arg);

@@ -7,6 +7,9 @@
 DEFINE_COUNTER_FULL(send_full, "rdma_send_queue");
 DEFINE_COUNTER_FULL(recv_full, "rdma_receive_queue");
 DEFINE_COUNTER_FULL(completion_full, "rdma_completion_queue");
+DEFINE_COUNTER_FULL_DEPTH(send_depth, "rdma_send_queue");
+DEFINE_COUNTER_FULL_DEPTH(recv_depth, "rdma_receive_queue");
+DEFINE_COUNTER_FULL_DEPTH(completion_depth, "rdma_completion_queue");
 
 __attribute__((constructor)) static void register_counters(void)
 {
@@ -53,20 +56,24 @@ void rp_count_bind(const struct rp_ops *ops)
 	counter_add(&ops->counts->asked[RP_KIND_BIND], 1);
 }
 
-void rp_count_send_full(void)
+void rp_count_send_full(uint32_t depth)
 {
 	counter_add(&send_full, 1);
+	counter_add(&send_depth, depth);
 }
 
-void rp_count_recv_full(void)
+void rp_count_recv_full(uint32_t depth)
 {
 	counter_add(&recv_full, 1);
+	counter_add(&recv_depth, depth);
 }
 
 void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int got)
 {
-	if (__builtin_expect(got == -EIO, 0))
+	if (__builtin_expect(got == -EIO, 0)) {
 		counter_add(&completion_full, 1);
+		counter_add(&completion_depth, cq->cqe_count);
+	}
 	for (int i = 0; i < got; i++)
 		if (__builtin_expect(wcs[i].status != RP_WC_SUCCESS, 0))
 			counter_add(&cq->ops->counts->failed[wcs[i].status], 1);

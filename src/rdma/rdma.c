@@ -173,6 +173,7 @@ int rp_cq_open(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_
 		return err;
 	CHECK((*ret_cq)->fd >= 0);
 	(*ret_cq)->magic = RP_CQ;
+	(*ret_cq)->cqe_count = cqe_count;
 	return 0;
 }
 
@@ -227,8 +228,10 @@ int rp_srq_open(struct rp_pd *pd, uint32_t max_wr, uint32_t max_sge, struct rp_s
 	if (!max_wr || !max_sge || max_sge > LIMIT_SGE_MAX)
 		return -EINVAL;
 	err = pd->ops->srq_open(pd, max_wr, max_sge, ret_srq);
-	if (!err)
+	if (!err) {
 		(*ret_srq)->magic = RP_SRQ;
+		(*ret_srq)->max_wr = max_wr;
+	}
 	return err;
 }
 
@@ -252,7 +255,7 @@ int rp_srq_post(
 	if (*ret_posted)
 		rp_count_recvs(srq->ops, *ret_posted);
 	if (__builtin_expect(err == -ENOMEM, 0))
-		rp_count_recv_full();
+		rp_count_recv_full(srq->max_wr);
 	return err;
 }
 
@@ -346,7 +349,7 @@ int rp_post_send(
 	if (*ret_posted)
 		rp_count_sends(qp->ops, wrs, *ret_posted);
 	if (__builtin_expect(err == -ENOMEM, 0))
-		rp_count_send_full();
+		rp_count_send_full(qp->cap.max_send_wr);
 	return err;
 }
 
@@ -362,7 +365,7 @@ int rp_post_recv(
 	if (*ret_posted)
 		rp_count_recvs(qp->ops, *ret_posted);
 	if (__builtin_expect(err == -ENOMEM, 0))
-		rp_count_recv_full();
+		rp_count_recv_full(qp->cap.max_recv_wr);
 	return err;
 }
 

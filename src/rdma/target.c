@@ -210,7 +210,7 @@ static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 		built++;
 	}
 	if (!built) {
-		rp_count_send_full();
+		rp_count_send_full(target->sends.tail - target->sends.head);
 		return 0;
 	}
 	err = rp_post_send(target->qp, wrs, built, &posted);
@@ -239,7 +239,7 @@ static uint32_t submit_recv(
 	int err;
 
 	if (circle_full(&target->recvs)) {
-		rp_count_recv_full();
+		rp_count_recv_full(target->recvs.tail - target->recvs.head);
 		return 0;
 	}
 	sges_convert(entry, sges);

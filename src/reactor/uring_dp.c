@@ -5,6 +5,8 @@
 
 DEFINE_COUNTER_FULL(submission_full, "io_uring_submission");
 DEFINE_COUNTER_FULL(completion_full, "io_uring_completion");
+DEFINE_COUNTER_FULL_DEPTH(submission_depth, "io_uring_submission");
+DEFINE_COUNTER_FULL_DEPTH(completion_depth, "io_uring_completion");
 
 struct io_uring *reactor_uring(struct reactor *reactor)
 {
@@ -29,6 +31,7 @@ struct io_uring_sqe *reactor_sqe(struct reactor *reactor, struct uring_op *op)
 
 	if (!sqe) {
 		counter_add(&submission_full, 1);
+		counter_add(&submission_depth, io_uring_sq_ready(&reactor->ring));
 		if (!reactor->bound)
 			uring_bind(reactor);
 		uring_flush(reactor);
@@ -54,8 +57,10 @@ uint32_t uring_reap(struct reactor *reactor)
 	unsigned head;
 
 	if (must_enter(ring)) {
-		if (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW)
+		if (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW) {
 			counter_add(&completion_full, 1);
+			counter_add(&completion_depth, io_uring_cq_ready(ring));
+		}
 		io_uring_get_events(ring);
 	}
 	io_uring_for_each_cqe(ring, head, cqe)

@@ -8,6 +8,8 @@
 
 DEFINE_COUNTER_FULL(ring_full, "ring");
 DEFINE_COUNTER_FULL(rdma_ring_full, "rdma_ring");
+DEFINE_COUNTER_FULL_DEPTH(ring_depth, "ring");
+DEFINE_COUNTER_FULL_DEPTH(rdma_ring_depth, "rdma_ring");
 
 /* Base operations that move bytes. The address of the other operations is ignored. */
 #define OPS_WITH_MEMORY (1u << REGION_OP_READ | 1u << REGION_OP_WRITE | 1u << REGION_OP_PACKET_TX)
@@ -61,9 +63,12 @@ static inline bool pair_admits(const struct ring_pair *pair, uint8_t flags)
 	return (flags & REGION_F_UNSIGNALED) != 0 || pair->outstanding <= pair->sq.mask;
 }
 
-static __attribute__((noinline, cold)) int full(struct counter *counter)
+/* Entries that wait for their device, or signaled ones that have not been reaped. */
+static __attribute__((noinline, cold)) int full(
+	const struct ring_pair *pair, struct counter *counter, struct counter *depth)
 {
 	counter_add(counter, 1);
+	counter_add(depth, MAX(queue_tail(&pair->sq) - queue_head(&pair->sq), pair->outstanding));
 	return -EAGAIN;
 }
 
@@ -101,7 +106,7 @@ int region_submit(struct region_ring *ring, const struct region_sqe *sqe)
 		region_arena_of(ring->region, (const void *)(uintptr_t)sqe->addr, sqe->len) < 0)
 		return -EFAULT;
 	if (!pair_admits(pair, sqe->flags))
-		return full(&ring_full);
+		return full(pair, &ring_full, &ring_depth);
 	*entry = *sqe;
 	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (sqe->flags & REGION_F_UNSIGNALED) == 0;
@@ -120,7 +125,7 @@ int region_submit_wr(struct region_ring *ring, const struct region_wr *wr)
 	CHECK(wr->opcode < REGION_OP_COUNT && wr->target < LIMIT_REGION_TARGETS_MAX);
 	CHECK(wr->sge_count <= ARRAY_LEN(wr->sge));
 	if (!pair_admits(pair, wr->flags))
-		return full(&rdma_ring_full);
+		return full(pair, &rdma_ring_full, &rdma_ring_depth);
 	*entry = *wr;
 	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (wr->flags & REGION_F_UNSIGNALED) == 0;

@@ -69,9 +69,9 @@ struct rp_counts {
 void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count);
 void rp_count_recvs(const struct rp_ops *ops, uint32_t count);
 void rp_count_bind(const struct rp_ops *ops);
-/* Counts work requests that were refused because a queue was full. */
-void rp_count_send_full(void);
-void rp_count_recv_full(void);
+/* Counts work requests that were refused because a queue was full, with this many in it. */
+void rp_count_send_full(uint32_t depth);
+void rp_count_recv_full(uint32_t depth);
 /* Counts the completions that a completion queue returned: failed ones by status, and whether it
  * lost some. */
 void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int got);

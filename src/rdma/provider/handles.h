@@ -51,10 +51,12 @@ struct rp_cq {
 	enum rp_magic magic;
 	int fd;	     /* rp_cq_fd() */
 	bool failed; /* completions were lost, and the log has said so */
+	uint32_t cqe_count;
 };
 struct rp_srq {
 	const struct rp_ops *ops;
 	enum rp_magic magic;
+	uint32_t max_wr;
 };
 struct rp_ah {
 	const struct rp_ops *ops;

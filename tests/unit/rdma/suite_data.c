@@ -117,7 +117,7 @@ static void find_counted(const struct counter *counter, void *arg)
 	snprintf(provider, sizeof(provider), "provider=\"%s\"", suite->provider);
 	ours = counter->labels && strstr(counter->labels, provider);
 	if (strcmp(counter->name, want->name) == 0 && strstr(counter->labels, want->label) &&
-		(ours || strcmp(want->name, COUNTER_FULL) == 0))
+		(ours || strncmp(want->name, "nebulaio_full_", 14) == 0))
 		want->value += counter_read(counter);
 }
 
@@ -485,6 +485,7 @@ static void test_queue_full(void **state)
 	struct rp_send_wr wr = send_wr(1, RP_SEND, S);
 	struct rp_qp_cap cap;
 	uint64_t full = counted(COUNTER_FULL, "rdma_send_queue");
+	uint64_t depth = counted(COUNTER_FULL_DEPTH, "rdma_send_queue");
 	struct pair pair;
 	uint32_t count = 0;
 	int err;
@@ -500,12 +501,16 @@ static void test_queue_full(void **state)
 	assert_int_equal(err, -ENOMEM);
 	assert_true(suite->soft_roce ? count >= cap.max_send_wr : count == cap.max_send_wr);
 	assert_int_equal(counted(COUNTER_FULL, "rdma_send_queue") - full, 1);
+	assert_int_equal(counted(COUNTER_FULL_DEPTH, "rdma_send_queue") - depth, cap.max_send_wr);
 	full = counted(COUNTER_FULL, "rdma_receive_queue");
+	depth = counted(COUNTER_FULL_DEPTH, "rdma_receive_queue");
 	for (count = 0; !(err = post_recv_at(&pair.a, count, 0, 8)); count++)
 		assert_true(count < 4 * cap.max_recv_wr);
 	assert_int_equal(err, -ENOMEM);
 	assert_true(suite->soft_roce ? count >= cap.max_recv_wr : count == cap.max_recv_wr);
 	assert_int_equal(counted(COUNTER_FULL, "rdma_receive_queue") - full, 1);
+	assert_int_equal(
+		counted(COUNTER_FULL_DEPTH, "rdma_receive_queue") - depth, cap.max_recv_wr);
 	pair_close(&pair);
 }
 

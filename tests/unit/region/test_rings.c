@@ -156,11 +156,33 @@ static void test_times_by_turn(void **state)
 	region_close(region);
 }
 
+struct counted {
+	const char *name;
+	uint64_t value;
+};
+
+static void count_ring(const struct counter *counter, void *arg)
+{
+	struct counted *counted = arg;
+
+	if (!strcmp(counter->name, counted->name) && !strcmp(counter->labels, "what=\"ring\""))
+		counted->value += counter_read(counter);
+}
+
+static uint64_t counted(const char *name)
+{
+	struct counted counted = {.name = name};
+
+	counter_visit(count_ring, &counted);
+	return counted.value;
+}
+
 static void test_full_until_reaped(void **state)
 {
 	struct region *region = region_test_open(4 * MIB);
 	struct region_ring *ring = region_ring(region, 0);
 	struct recorder recorder = {.room = UINT32_MAX, .completes = true};
+	uint64_t full = counted(COUNTER_FULL), depth = counted(COUNTER_FULL_DEPTH);
 	struct region_cqe cqes[ENTRIES];
 	uint16_t target;
 
@@ -180,6 +202,9 @@ static void test_full_until_reaped(void **state)
 	}
 	assert_int_equal(recorder.bells, 5);
 	assert_int_equal(recorder.batch_count, 5);
+	/* Twice in each round, each time with all places taken. */
+	assert_int_equal(counted(COUNTER_FULL) - full, 10);
+	assert_int_equal(counted(COUNTER_FULL_DEPTH) - depth, 10 * ENTRIES);
 	region_close(region);
 }
 
