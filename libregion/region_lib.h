@@ -4,6 +4,7 @@
 
 #include "disk/disk.h"
 #include "nebulaio/region.h"
+#include "rdma/datagram.h"
 #include "rdma/port.h"
 #include "reactor/reactor.h"
 #include "region/region.h"
@@ -35,6 +36,8 @@ struct lib_disk {
 struct lib_conn {
 	struct neb_region *region;
 	struct rp_qp *qp;
+	struct rp_group *group; /* UD */
+	struct rp_flow *flow;	/* raw */
 	uint16_t target;
 	bool used, connected, failed;
 };
@@ -116,8 +119,14 @@ int lib_rings_open(struct neb_region *region);
 /* Ends all work; the devices' work in flight comes back as cancelled. */
 void lib_works_end(struct neb_region *region);
 
-/* ---- region_rdma.c, region_xdp.c ---- */
+/* ---- region_rdma.c, region_datagram.c, region_xdp.c ---- */
 void lib_rdma_close(struct neb_region *region);
+/* A queue pair that is a target, with its receives posted. -ENODEV, -ENOSPC, -EINVAL. */
+int lib_conn_open(struct neb_region *region, enum rp_qp_type type,
+	const struct neb_rdma_options *options, struct lib_conn **ret_conn);
+/* Until it is connected; else it is closed. -ECONNREFUSED, -ETIMEDOUT. */
+int lib_conn_wait(struct lib_conn *conn, uint64_t deadline_ns, uint16_t *ret_target);
+void lib_conn_close(struct lib_conn *conn);
 void lib_xdp_close(struct neb_region *region);
 bool lib_xdp_sends(const struct neb_region *region, uint16_t target);
 

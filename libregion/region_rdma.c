@@ -21,7 +21,8 @@ static void on_event(struct neb_region *self, struct rp_cm_event *event)
 			rp_reject(event->request, NULL, 0);
 		else
 			self->request = *event;
-	} else if (conn && event->type == RP_CM_ESTABLISHED) {
+	} else if (conn &&
+		   (event->type == RP_CM_ESTABLISHED || event->type == RP_CM_GROUP_JOINED)) {
 		conn->connected = true;
 	} else if (conn) {
 		conn->connected = false;
@@ -120,8 +121,10 @@ int neb_attach_rdma(struct neb_region *region, const char *device)
 
 /* ---- Connections. ---- */
 
-static void conn_close(struct lib_conn *conn)
+void lib_conn_close(struct lib_conn *conn)
 {
+	rp_flow_close(conn->flow);
+	rp_group_leave(conn->group);
 	rp_disconnect(conn->qp);
 	rp_qp_close(conn->qp);
 	*conn = (struct lib_conn){0};
@@ -146,10 +149,11 @@ static int receives_post(struct neb_region *region, const struct lib_conn *conn,
 	return 0;
 }
 
-static int conn_open(struct neb_region *region, const struct neb_rdma_options *options,
-	struct lib_conn **ret_conn)
+int lib_conn_open(struct neb_region *region, enum rp_qp_type type,
+	const struct neb_rdma_options *options, struct lib_conn **ret_conn)
 {
-	struct rp_qp_attr attr = {.type = RP_QP_RC,
+	struct rp_qp_attr attr = {.type = type,
+		.qkey = type == RP_QP_UD ? RP_GROUP_QKEY : 0,
 		.send_cq = region->cq,
 		.recv_cq = region->cq,
 		.cap = {.max_send_wr = 256,
@@ -179,14 +183,14 @@ static int conn_open(struct neb_region *region, const struct neb_rdma_options *o
 	if (!ret)
 		ret = receives_post(region, conn, options);
 	if (ret) {
-		conn_close(conn);
+		lib_conn_close(conn);
 		return ret;
 	}
 	*ret_conn = conn;
 	return 0;
 }
 
-static int conn_wait(struct lib_conn *conn, uint64_t deadline_ns, uint16_t *ret_target)
+int lib_conn_wait(struct lib_conn *conn, uint64_t deadline_ns, uint16_t *ret_target)
 {
 	int ret;
 
@@ -197,7 +201,7 @@ static int conn_wait(struct lib_conn *conn, uint64_t deadline_ns, uint16_t *ret_
 		return 0;
 	}
 	ret = conn->failed ? -ECONNREFUSED : -ETIMEDOUT;
-	conn_close(conn);
+	lib_conn_close(conn);
 	return ret;
 }
 
@@ -220,6 +224,11 @@ static uint64_t options_deadline(const struct neb_rdma_options *options)
 	return lib_deadline(options->timeout_ns ? options->timeout_ns : NEB_FOREVER);
 }
 
+static enum rp_qp_type type_of(const struct neb_rdma_options *options)
+{
+	return options->type == NEB_UC ? RP_QP_UC : RP_QP_RC;
+}
+
 int neb_rdma_accept(
 	struct neb_region *region, const struct neb_rdma_options *options, uint16_t *ret_target)
 {
@@ -237,7 +246,7 @@ int neb_rdma_accept(
 	region->request.request = NULL;
 	if (!request)
 		return -ETIMEDOUT;
-	ret = conn_open(region, options, &conn);
+	ret = lib_conn_open(region, type_of(options), options, &conn);
 	if (ret) {
 		rp_reject(request, NULL, 0);
 		return ret;
@@ -245,10 +254,10 @@ int neb_rdma_accept(
 	ret = rp_accept(request, conn->qp, NULL, 0);
 	if (ret) {
 		rp_reject(request, NULL, 0);
-		conn_close(conn);
+		lib_conn_close(conn);
 		return ret;
 	}
-	return conn_wait(conn, MIN(deadline_ns, clock_now_ns() + CONNECT_NS), ret_target);
+	return lib_conn_wait(conn, MIN(deadline_ns, clock_now_ns() + CONNECT_NS), ret_target);
 }
 
 int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t port,
@@ -256,16 +265,16 @@ int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t po
 {
 	uint64_t deadline_ns = MIN(options_deadline(options), clock_now_ns() + CONNECT_NS);
 	struct lib_conn *conn;
-	int ret = conn_open(region, options, &conn);
+	int ret = lib_conn_open(region, type_of(options), options, &conn);
 
 	if (ret)
 		return ret;
 	ret = rp_connect(conn->qp, address, port, NULL, 0, deadline_ns);
 	if (ret) {
-		conn_close(conn);
+		lib_conn_close(conn);
 		return ret;
 	}
-	return conn_wait(conn, deadline_ns, ret_target);
+	return lib_conn_wait(conn, deadline_ns, ret_target);
 }
 
 bool neb_rdma_connected(const struct neb_region *region, uint16_t target)
@@ -280,7 +289,7 @@ void neb_rdma_disconnect(struct neb_region *region, uint16_t target)
 	struct lib_conn *conn = lib_conn_of(region, target);
 
 	if (conn)
-		conn_close(conn);
+		lib_conn_close(conn);
 }
 
 /* ---- Memory that peers may access. ---- */
@@ -332,7 +341,7 @@ void lib_rdma_close(struct neb_region *region)
 		return;
 	for (uint32_t i = 0; i < LIB_CONNS_MAX; i++) {
 		if (region->conns[i].used)
-			conn_close(&region->conns[i]);
+			lib_conn_close(&region->conns[i]);
 	}
 	if (region->request.request)
 		rp_reject(region->request.request, NULL, 0);

@@ -122,7 +122,7 @@ NEB_REGION_API uint64_t neb_disk_bytes(const struct neb_region *region, uint16_t
 /* Offsets, lengths and places in a span must be multiples of this; 0: no such disk. */
 NEB_REGION_API uint32_t neb_disk_align(const struct neb_region *region, uint16_t target);
 
-/* ---- RDMA: reliable connections. One device for a region. ---- */
+/* ---- RDMA: connections. One device for a region. ---- */
 /* Attaches an RDMA device: "simulated" (processes of this host), "mlx5_0", "mlx5_0:1:3" (port,
  * GID). -ENODEV; -EEXIST. */
 NEB_REGION_API int neb_attach_rdma(struct neb_region *region, const char *device);
@@ -130,12 +130,18 @@ NEB_REGION_API int neb_attach_rdma(struct neb_region *region, const char *device
  * the region already listens.
  */
 NEB_REGION_API int neb_rdma_listen(struct neb_region *region, const char *address, uint16_t *port);
+enum neb_rdma_type {
+	NEB_RC, /* reliable: each message arrives, in order, or the connection ends */
+	NEB_UC, /* unreliable: nothing is acknowledged or repeated, and a loss is not reported; no
+		   NEB_RDMA_READ */
+};
 /* How to connect. receives: spans of receive_bytes each that are posted before the
  * connection is made, so that the peer may send at once; their completions are of op NEB_RECV with
  * the span in them. 0: none. */
 struct neb_rdma_options {
 	uint32_t receives, receive_bytes;
-	uint64_t timeout_ns; /* [without limit] */
+	uint64_t timeout_ns;	 /* [without limit] */
+	enum neb_rdma_type type; /* the same at both ends, else -ECONNREFUSED [NEB_RC] */
 };
 /* Takes the next peer that connects: a queue pair for work. -ETIMEDOUT; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_accept(
@@ -143,9 +149,10 @@ NEB_REGION_API int neb_rdma_accept(
 /* Connects to a peer that listens: a queue pair for work. -ETIMEDOUT; -ECONNREFUSED; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t port,
 	const struct neb_rdma_options *options, uint16_t *ret_target);
-/* Whether a connection is up. */
+/* Whether a connection is up, or a group joined. */
 NEB_REGION_API bool neb_rdma_connected(const struct neb_region *region, uint16_t target);
-/* Ends a connection: work in progress completes with -ECANCELED. */
+/* Ends a connection, a membership or a raw queue pair: work in progress completes with -ECANCELED.
+ */
 NEB_REGION_API void neb_rdma_disconnect(struct neb_region *region, uint16_t target);
 /* Lets peers read a span, or also write it, while it is exposed: the key is a credential. -ENOSPC.
  */
@@ -153,6 +160,32 @@ NEB_REGION_API int neb_rdma_expose(
 	struct neb_region *region, const struct neb_span *span, bool writable, uint32_t *ret_rkey);
 /* Ends an exposure. -ENOENT. */
 NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey);
+
+/* ---- RDMA: datagrams and Ethernet frames, without connections or acknowledgements. ---- */
+/* Joins a group of UD queue pairs, by its IPv4 or IPv6 multicast address. NEB_SEND sends one
+ * datagram to each member, perhaps this one too; NEB_RECV takes one, behind NEB_DATAGRAM_HEAD bytes
+ * that are not payload and that its result counts. A datagram that finds no receive, or a receive
+ * that is too small, is lost. options: receives and timeout. -EINVAL: not such an address;
+ * -ECONNREFUSED: the network refuses; -ETIMEDOUT; -ENODEV. */
+#define NEB_DATAGRAM_HEAD 40u
+NEB_REGION_API int neb_rdma_join(struct neb_region *region, const char *group,
+	const struct neb_rdma_options *options, uint16_t *ret_target);
+/* The longest payload of a datagram; 0: no device. */
+NEB_REGION_API uint32_t neb_rdma_datagram_bytes(const struct neb_region *region);
+/* The Ethernet frames that a raw queue pair takes from the card's port; the kernel does not see
+ * them.
+ */
+struct neb_rdma_frames {
+	uint8_t mac[6];	     /* their destination */
+	uint16_t ether_type; /* [any] */
+	uint16_t vlan;	     /* 1 to 4094 [any, and none] */
+	bool everything;     /* that nobody else takes; the rest is ignored */
+};
+/* Opens a raw queue pair: NEB_SEND sends one whole frame, from the Ethernet header on without the
+ * checksum, NEB_RECV takes one. options: receives. -EOPNOTSUPP: the device has none (soft-RoCE), or
+ * CAP_NET_RAW is missing; -ENODEV. */
+NEB_REGION_API int neb_rdma_raw(struct neb_region *region, const struct neb_rdma_frames *take,
+	const struct neb_rdma_options *options, uint16_t *ret_target);
 
 /* ---- Packets: AF_XDP on the region's frames. ---- */
 /* Several interfaces may be attached, each with several of its receive queues: one socket for each

@@ -32,6 +32,10 @@ void rp_group_leave(struct rp_group *group); /* takes NULL */
  */
 struct rp_ah *rp_group_ah(const struct rp_group *group);
 
+/* Where the sends of a region's ring go, for a UD queue pair that is a target (rp_qp_target()). The
+ * address handle must live as long as the queue pair. */
+void rp_target_aim(struct rp_qp *qp, struct rp_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey);
+
 /* A rule of a raw queue pair, which receives frames that match any of its rules. */
 struct rp_flow_rule {
 	bool everything;     /* packets that no other rule of the port takes; ignores the rest */

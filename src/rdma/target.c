@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/counter.h"
+#include "rdma/datagram.h"
 #include "rdma/provider/provider.h"
 
 #define TARGET_BITS	12u
@@ -42,6 +43,8 @@ struct rp_target {
 	uint16_t number;
 	uint32_t idx, generation;
 	uint32_t unsignaled; /* sends since the last signaled one */
+	struct rp_ah *ah;    /* UD: where sends go */
+	uint32_t remote_qpn, remote_qkey;
 	struct circle sends, recvs;
 };
 
@@ -170,6 +173,9 @@ static struct rp_send_wr send_convert(
 		.rkey = entry->rkey,
 		.compare_add = entry->compare_add,
 		.swap = entry->swap,
+		.ah = target->ah,
+		.remote_qpn = target->remote_qpn,
+		.remote_qkey = target->remote_qkey,
 	};
 }
 
@@ -404,6 +410,15 @@ int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target)
 	qp->target_release = target_release;
 	*ret_target = target->number;
 	return 0;
+}
+
+void rp_target_aim(struct rp_qp *qp, struct rp_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	rp_qp_check(qp);
+	CHECK(qp->target != NULL && qp->type == RP_QP_UD);
+	qp->target->ah = ah;
+	qp->target->remote_qpn = remote_qpn;
+	qp->target->remote_qkey = remote_qkey;
 }
 
 /* ---- Completing. ---- */
