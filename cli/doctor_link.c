@@ -144,8 +144,15 @@ static void check_counters(struct doctor *doctor, const char *device)
 
 	for (unsigned port = 1; doctor_sysfs(doctor, text, sizeof(text),
 		     "class/infiniband/%s/ports/%u/state", device, port);
-		port++)
+		port++) {
+		char rate[48];
+
+		if (doctor_sysfs(doctor, rate, sizeof(rate), "class/infiniband/%s/ports/%u/rate",
+			    device, port))
+			doctor_note(doctor, strstr(text, "ACTIVE") ? FINDING_OK : FINDING_INFO,
+				"rdma", "%s port %u: %s, link speed %s", device, port, text, rate);
 		check_port_counters(doctor, device, port);
+	}
 }
 
 /* A virtual function's device links to its physical function; that one counts its own. */

@@ -24,7 +24,8 @@ struct reg_cache {
 	struct list idle;
 	struct reg_cache_stats stats;
 	_Atomic uint64_t *hits_shown, *misses_shown, *evictions_shown; /* of all clients */
-	struct reg_entry *entries[REG_CACHE_ENTRIES_MAX];	       /* by address */
+	_Atomic uint64_t *time_shown;
+	struct reg_entry *entries[REG_CACHE_ENTRIES_MAX]; /* by address */
 };
 
 int reg_cache_open(
@@ -41,6 +42,7 @@ int reg_cache_open(
 	cache->hits_shown = board_place("nebulaio_client_registration_hits_total");
 	cache->misses_shown = board_place("nebulaio_client_registration_misses_total");
 	cache->evictions_shown = board_place("nebulaio_client_registration_evictions_total");
+	cache->time_shown = board_place("nebulaio_client_registration_nanoseconds_total");
 	*ret_cache = cache;
 	return 0;
 }
@@ -121,12 +123,14 @@ static int entry_add(
 		.access = cache->access,
 		.fd = -1};
 	struct reg_entry *entry = calloc(1, sizeof(*entry));
+	uint64_t begin_ns = clock_now_ns();
 	uint32_t at;
 	int err;
 
 	if (!entry)
 		return -ENOMEM;
 	err = rp_mr_open(cache->pd, &opts, &entry->mr);
+	board_add(cache->time_shown, clock_now_ns() - begin_ns);
 	if (err) {
 		free(entry);
 		return err;

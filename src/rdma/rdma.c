@@ -90,6 +90,7 @@ int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **r
 	const uint32_t all = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE |
 			     RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_ATOMIC | RP_ACCESS_WINDOW;
 	const uint32_t writes = RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_ATOMIC;
+	uint64_t begin_ns;
 	int err;
 
 	rp_pd_check(pd);
@@ -98,9 +99,11 @@ int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **r
 		return -EINVAL;
 	if ((opts->access & writes) && !(opts->access & RP_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
+	begin_ns = clock_now_ns();
 	err = pd->ops->mr_open(pd, opts, ret_mr);
 	if (err)
 		return err;
+	rp_count_registration(pd->ops, clock_now_ns() - begin_ns);
 	CHECK((*ret_mr)->ops == pd->ops);
 	(*ret_mr)->access = opts->access;
 	(*ret_mr)->magic = RP_MR;

@@ -68,6 +68,8 @@ struct rp_counts {
 
 void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count);
 void rp_count_recvs(const struct rp_ops *ops, uint32_t count);
+/* A registration of memory that succeeded. */
+void rp_count_registration(const struct rp_ops *ops, uint64_t duration_ns);
 void rp_count_bind(const struct rp_ops *ops);
 /* Counts work requests that were refused because a queue was full, with this many in it. */
 void rp_count_send_full(uint32_t depth);

@@ -222,6 +222,7 @@ static void test_random(void **state)
 	shown_at_least("nebulaio_client_registration_hits_total", stats.hits);
 	shown_at_least("nebulaio_client_registration_misses_total", stats.misses);
 	shown_at_least("nebulaio_client_registration_evictions_total", stats.evictions);
+	shown_at_least("nebulaio_client_registration_nanoseconds_total", stats.misses);
 	for (size_t i = 0; i < ARRAY_LEN(held); i++) {
 		if (held[i])
 			reg_cache_put(cache, held[i]);
