@@ -321,7 +321,8 @@ int image_keep(struct image *image, const char *name, struct slice text)
 		struct image_kept *kept = &image->kept[at < 0 ? (int)image->kept_count++ : at];
 
 		snprintf(kept->name, sizeof(kept->name), "%s", name);
-		memcpy(kept->text, text.data, text.len);
+		if (text.len)
+			memcpy(kept->text, text.data, text.len);
 		kept->bytes = (uint32_t)text.len;
 	}
 	pthread_mutex_unlock(&image->lock);
