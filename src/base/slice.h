@@ -90,6 +90,13 @@ int slice_to_u64(struct slice s, uint64_t *ret_value);
 #define SLICE_U64_MAX 20u
 struct slice slice_of_u64(uint64_t value, char text[SLICE_U64_MAX]);
 
+/* Copies to a caller's memory; an empty slice may have no address. */
+static inline void slice_copy(struct slice s, void *to)
+{
+	if (s.len)
+		memcpy(to, s.data, s.len);
+}
+
 /* Copies to a caller's buffer and terminates it; -ENAMETOOLONG when it does not fit. */
 int slice_copy_str(struct slice s, char *buf, size_t buf_bytes);
 /* True when one of count names equals s, without case. */

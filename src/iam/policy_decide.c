@@ -70,7 +70,7 @@ static struct slice without_account(
 	if (bare.len + rest.len > size)
 		return text;
 	memcpy(buffer, bare.data, bare.len);
-	memcpy(buffer + bare.len, rest.data, rest.len);
+	slice_copy(rest, buffer + bare.len);
 	return slice_of(buffer, bare.len + rest.len);
 }
 

@@ -394,7 +394,7 @@ static struct slice text_add(char **at, struct slice text)
 {
 	struct slice copy = slice_of(*at, text.len);
 
-	memcpy(*at, text.data, text.len);
+	slice_copy(text, *at);
 	*at += text.len;
 	return copy;
 }

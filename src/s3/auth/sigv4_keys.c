@@ -60,8 +60,8 @@ static void fill(struct slot *slot, const struct sigv4_claim *claim, struct slic
 {
 	memcpy(slot->date, claim->scope.date.data, DATE_DAY_LEN);
 	memcpy(slot->access_key, claim->access_key.data, claim->access_key.len);
-	memcpy(slot->region, claim->scope.region.data, claim->scope.region.len);
-	memcpy(slot->service, claim->scope.service.data, claim->scope.service.len);
+	slice_copy(claim->scope.region, slot->region);
+	slice_copy(claim->scope.service, slot->service);
 	memcpy(slot->secret, secret.data, secret.len);
 	slot->access_key_len = (uint8_t)claim->access_key.len;
 	slot->region_len = (uint8_t)claim->scope.region.len;

@@ -382,6 +382,11 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
+	/* A client may sign with the region "". */
+	claim.scope.region = SLICE_NONE;
+	signing_key(&claim.scope, SLICE("other"), wanted);
+	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
+	assert_memory_equal(got.bytes, wanted, 32);
 	claim.scope.region = SLICE("a-region-of-more-than-thirty-two-characters");
 	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
