@@ -162,12 +162,12 @@ NEB_REGION_API int neb_rdma_expose(
 NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey);
 
 /* ---- RDMA: datagrams and Ethernet frames, without connections or acknowledgements. ---- */
+#define NEB_DATAGRAM_HEAD 40u
 /* Joins a group of UD queue pairs, by its IPv4 or IPv6 multicast address. NEB_SEND sends one
  * datagram to each member, perhaps this one too; NEB_RECV takes one, behind NEB_DATAGRAM_HEAD bytes
  * that are not payload and that its result counts. A datagram that finds no receive, or a receive
  * that is too small, is lost. options: receives and timeout. -EINVAL: not such an address;
  * -ECONNREFUSED: the network refuses; -ETIMEDOUT; -ENODEV. */
-#define NEB_DATAGRAM_HEAD 40u
 NEB_REGION_API int neb_rdma_join(struct neb_region *region, const char *group,
 	const struct neb_rdma_options *options, uint16_t *ret_target);
 /* The longest payload of a datagram; 0: no device. */
