@@ -1,7 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz site install deb wheel tarball packages-everywhere deps clean
+.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz site install deb wheel tarball image packages-everywhere deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -73,6 +73,9 @@ tarball: build ## the program for any Linux with glibc 2.34, in build-tarball
 	@scripts/deps build deb
 	@scripts/tarball
 
+image: deb ## a container image (OCI) of the server, from the Debian packages, in build-image (as root)
+	@scripts/image
+
 packages-everywhere: build ## both in minimal roots of Debian 12 and 13, Ubuntu 22.04 and 24.04 (as root; ARGS="trixie": only there)
 	@scripts/deps build test
 	@scripts/packages-everywhere $(ARGS)
@@ -81,4 +84,4 @@ deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb build-wheel build-tarball
+	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb build-wheel build-tarball build-image
