@@ -1,5 +1,6 @@
 /* cli/cmd_conformance.c: `nebulaio conformance`: holds any S3 endpoint against the RDMA token
- * contract (docs/spec/token.md), one case for each of its rules. */
+ * contract (docs/spec/token.md) or against hipobj-rc-v2 (docs/spec/hipobj.md), one case for each of
+ * its rules. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ static const char USAGE[] =
 	"server may be anybody's: it needs keys that may create a bucket, or --bucket, and a\n"
 	"queue pair by ?rdma-connect. Bytes move between this host's RDMA device and its own.\n"
 	"\n"
+	"      --dialect NAME     token (default); hipobj: hipobj-rc-v2 (docs/spec/hipobj.md)\n"
 	"      --bucket NAME      use this bucket; keys begin with conformance-, and are removed\n"
 	"      --other-access-key KEY\n"
 	"      --other-secret-key KEY\n"
@@ -33,11 +35,12 @@ static const char USAGE[] =
 	"\n"
 	"A case ends as ok; as not ok: the server breaks the rule; or as ok with # SKIP and the\n"
 	"reason: the server declines to do it, or the case was not tried. Exit codes: 0 no rule\n"
-	"is broken, 1 one is, or a case got no answer, 3 the server has no RDMA tokens, 4 the\n"
+	"is broken, 1 one is, or a case got no answer, 3 the server does not speak it, 4 the\n"
 	"keys, 5 no answer.\n";
 
 enum {
 	OWN_BUCKET = REMOTE_OWN,
+	OWN_DIALECT,
 	OWN_OTHER_ACCESS,
 	OWN_OTHER_SECRET,
 	OWN_ONLY,
@@ -107,11 +110,11 @@ static void print_totals(const struct printer *printer, const struct conf_totals
 			totals->errors);
 }
 
-static int list_rules(void)
+static int list_rules(bool hipobj)
 {
 	const struct conf_case *one;
 
-	for (uint32_t idx = 0; (one = conf_case_at(idx)) != NULL; idx++)
+	for (uint32_t idx = 0; (one = conf_case_at(hipobj, idx)) != NULL; idx++)
 		printf("%u %s\n", one->number, one->rule);
 	return CLI_OK;
 }
@@ -124,6 +127,12 @@ static int option_take(struct asked *asked, int option, char **argv)
 	case OWN_BUCKET:
 		asked->conf.bucket = optarg;
 		return CLI_OK;
+	case OWN_DIALECT:
+		asked->conf.hipobj = strcmp(optarg, "hipobj") == 0;
+		if (asked->conf.hipobj || strcmp(optarg, "token") == 0)
+			return CLI_OK;
+		return cli_usage_error(
+			&CLI_CONFORMANCE, "--dialect %s: it is token or hipobj", optarg);
 	case OWN_OTHER_ACCESS:
 		asked->conf.other.access = optarg;
 		return CLI_OK;
@@ -191,6 +200,7 @@ static int conformance_options(int argc, char **argv, struct asked *asked)
 		{"secret-key", required_argument, NULL, REMOTE_SECRET},
 		{"profile", required_argument, NULL, REMOTE_PROFILE},
 		{"json", no_argument, NULL, REMOTE_JSON},
+		{"dialect", required_argument, NULL, OWN_DIALECT},
 		{"bucket", required_argument, NULL, OWN_BUCKET},
 		{"other-access-key", required_argument, NULL, OWN_OTHER_ACCESS},
 		{"other-secret-key", required_argument, NULL, OWN_OTHER_SECRET},
@@ -238,7 +248,7 @@ static int conformance_run(int argc, char **argv)
 	if (ret)
 		return ret;
 	if (asked.list)
-		return list_rules();
+		return list_rules(asked.conf.hipobj);
 	printer = (struct printer){.json = asked.remote.json};
 	ret = conf_run(&asked.conf, print_case, &printer, &totals, why);
 	if (ret) {

@@ -1,6 +1,6 @@
-/* cli/conformance/conformance.h: the rules of the RDMA token contract (docs/spec/token.md), each a
- * case that asks any endpoint. Nothing here knows our server: requests are libcurl's, signed here,
- * and tokens are libnebulaio's.
+/* cli/conformance/conformance.h: the rules of the RDMA token contract (docs/spec/token.md) and of
+ * hipobj-rc-v2 (docs/spec/hipobj.md), each a case that asks any endpoint. Nothing here knows our
+ * server: requests are libcurl's, signed here, and tokens are libnebulaio's.
  *
  *   suite.c    the table, the bucket, one case after the other
  *   send.c     one request
@@ -8,7 +8,13 @@
  *   connect.c  rules 1xx: queue pairs
  *   move.c     rules 2xx and 3xx: GET, PUT and parts
  *   refuse.c   rules 4xx and 5xx: tokens that are refused or declined
- *   fail.c     rules 6xx: transfers that fail */
+ *   fail.c     rules 6xx: transfers that fail
+ *
+ *   pair.c             hipobj-rc-v2: the suite's own queue pairs
+ *   hipobj.c           one transfer
+ *   hipobj_prepare.c   rules 7xx: control requests
+ *   hipobj_move.c      rules 8xx: GET, PUT and parts
+ *   hipobj_session.c   rules 9xx: whose a session is, and what its key opens */
 #ifndef CLI_CONFORMANCE_CONFORMANCE_H
 #define CLI_CONFORMANCE_CONFORMANCE_H
 
@@ -37,6 +43,7 @@ struct conf_opts {
 	const char *region;
 	const char *device_name;
 	const char *bucket; /* NULL: one is made and removed */
+	bool hipobj;	    /* hipobj-rc-v2; false: RDMA tokens */
 	const char *only;   /* the numbers of cases that begin so; NULL: all */
 };
 
@@ -47,10 +54,14 @@ struct conf_opts {
 #define CONF_WHY_BYTES	  400u
 
 struct conf_sender;
+struct conf_device;
 struct conf {
 	const struct conf_opts *opts;
 	struct conf_sender *sender;
-	struct neb_minter *minter;
+	struct neb_minter *minter;  /* RDMA tokens */
+	struct conf_device *device; /* hipobj-rc-v2 */
+	/* Called while an answer is awaited; NULL: nothing is to be done. */
+	void (*progress)(struct conf *conf);
 	uint8_t *memory;
 	uint8_t *object; /* the bytes of the key "object" */
 	char bucket[64];
@@ -67,10 +78,11 @@ struct conf_case {
 
 /* ---- send.c ---- */
 
-#define CONF_HEADERS_MAX 8u
+#define CONF_HEADERS_MAX 12u
 struct conf_request {
 	const char *method;
-	const char *key; /* in the bucket, without the prefix; "": the bucket; NULL: the service */
+	const char *key;  /* in the bucket, without the prefix; "": the bucket; NULL: the service */
+	const char *path; /* of a message that is about no key; or NULL */
 	const char *query; /* percent-encoded, in order, each with '='; or NULL */
 	struct neb_header headers[CONF_HEADERS_MAX]; /* to the first without a name */
 	const char *token;
@@ -151,11 +163,11 @@ typedef void conf_report_fn(
 struct conf_totals {
 	uint32_t passed, failed, unsupported, errors;
 };
-/* Runs the cases. 0; -EOPNOTSUPP: the endpoint has no RDMA tokens; -EACCES, -ECONNREFUSED and
- * similar: nothing could be tried. Then ret_why tells why. */
+/* Runs the cases. 0; -EOPNOTSUPP: the endpoint does not speak the dialect; -EACCES, -ECONNREFUSED
+ * and similar: nothing could be tried. Then ret_why tells why. */
 int conf_run(const struct conf_opts *opts, conf_report_fn *report, void *arg,
 	struct conf_totals *ret_totals, char ret_why[CONF_WHY_BYTES]);
-/* Each case of the table; NULL behind the last. */
-const struct conf_case *conf_case_at(uint32_t idx);
+/* Each case of a dialect; NULL behind the last. */
+const struct conf_case *conf_case_at(bool hipobj, uint32_t idx);
 
 #endif

@@ -147,10 +147,13 @@ static enum conf_verdict check_status(
 {
 	const char *reply = conf_header(answer, "x-amz-rdma-reply");
 	const char *etag = conf_header(answer, "etag");
+	const char *unsupported = conf_header(answer, "x-amz-rdma-protocol-status");
 
 	if (!want->status || answer->status == want->status ||
 		(want->or_status && answer->status == want->or_status))
 		return CONF_PASS;
+	if (want->status < 300 && unsupported && strcmp(unsupported, "unsupported") == 0)
+		return conf_unsupported(conf, "told to go by HTTP: status %u", answer->status);
 	if (want->status < 300 && reply && strcmp(reply, "501") == 0) {
 		if (etag && answer->status == 200 && !answer->body.len)
 			return conf_fail(conf, "declined (reply 501) with an ETag");

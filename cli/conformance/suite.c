@@ -1,5 +1,5 @@
 /* cli/conformance/suite.c: the table of cases, what they find, and what they leave. */
-#include "conformance.h"
+#include "hipobj.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +16,19 @@ static const struct conf_case *const TABLES[] = {
 	CONF_FAIL_CASES,
 };
 
-const struct conf_case *conf_case_at(uint32_t idx)
+static const struct conf_case *const HIPOBJ_TABLES[] = {
+	CONF_HIP_PREPARE,
+	CONF_HIP_MOVE,
+	CONF_HIP_SESSION,
+};
+
+const struct conf_case *conf_case_at(bool hipobj, uint32_t idx)
 {
-	for (size_t i = 0; i < ARRAY_LEN(TABLES); i++)
-		for (const struct conf_case *one = TABLES[i]; one->run; one++)
+	const struct conf_case *const *tables = hipobj ? HIPOBJ_TABLES : TABLES;
+	size_t count = hipobj ? ARRAY_LEN(HIPOBJ_TABLES) : ARRAY_LEN(TABLES);
+
+	for (size_t i = 0; i < count; i++)
+		for (const struct conf_case *one = tables[i]; one->run; one++)
 			if (idx-- == 0)
 				return one;
 	return NULL;
@@ -131,13 +140,37 @@ static int conf_open(struct conf *conf)
 	if (ret == 0)
 		ret = conf_sender_open(conf->opts, &conf->sender);
 	if (ret == 0)
-		ret = minter_open(conf);
+		ret = conf->opts->hipobj ? conf_device_open(conf) : minter_open(conf);
+	return ret;
+}
+
+/* Whether the endpoint takes a PREPARE; of what, is no matter. */
+static int hipobj_available(struct conf *conf)
+{
+	const struct conf_want want = {0};
+	struct conf_answer answer = {0};
+	int ret = -EIO;
+	struct hip hip;
+
+	if (hip_begin(&hip, conf, "GET", "absent", 1) &&
+		conf_ask(conf, &hip.prepare, &want, &answer) == CONF_PASS) {
+		ret = 0;
+		if (answer.status != 200 &&
+			strcmp(conf_element(&answer, "Code"), "NoSuchKey") != 0) {
+			ret = -EOPNOTSUPP;
+			conf_fail(conf, "it does not speak " HIPOBJ_PROTOCOL ": status %u %s",
+				answer.status, conf_element(&answer, "Code"));
+		}
+		conf_answer_free(&answer);
+	}
+	hip_end(&hip);
 	return ret;
 }
 
 static void conf_close(struct conf *conf)
 {
 	neb_minter_close(conf->minter);
+	conf_device_close(conf);
 	conf_sender_close(conf->sender);
 	free(conf->object);
 	if (conf->memory)
@@ -178,7 +211,7 @@ static void cases_run(
 {
 	const struct conf_case *one;
 
-	for (uint32_t idx = 0; (one = conf_case_at(idx)) != NULL; idx++) {
+	for (uint32_t idx = 0; (one = conf_case_at(conf->opts->hipobj, idx)) != NULL; idx++) {
 		enum conf_verdict verdict = CONF_ERROR;
 
 		if (!is_wanted(conf, one))
@@ -201,7 +234,11 @@ int conf_run(const struct conf_opts *opts, conf_report_fn *report, void *arg,
 	if (ret == 0)
 		ret = bucket_open(&conf);
 	if (ret == 0) {
-		cases_run(&conf, report, arg, ret_totals);
+		if (opts->hipobj)
+			ret = hipobj_available(&conf);
+		if (ret == 0)
+			cases_run(&conf, report, arg, ret_totals);
+		memcpy(ret_why, conf.why, sizeof(conf.why));
 		bucket_close(&conf);
 	} else {
 		memcpy(ret_why, conf.why, sizeof(conf.why));
