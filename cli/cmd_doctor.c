@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "codec/codec.h"
 #include "doctor.h"
 #include "remote.h"
 #include "server/server.h"
@@ -49,23 +50,23 @@ static void print_text(const struct doctor *doctor)
 	}
 }
 
-static void print_json(const struct doctor *doctor)
+static void print_json(FILE *out, const struct doctor *doctor)
 {
-	printf("[\n");
+	fprintf(out, "[\n");
 	for (size_t i = 0; i < doctor->count; i++) {
 		const struct finding *finding = &doctor->findings[i];
 
-		printf("{\"state\": \"%s\", \"area\": \"%s\", \"what\": ",
+		fprintf(out, "{\"state\": \"%s\", \"area\": \"%s\", \"what\": ",
 			finding->state == FINDING_FAIL ? "fail" : STATE_NAMES[finding->state],
 			finding->area);
-		remote_print_json(stdout, finding->what);
-		printf(", \"why\": ");
-		remote_print_json(stdout, finding->why);
-		printf(", \"fix\": ");
-		remote_print_json(stdout, finding->fix);
-		printf("}%s\n", i + 1 < doctor->count ? "," : "");
+		remote_print_json(out, finding->what);
+		fprintf(out, ", \"why\": ");
+		remote_print_json(out, finding->why);
+		fprintf(out, ", \"fix\": ");
+		remote_print_json(out, finding->fix);
+		fprintf(out, "}%s\n", i + 1 < doctor->count ? "," : "");
 	}
-	printf("]\n");
+	fprintf(out, "]\n");
 }
 
 static int load(struct config *config, const char *file)
@@ -112,6 +113,50 @@ static void note_device(struct config *config, struct doctor *doctor)
 			"config", "rdma.device_name: auto: %s: %s", config->rdma.device_name, why);
 }
 
+/* Changes nothing of the host; settles the configuration's device. */
+static void check(struct doctor *doctor, struct config *config)
+{
+	doctor->region_bytes = config->memory.bytes;
+	doctor->dscp = config->rdma.traffic_class >= 0 ? (unsigned)config->rdma.traffic_class >> 2
+						       : (unsigned)config->network.dscp;
+	doctor_check_memory(doctor);
+	doctor_check_kernel(doctor);
+	doctor_check_rdma(doctor);
+	doctor_check_network(doctor);
+	doctor_check_placement(doctor);
+	doctor_check_disks(doctor);
+	doctor_check_packages(doctor);
+	note_device(config, doctor);
+	hardware_check(config, doctor->sysfs, note_hardware, doctor);
+}
+
+void doctor_tell(const struct config *config, struct buf *out)
+{
+	struct doctor *doctor = calloc(1, sizeof(*doctor));
+	struct config *own = malloc(sizeof(*own));
+	char *text = NULL;
+	size_t text_bytes = 0;
+	FILE *file = doctor && own ? open_memstream(&text, &text_bytes) : NULL;
+
+	if (file) {
+		*doctor = (struct doctor){.sysfs = "/sys", .root = ""};
+		*own = *config;
+		check(doctor, own);
+		print_json(file, doctor);
+	}
+	out->failed |= !file || fclose(file);
+	if (!out->failed) {
+		buf_put_str(out, "{\"findings\":");
+		buf_put(out, text, text_bytes);
+		buf_put_str(out, "}");
+	}
+	if (own)
+		secret_wipe(own, sizeof(*own));
+	free(text);
+	free(own);
+	free(doctor);
+}
+
 static int doctor_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
@@ -150,20 +195,9 @@ static int doctor_run(int argc, char **argv)
 	ret = load(&config, file);
 	if (ret)
 		return ret;
-	doctor.region_bytes = config.memory.bytes;
-	doctor.dscp = config.rdma.traffic_class >= 0 ? (unsigned)config.rdma.traffic_class >> 2
-						     : (unsigned)config.network.dscp;
-	doctor_check_memory(&doctor);
-	doctor_check_kernel(&doctor);
-	doctor_check_rdma(&doctor);
-	doctor_check_network(&doctor);
-	doctor_check_placement(&doctor);
-	doctor_check_disks(&doctor);
-	doctor_check_packages(&doctor);
-	note_device(&config, &doctor);
-	hardware_check(&config, doctor.sysfs, note_hardware, &doctor);
+	check(&doctor, &config);
 	if (json)
-		print_json(&doctor);
+		print_json(stdout, &doctor);
 	else
 		print_text(&doctor);
 	if (set_up)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "doctor.h"
 #include "reactor/reactor.h"
 #include "serve_flows.h"
 #include "server/server.h"
@@ -390,6 +391,7 @@ static int serve_until_signal(const struct config *config, bool development)
 			"nebulaio serve: the server did not start; the log lines above say why\n");
 		return CLI_FAILED;
 	}
+	server_set_doctor(server, doctor_tell);
 	if (server_start(server)) {
 		server_stop(server);
 		server_close(server);

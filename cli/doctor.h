@@ -45,6 +45,10 @@ void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 
 void doctor_undo(struct finding *finding, const char *command, ...)
 	__attribute__((format(printf, 2, 3)));
+struct config;
+struct buf;
+/* cmd_doctor.c: the findings about a configuration, for a server (server_doctor_fn). */
+void doctor_tell(const struct config *config, struct buf *out);
 /* doctor_setup.c: shows each safe fix with the command that undoes it, and runs it if the user
  * agrees: to all with yes, else on the terminal. Returns an enum cli_exit. */
 int doctor_setup(const struct doctor *doctor, bool yes);

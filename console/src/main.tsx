@@ -2,8 +2,8 @@
 import { Component, h, render } from "preact";
 import { Failure, Session, ask, json, onSession } from "./api";
 import { Buckets } from "./buckets";
-import { Health } from "./health";
 import { Bucket } from "./objects";
+import { Operations } from "./operations";
 import { People } from "./people";
 import { SignIn } from "./signin";
 import { Button, Icon, IconName } from "./ui";
@@ -113,7 +113,7 @@ class App extends Component<{}, State> {
 	private page(session: Session, at: string[]): JSX.Element {
 		if ((at[0] === "b" || at[0] === "settings") && at[1]) return <Bucket key={at[1]} bucket={at[1]} prefix={at[2] ?? ""} settings={at[0] === "settings"} />;
 		if (at[0] === "people") return <People key="people" session={session} at={at.slice(1)} />;
-		if (at[0] === "health") return <Health key="health" />;
+		if (at[0] === "health") return <Operations key="health" session={session} at={at.slice(1)} />;
 		return <Buckets session={session} />;
 	}
 

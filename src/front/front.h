@@ -86,6 +86,22 @@ void front_native_unlisten(struct front_native *first);
 void front_native_close(struct front_native *front); /* takes NULL; the first one last */
 /* Includes connections being set up. Any thread. */
 uint32_t front_native_sessions(const struct front_native *front);
+/* A session, as operators see it. */
+struct front_session {
+	uint64_t id;
+	char peer[64];		     /* as the device names it: "ADDR:PORT" */
+	struct s3_identity identity; /* empty before its proof */
+	const char *phase;	     /* "setup", "open", "ending" */
+	bool encrypted;
+	uint64_t age_ns, idle_ns; /* since it was accepted, since its last capsule */
+	uint32_t in_flight, credits;
+	uint64_t requests, errors;    /* answered; of them with 4xx or 5xx */
+	uint64_t bytes_in, bytes_out; /* of bodies */
+};
+/* This front's sessions with ids above after, lowest first; returns how many, max at most. On its
+ * reactor. */
+uint32_t front_native_tell(const struct front_native *front, uint64_t after,
+	struct front_session *ret_sessions, uint32_t max);
 /* Objects that others need to move the region's bytes by the same device: they live until close. */
 struct rp_pd *front_native_pd(const struct front_native *front);
 const uint32_t *front_native_lkeys(const struct front_native *front); /* by arena index */

@@ -395,7 +395,34 @@ static void answer_admin(struct s3_call *call, struct admin_answer *answer)
 	json_decref(answer->json);
 }
 
-void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
+#define TOLD_BYTES_MAX (1 * MIB)
+
+/* False: the path is s3's own. */
+static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell, void *tell_arg,
+	struct admin_answer *answer)
+{
+	struct buf text;
+	int ret;
+
+	if (!tell || request->method != S3_GET)
+		return false;
+	buf_init(&text, TOLD_BYTES_MAX);
+	ret = tell(tell_arg, slice_from(request->path, strlen("/admin/v1/")), &text);
+	if (!ret && !text.failed)
+		answer->json = json_loadb(text.data, text.len, 0, NULL);
+	buf_free(&text);
+	if (ret == -ENOENT)
+		return false;
+	answer->status = answer->json ? 200 : 503;
+	answer->code = "Busy";
+	snprintf(answer->why, sizeof(answer->why), "%s",
+		ret == -EAGAIN ? "it is being found out: ask again in some seconds"
+			       : "out of memory");
+	return true;
+}
+
+void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_admin_tell_fn *tell, void *tell_arg)
 {
 	struct admin_answer answer = {0};
 	const struct s3_error *error;
@@ -412,7 +439,7 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 		answer.code = error->code;
 		snprintf(answer.why, sizeof(answer.why), "%s",
 			call.message ? call.message : error->message);
-	} else {
+	} else if (!admin_told(request, tell, tell_arg, &answer)) {
 		s3_admin_run(&call, &answer);
 	}
 	answer_admin(&call, &answer);

@@ -302,9 +302,17 @@ typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_r
 void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
+/* What the server's other parts tell its root: the JSON of a GET at a path below /admin/v1/, which
+ * is without that start. -ENOENT: it is not of theirs; -EAGAIN: asked too often; -ENOMEM. Fiber
+ * call. */
+typedef int s3_admin_tell_fn(void *arg, struct slice path, struct buf *out);
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root.
- * In a fiber. */
-void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
+ * tell may be NULL. In a fiber. */
+void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_admin_tell_fn *tell, void *tell_arg);
+/* The ARN of who proved that identity, now; empty: its key is gone. */
+void s3_identity_arn(
+	struct s3 *s3, const struct s3_identity *identity, char *ret_arn, size_t arn_bytes);
 
 /* Lets page answer a request whose bearer token (a JWT, like Prometheus's token for MinIO) names
  * the server's root or an identity that may do "admin:Prometheus"; otherwise answers AccessDenied.

@@ -23,6 +23,7 @@
 #include "server/lifecycle.h"
 #include "server/numa.h"
 #include "server/resources.h"
+#include "server/tell.h"
 #include "server/web.h"
 #include "store/local.h"
 
@@ -67,6 +68,7 @@ struct server {
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	struct admin_opts admin_opts;
 	struct console *console; /* on the first core; NULL: off */
+	struct tell tell;	 /* its callers are on the first core */
 	uint16_t rdma_port;
 	char *accounts_json; /* until it has been read into the store */
 	sem_t identities_done;
@@ -494,6 +496,14 @@ static void listen_refused(const char *section, const char *address, int ret)
 /* The pages for operators, on the admin listener and on MinIO's paths. */
 static void fill_admin_opts(struct server *server)
 {
+	server->tell = (struct tell){
+		.config = &server->config,
+		.s3 = server->s3,
+		.device = &server->device_attr,
+		.reactors = server->reactors,
+		.count = server->core_count,
+		.draining = &server->draining,
+	};
 	server->admin_opts = (struct admin_opts){
 		.region = server->region,
 		.store = server->store,
@@ -502,6 +512,8 @@ static void fill_admin_opts(struct server *server)
 		.reactor_count = server->core_count,
 		.draining = &server->draining,
 		.minio_public = strcmp(server->config.admin.minio_metrics, "public") == 0,
+		.tell = tell_run,
+		.tell_arg = &server->tell,
 	};
 }
 
@@ -648,6 +660,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	}
 	if (core_idx == 0)
 		fill_admin_opts(server);
+	server->tell.fronts[core_idx] = core->native;
 	if (!ret)
 		ret = open_http(core);
 	if (core_idx == 0 && config->admin.address[0] && !ret)
@@ -771,6 +784,11 @@ uint16_t server_https_port(const struct server *server)
 uint16_t server_admin_port(const struct server *server)
 {
 	return port_of(server->cores[0].admin);
+}
+
+void server_set_doctor(struct server *server, server_doctor_fn *doctor)
+{
+	server->tell.doctor = doctor;
 }
 
 uint16_t server_console_port(const struct server *server)
@@ -983,6 +1001,7 @@ void server_close(struct server *server)
 			flow_core_close(&core->flow);
 	}
 	console_close(server->console);
+	tell_free(&server->tell);
 	https_close(server->https);
 	s3_close(server->s3);
 	free(server->accounts_json);

@@ -3,6 +3,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
+#include "base/base.h"
 #include "server/config.h"
 
 struct server;
@@ -27,6 +28,11 @@ uint16_t server_rdma_port(const struct server *server);	   /* 0: RDMA is off */
 uint16_t server_admin_port(const struct server *server);   /* 0: there is no admin interface */
 uint16_t server_console_port(const struct server *server); /* 0: there is no web console */
 const char *server_rdma_device(const struct server *server);
+/* The findings of this host's doctor about a configuration, as JSON {"findings": […]}. On a helper
+ * thread; it changes nothing. */
+typedef void server_doctor_fn(const struct config *config, struct buf *out);
+/* Before server_start: GET /admin/v1/doctor answers by it. */
+void server_set_doctor(struct server *server, server_doctor_fn *doctor);
 /* Starts the reactors' threads. */
 int server_start(struct server *server);
 /* Readable when files that the server reads again may have changed; -1: there are none. */

@@ -438,6 +438,7 @@ static inline struct native_out respond_out(
 	}
 	bytes = capsule_response_encode(response, out.capsule, room);
 	CHECK(bytes > 0);
+	session->bytes_out += response->bytes_moved;
 	request->send = NULL;
 	request->span.data = NULL;
 	return out;

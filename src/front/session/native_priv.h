@@ -9,6 +9,7 @@
  *   crypt.c       encryption of bodies in encrypted sessions
  *   stream.c      lists of many pages in one request
  *   lease.c       copies that a session's client reads by itself
+ *   tell.c        the sessions, for operators
  *
  * A front and its sessions run on their reactor's thread; the port's listener on the first front's.
  * */

@@ -613,6 +613,11 @@ static void answer(struct native_request *request)
 	native_response_fill(request, &response);
 	if (request->session->phase != NATIVE_FAILED)
 		response_fit(request, &response);
+	request->session->answered++;
+	if (response.status >= 400)
+		request->session->errors++;
+	else
+		request->session->bytes_in += request->in.body_bytes;
 	native_respond(request, &response);
 }
 

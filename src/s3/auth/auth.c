@@ -523,6 +523,21 @@ const struct s3_error *s3_authenticate_session(struct s3_call *call)
 	return NULL;
 }
 
+void s3_identity_arn(
+	struct s3 *s3, const struct s3_identity *identity, char *ret_arn, size_t arn_bytes)
+{
+	struct iam_credential *credential =
+		identity->root || !identity->access_key[0]
+			? NULL
+			: iam_credential(s3->iam, slice_str(identity->access_key));
+
+	snprintf(ret_arn, arn_bytes, "%s", identity->root ? "arn:aws:iam::000000000000:root" : "");
+	if (credential)
+		slice_copy_str(slice_to(credential->principal->who.arn, arn_bytes - 1), ret_arn,
+			arn_bytes);
+	iam_credential_put(credential);
+}
+
 static void derive(struct slice secret, struct slice context, uint8_t ret_key[32])
 {
 	char start[7 + LIMIT_SECRET_KEY_LEN_MAX] = "NEBULA1";

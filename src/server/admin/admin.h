@@ -20,6 +20,8 @@ struct admin_opts {
 	uint32_t reactor_count;
 	const _Atomic bool *draining; /* when set, /health/ready answers 503 */
 	bool minio_public;	      /* MinIO's scrape paths need no token */
+	s3_admin_tell_fn *tell;	      /* paths below /admin/v1/ that are not s3's; or NULL */
+	void *tell_arg;
 };
 
 /* Answers GET /metrics (Prometheus text format 0.0.4), /health/live, /health/ready, and, for

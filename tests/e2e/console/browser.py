@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.parse
 
+import native
 import nebula
 
 try:
@@ -398,6 +399,7 @@ class Walk:
         tap.check(page.one(".tiles", "0.") and page.one(".volumes", "good"), "the version and the volumes are told")
         page.picture("health")
         self.accessible("health")
+        self.operations()
         page.click("button", "Sign out")
         page.one("#access-key")
         tap.check(page.run("return fetch('/api/session').then((answer) => answer.status)") == 401, "a sign-out ends the session")
@@ -417,6 +419,27 @@ class Walk:
         tap.check(True, "nor does it see users, or how the server does")
         page.click("button", "Sign out")
         page.one("#access-key")
+
+    def operations(self):
+        """Sessions of clients by RDMA, and the doctor."""
+        page, tap = self.page, self.tap
+        page.click(".tabs a", "RDMA sessions")
+        page.one(".empty", "No RDMA sessions now")
+        with contextlib.closing(native.Native(f"rdma://{self.server.rdma}")) as client:
+            client.put(b"by-rdma", bytes(1 << 20), b"photos")
+            client.get(b"none", b"photos")
+            row = page.one("tbody tr", nebula.ACCESS_KEY)
+            tap.check(nebula.becomes(lambda: all(word in page.one("tbody tr").text for word in ("000000000000:root", "simulated", "open", "1.0 MiB", "1 refused"))),
+                      "a session is told: who, by what, how much", row.text)
+            page.picture("sessions")
+            self.accessible("sessions")
+        tap.check(page.one(".empty", "No RDMA sessions now"), "and it is gone when its client is")
+        page.click(".tabs a", "Doctor")
+        page.one(".findings li", "io_uring")
+        page.picture("doctor")
+        self.accessible("doctor")
+        tap.check(page.all(".findings .badge", "good") and page.one("button", "Look again"), "the doctor's findings are told")
+        page.go("health", ".plot", "Requests")
 
     def roles(self):
         page, tap = self.page, self.tap
@@ -456,7 +479,7 @@ class Walk:
         page.size(390, 844)
         page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)
         page.one("td a", "photos")
-        for place, selector in (("buckets", "td a"), ("b/photos", "button.item"), ("settings/photos", ".rules li"), ("people/users/reader", ".rules li"), ("health", ".plot")):
+        for place, selector in (("buckets", "td a"), ("b/photos", "button.item"), ("settings/photos", ".rules li"), ("people/users/reader", ".rules li"), ("health/sessions", ".empty"), ("health/doctor", ".findings li"), ("health", ".plot")):
             page.go(place, selector)
             page.loaded()
             page.picture("phone-" + place.split("/")[0])

@@ -1,13 +1,16 @@
 """OpenID Connect: providers in IAM; sessions for callers with a token, from the test's own identity provider."""
 
 import contextlib
+import functools
 import hashlib
 import hmac
+import json
+import pathlib
 import time
 
 from cases_access import denied, made, policy
 from cases_iam import allow
-from identity import SCRATCH, Issuer, coded, jwk, key_file, openssl, token
+from identity import CURVES, SCRATCH, Issuer, coded, jwk, key_file, openssl, token
 from suite import equal, refused
 
 

@@ -132,6 +132,23 @@ RIG_TEST(a_small_completion_queue);
 static const struct capsule_private PRIVATE = {
 	.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
 
+/* Four are being set up: in pages, by their ids. */
+static void tells_its_sessions(void)
+{
+	struct front_session told[5];
+
+	assert_int_equal(front_native_tell(rig_front, 0, told, 5), 4);
+	for (int i = 0; i < 4; i++) {
+		assert_string_equal(told[i].phase, "setup");
+		assert_string_equal(told[i].identity.access_key, "");
+		assert_true(!i || told[i].id > told[i - 1].id);
+	}
+	assert_int_equal(front_native_tell(rig_front, 0, told, 3), 3);
+	assert_true(told[0].id < told[1].id && told[1].id < told[2].id);
+	assert_int_equal(front_native_tell(rig_front, told[2].id, told, 3), 1);
+	assert_int_equal(front_native_tell(rig_front, told[0].id, told, 3), 0);
+}
+
 static void connections_come_in(void *arg)
 {
 	struct capsule_private stranger = PRIVATE;
@@ -154,6 +171,7 @@ static void connections_come_in(void *arg)
 		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(requests[4].rejected);
 	assert_int_equal(front_native_sessions(rig_front), 4);
+	tells_its_sessions();
 	/* A session that ends frees its place. */
 	fake_event(RP_CM_ESTABLISHED, requests[0].qp);
 	fake_event(RP_CM_DISCONNECTED, requests[0].qp);

@@ -1,0 +1,163 @@
+// What only the server's root is told: RDMA sessions one by one, and what the doctor found.
+import { Component, h } from "preact";
+import { Session, json } from "./api";
+import { Health } from "./health";
+import { Act, Badge, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many, told } from "./ui";
+
+const LOOK_MS = 2000;
+
+interface RdmaSession {
+	id: number;
+	peer: string;
+	principal: string;
+	access_key: string;
+	device: string;
+	transport: string;
+	state: string;
+	encrypted: boolean;
+	age_ms: number;
+	idle_ms: number;
+	in_flight: number;
+	credits: number;
+	requests: number;
+	errors: number;
+	bytes_in: number;
+	bytes_out: number;
+}
+
+interface Page {
+	sessions: RdmaSession[];
+	total: number;
+	next?: number;
+}
+
+function span(ms: number): string {
+	const s = Math.floor(ms / 1000);
+	return s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
+}
+
+/** Of an ARN what tells people apart. */
+const short = (arn: string): string => arn.replace(/^arn:aws:(iam|sts)::/, "");
+
+/** Looked at again and again while it is open; after: the pages before this one, by their last id. */
+class Sessions extends Component<{ key?: string }, { page?: Page; problem?: string; after: number[] }> {
+	state = { page: undefined as Page | undefined, problem: undefined as string | undefined, after: [] as number[] };
+	private timer = 0;
+	private gone = false;
+	private round = 0;
+
+	componentDidMount(): void {
+		void this.look(false);
+	}
+
+	componentWillUnmount(): void {
+		this.gone = true;
+		clearTimeout(this.timer);
+	}
+
+	private async look(poll: boolean): Promise<void> {
+		const round = ++this.round;
+		clearTimeout(this.timer);
+		const { after } = this.state;
+		try {
+			const page = await json<Page>("/admin/v1/sessions" + (after.length ? `/${after[after.length - 1]}` : ""), { poll });
+			if (this.gone || round !== this.round) return;
+			this.setState({ page, problem: undefined });
+		} catch (error) {
+			if (this.gone || round !== this.round) return;
+			this.setState({ problem: told(error) });
+			if (!this.state.page) return;
+		}
+		this.timer = window.setTimeout(() => void this.look(true), LOOK_MS);
+	}
+
+	private async turn(after: number[]): Promise<void> {
+		await new Promise<void>((done) => this.setState({ after }, done));
+		await this.look(false);
+	}
+
+	private table(page: Page): JSX.Element {
+		return (
+			<div class="scroll"><table>
+				<caption>{many(page.total, "session")}</caption>
+				<thead><tr>
+					<th scope="col">Client</th><th scope="col">Principal</th><th scope="col">Transport</th><th scope="col">State</th><th scope="col" class="number">Age</th>
+					<th scope="col" class="number">Requests</th><th scope="col" class="number">In</th><th scope="col" class="number">Out</th>
+				</tr></thead>
+				<tbody>{page.sessions.map((each) => (
+					<tr key={String(each.id)}>
+						<td><code>{each.peer}</code></td>
+						<td class="long">{short(each.principal) || "not known yet"}<br /><code class="quiet">{each.access_key}</code></td>
+						<td>{each.transport}<br /><span class="quiet">{each.device}</span></td>
+						<td><Badge text={each.state} kind={each.state === "open" ? "good" : "warn"} /> {each.encrypted ? <Badge text="encrypted" /> : null}</td>
+						<td class="number">{span(each.age_ms)}<br /><span class="quiet">idle {span(each.idle_ms)}</span></td>
+						<td class="number">{count(each.requests)}<br /><span class="quiet">{each.errors ? `${count(each.errors)} refused` : `${count(each.in_flight)} in flight`}</span></td>
+						<td class="number">{bytes(each.bytes_in)}</td><td class="number">{bytes(each.bytes_out)}</td>
+					</tr>
+				))}</tbody>
+			</table></div>
+		);
+	}
+
+	render(): JSX.Element {
+		const { page, problem, after } = this.state;
+		const next = page?.next;
+		return (
+			<div>
+				<Problem text={problem} />
+				{page ? (page.sessions.length ? this.table(page) : <Empty icon="link" title="No RDMA sessions now"><p>A client of RDMA has one from its first request on. <code>nebulaio cp</code> says which way it went, and why.</p></Empty>) : problem ? null : <Waiting />}
+				<p>
+					{after.length ? <Act label="Earlier" run={() => this.turn(after.slice(0, -1))} /> : null} {next === undefined ? null : <Act label="Later" run={() => this.turn([...after, next])} />}
+				</p>
+			</div>
+		);
+	}
+}
+
+/* ---- The doctor. ---- */
+
+interface Finding {
+	state: "ok" | "info" | "warn" | "fail";
+	area: string;
+	what: string;
+	why: string;
+	fix: string;
+}
+
+const WORDS: Record<Finding["state"], [string, "good" | "warn" | "bad" | undefined]> = { fail: ["broken", "bad"], warn: ["could be better", "warn"], info: ["good to know", undefined], ok: ["good", "good"] };
+const ORDER: Finding["state"][] = ["fail", "warn", "info", "ok"];
+
+function Doctor(): JSX.Element {
+	const show = ({ findings }: { findings: Finding[] }, again: () => void): JSX.Element => (
+		<div>
+			<div class="head"><span class="grow quiet">{ORDER.filter((state) => findings.some((each) => each.state === state)).map((state) => `${findings.filter((each) => each.state === state).length} ${WORDS[state][0]}`).join(", ")}</span><Act label="Look again" run={async () => again()} /></div>
+			<ul class="rules findings">{[...findings].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state)).map((each) => (
+				<li key={each.area + each.what}>
+					<div class="long">
+						<Badge text={WORDS[each.state][0]} kind={WORDS[each.state][1]} /> <span class="quiet">{each.area}</span>
+						<div>{each.what}</div>
+						{each.why ? <div class="quiet">{each.why}</div> : null}
+						{each.fix ? <Copy text={each.fix} label="Copy" /> : null}
+					</div>
+				</li>
+			))}</ul>
+		</div>
+	);
+	return (
+		<div>
+			<p class="quiet">What <code>nebulaio doctor</code> finds on the server's host, about its configuration. Nothing is changed: a fix is a command for a shell there, as root.</p>
+			<Loaded of="doctor" load={() => json<{ findings: Finding[] }>("/admin/v1/doctor")} show={show} />
+		</div>
+	);
+}
+
+export function Operations(props: { key?: string; session: Session; at: string[] }): JSX.Element {
+	const tab = props.at[0] ?? "now";
+	if (props.session.arn !== "arn:aws:iam::000000000000:root") return <Health key="health" />;
+	return (
+		<section>
+			<nav class="tabs" aria-label="Health">{[["now", "Now"], ["sessions", "RDMA sessions"], ["doctor", "Doctor"]].map(([id, label]) => <a href={`#/health/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
+			{tab === "sessions" ? <div><h1>RDMA sessions</h1><Sessions key="sessions" /></div> : tab === "doctor" ? <div><h1>Doctor</h1><Doctor /></div> : <Health key="health" />}
+		</section>
+	);
+}

@@ -1,0 +1,154 @@
+/* server/tell.c: GET /admin/v1/sessions, page by page, and GET /admin/v1/doctor. */
+#include "server/tell.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "codec/codec.h"
+
+#define PAGE_SESSIONS	   200u
+#define FINDINGS_KEEP_NS   (10 * NS_PER_S)
+#define FINDINGS_BYTES_MAX (1 * MIB)
+#define ARN_BYTES	   2048u
+
+/* ---- Sessions. ---- */
+
+struct page {
+	const struct front_native *front;
+	uint64_t after;
+	struct front_session *sessions;
+	uint32_t count;
+};
+
+static void page_fill(void *arg)
+{
+	struct page *page = arg;
+
+	page->count = front_native_tell(page->front, page->after, page->sessions, PAGE_SESSIONS);
+}
+
+static int by_id(const void *one, const void *other)
+{
+	uint64_t a = ((const struct front_session *)one)->id;
+	uint64_t b = ((const struct front_session *)other)->id;
+
+	return (a > b) - (a < b);
+}
+
+static json_t *session_json(const struct tell *tell, const struct front_session *session)
+{
+	char arn[ARN_BYTES];
+	json_t *json;
+
+	s3_identity_arn(tell->s3, &session->identity, arn, sizeof(arn));
+	json = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", (json_int_t)session->id,
+		"peer", session->peer, "principal", arn, "access_key", session->identity.access_key,
+		"device", tell->device->name, "transport", tell->device->transport, "state",
+		session->phase, "encrypted", session->encrypted);
+	if (json)
+		json_object_update_new(
+			json, json_pack("{s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I}", "age_ms",
+				      (json_int_t)(session->age_ns / NS_PER_MS), "idle_ms",
+				      (json_int_t)(session->idle_ns / NS_PER_MS), "in_flight",
+				      (int)session->in_flight, "credits", (int)session->credits,
+				      "requests", (json_int_t)session->requests, "errors",
+				      (json_int_t)session->errors, "bytes_in",
+				      (json_int_t)session->bytes_in, "bytes_out",
+				      (json_int_t)session->bytes_out));
+	return json;
+}
+
+static int put_json(json_t *json, struct buf *out)
+{
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+	json_decref(json);
+	if (!text)
+		return -ENOMEM;
+	buf_put_str(out, text);
+	free(text);
+	return out->failed ? -ENOMEM : 0;
+}
+
+/* The page of all fronts: each tells its own lowest, of which the lowest count. */
+static int tell_sessions(const struct tell *tell, uint64_t after, struct buf *out)
+{
+	uint32_t fronts = tell->fronts[0] ? tell->count : 0, count = 0, total = 0, shown;
+	struct front_session *all = calloc((size_t)fronts * PAGE_SESSIONS + 1, sizeof(*all));
+	json_t *list = json_array();
+	json_t *json;
+	int ret = all && list ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; !ret && i < fronts; i++) {
+		struct page page = {
+			.front = tell->fronts[i], .after = after, .sessions = all + count};
+
+		ret = fiber_run_on(tell->reactors[i], "tell-sessions", page_fill, &page);
+		count += page.count;
+		total += front_native_sessions(tell->fronts[i]);
+	}
+	shown = MIN(count, PAGE_SESSIONS);
+	if (!ret)
+		qsort(all, count, sizeof(*all), by_id);
+	for (uint32_t i = 0; !ret && i < shown; i++)
+		if (json_array_append_new(list, session_json(tell, &all[i])))
+			ret = -ENOMEM;
+	json = ret ? NULL : json_pack("{s:O, s:i}", "sessions", list, "total", (int)total);
+	if (json && count > shown)
+		json_object_set_new(json, "next", json_integer((json_int_t)all[shown - 1].id));
+	json_decref(list);
+	free(all);
+	return ret ? ret : put_json(json, out);
+}
+
+/* ---- The doctor's findings. ---- */
+
+static void doctor_run(void *arg)
+{
+	struct tell *tell = arg;
+
+	tell->doctor(tell->config, &tell->findings);
+}
+
+static int tell_doctor(struct tell *tell, struct buf *out)
+{
+	if (!tell->doctor)
+		return -ENOENT;
+	if (tell->busy)
+		return -EAGAIN;
+	if (!tell->findings.len || clock_now_ns() - tell->found_ns >= FINDINGS_KEEP_NS) {
+		tell->busy = true;
+		buf_free(&tell->findings);
+		buf_init(&tell->findings, FINDINGS_BYTES_MAX);
+		fiber_offload_long(doctor_run, tell);
+		tell->found_ns = clock_now_ns();
+		tell->busy = false;
+	}
+	if (tell->findings.failed || !tell->findings.len)
+		return -ENOMEM;
+	buf_put_slice(out, buf_slice(&tell->findings));
+	return out->failed ? -ENOMEM : 0;
+}
+
+int tell_run(void *arg, struct slice path, struct buf *out)
+{
+	struct tell *tell = arg;
+	uint64_t after = 0;
+
+	if (*tell->draining)
+		return -EAGAIN;
+	if (slice_eq(path, SLICE("doctor")))
+		return tell_doctor(tell, out);
+	if (slice_eq(path, SLICE("sessions")))
+		return tell_sessions(tell, 0, out);
+	if (slice_starts(path, SLICE("sessions/")) &&
+		slice_to_u64(slice_from(path, strlen("sessions/")), &after) == 0)
+		return tell_sessions(tell, after, out);
+	return -ENOENT;
+}
+
+void tell_free(struct tell *tell)
+{
+	buf_free(&tell->findings);
+}

@@ -1,0 +1,27 @@
+/* server/tell.h: what a running server tells its root about itself: RDMA sessions, and the findings
+ * of its doctor. */
+#ifndef SERVER_TELL_H
+#define SERVER_TELL_H
+
+#include "front/front.h"
+#include "server/server.h"
+
+struct tell {
+	const struct config *config;
+	struct s3 *s3;
+	const struct rp_device_attr *device;	      /* of the sessions */
+	struct front_native *fronts[LIMIT_CORES_MAX]; /* one a reactor; NULL: no RDMA */
+	struct reactor *const *reactors;
+	const _Atomic bool *draining;
+	uint32_t count;
+	server_doctor_fn *doctor; /* NULL: none */
+	/* The doctor's last findings. */
+	struct buf findings;
+	uint64_t found_ns;
+	bool busy;
+};
+/* As s3_admin_tell_fn, of one reactor; arg is a struct tell. */
+int tell_run(void *arg, struct slice path, struct buf *out);
+void tell_free(struct tell *tell);
+
+#endif
