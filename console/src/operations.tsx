@@ -1,8 +1,9 @@
 // What only the server's root is told: RDMA sessions one by one, and what the doctor found.
 import { Component, h } from "preact";
-import { Session, json } from "./api";
+import { Session, ask, json } from "./api";
 import { Health } from "./health";
-import { Act, Badge, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many, told } from "./ui";
+import { by, parse } from "./metrics";
+import { Act, Badge, Card, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many, told } from "./ui";
 
 const LOOK_MS = 2000;
 
@@ -39,9 +40,11 @@ function span(ms: number): string {
 /** Of an ARN what tells people apart. */
 const short = (arn: string): string => arn.replace(/^arn:aws:(iam|sts)::/, "");
 
+const TOKENS: [string, string][] = [["moved", "Moved by RDMA"], ["declined", "Fell back to HTTP"], ["refused", "Refused"], ["failed", "Failed"]];
+
 /** Looked at again and again while it is open; after: the pages before this one, by their last id. */
-class Sessions extends Component<{ key?: string }, { page?: Page; problem?: string; after: number[] }> {
-	state = { page: undefined as Page | undefined, problem: undefined as string | undefined, after: [] as number[] };
+class Sessions extends Component<{ key?: string }, { page?: Page; tokens?: Map<string, number>; problem?: string; after: number[] }> {
+	state = { page: undefined as Page | undefined, tokens: undefined as Map<string, number> | undefined, problem: undefined as string | undefined, after: [] as number[] };
 	private timer = 0;
 	private gone = false;
 	private round = 0;
@@ -61,8 +64,9 @@ class Sessions extends Component<{ key?: string }, { page?: Page; problem?: stri
 		const { after } = this.state;
 		try {
 			const page = await json<Page>("/admin/v1/sessions" + (after.length ? `/${after[after.length - 1]}` : ""), { poll });
+			const samples = parse(await (await ask("/metrics", { poll: true })).text());
 			if (this.gone || round !== this.round) return;
-			this.setState({ page, problem: undefined });
+			this.setState({ page, tokens: by({ at: 0, samples }, "nebulaio_token_requests_total", "result"), problem: undefined });
 		} catch (error) {
 			if (this.gone || round !== this.round) return;
 			this.setState({ problem: told(error) });
@@ -88,7 +92,7 @@ class Sessions extends Component<{ key?: string }, { page?: Page; problem?: stri
 					<tr key={String(each.id)}>
 						<td><code>{each.peer}</code></td>
 						<td class="long">{short(each.principal) || "not known yet"}<br /><code class="quiet">{each.access_key}</code></td>
-						<td>{each.transport}<br /><span class="quiet">{each.device}</span></td>
+						<td>{each.transport}{each.device === each.transport ? null : <span class="quiet"><br />{each.device}</span>}</td>
 						<td><Badge text={each.state} kind={each.state === "open" ? "good" : "warn"} /> {each.encrypted ? <Badge text="encrypted" /> : null}</td>
 						<td class="number">{span(each.age_ms)}<br /><span class="quiet">idle {span(each.idle_ms)}</span></td>
 						<td class="number">{count(each.requests)}<br /><span class="quiet">{each.errors ? `${count(each.errors)} refused` : `${count(each.in_flight)} in flight`}</span></td>
@@ -100,7 +104,7 @@ class Sessions extends Component<{ key?: string }, { page?: Page; problem?: stri
 	}
 
 	render(): JSX.Element {
-		const { page, problem, after } = this.state;
+		const { page, tokens, problem, after } = this.state;
 		const next = page?.next;
 		return (
 			<div>
@@ -109,6 +113,11 @@ class Sessions extends Component<{ key?: string }, { page?: Page; problem?: stri
 				<p>
 					{after.length ? <Act label="Earlier" run={() => this.turn(after.slice(0, -1))} /> : null} {next === undefined ? null : <Act label="Later" run={() => this.turn([...after, next])} />}
 				</p>
+				{tokens ? (
+					<div class="cards"><Card title="Bodies by RDMA tokens, since the start" text="S3 requests over HTTP whose bodies were to move by RDMA. A declined one went on over HTTP, and its answer told the client why.">
+						<dl class="facts">{TOKENS.map(([result, word]) => <div><dt>{word}</dt><dd>{count(tokens.get(result) ?? 0)}</dd></div>)}</dl>
+					</Card></div>
+				) : null}
 			</div>
 		);
 	}
@@ -145,7 +154,7 @@ function Doctor(): JSX.Element {
 	);
 	return (
 		<div>
-			<p class="quiet">What <code>nebulaio doctor</code> finds on the server's host, about its configuration. Nothing is changed: a fix is a command for a shell there, as root.</p>
+			<p class="quiet">The findings of <code>nebulaio doctor</code> on the server's host, about its configuration. Nothing is changed: a fix is a command for a shell there, as root.</p>
 			<Loaded of="doctor" load={() => json<{ findings: Finding[] }>("/admin/v1/doctor")} show={show} />
 		</div>
 	);
@@ -157,7 +166,7 @@ export function Operations(props: { key?: string; session: Session; at: string[]
 	return (
 		<section>
 			<nav class="tabs" aria-label="Health">{[["now", "Now"], ["sessions", "RDMA sessions"], ["doctor", "Doctor"]].map(([id, label]) => <a href={`#/health/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
-			{tab === "sessions" ? <div><h1>RDMA sessions</h1><Sessions key="sessions" /></div> : tab === "doctor" ? <div><h1>Doctor</h1><Doctor /></div> : <Health key="health" />}
+			{tab === "sessions" ? <div><div class="head"><h1>RDMA sessions</h1></div><Sessions key="sessions" /></div> : tab === "doctor" ? <div><div class="head"><h1>Doctor</h1></div><Doctor /></div> : <Health key="health" />}
 		</section>
 	);
 }

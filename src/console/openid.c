@@ -190,22 +190,26 @@ static void begin(struct console_visit *visit)
 /* The claims of a token, whose signature STS verifies when it takes the token. */
 static json_t *claims_of(struct slice token)
 {
-	char text[BASE64_LEN(TOKEN_LEN_MAX)], claims[TOKEN_LEN_MAX];
 	struct slice rest = token, part;
-	size_t len;
 	json_t *json = NULL;
+	char *text, *claims; /* too long for a fiber's stack */
+	size_t len;
 
 	slice_split(&rest, '.');
 	part = slice_split(&rest, '.');
-	if (!part.len || part.len > TOKEN_LEN_MAX)
+	text = part.len ? malloc(2 * BASE64_LEN(part.len)) : NULL;
+	if (!text)
 		return NULL;
+	claims = text + BASE64_LEN(part.len);
 	for (size_t i = 0; i < part.len; i++)
 		text[i] = part.data[i] == '-' ? '+' : part.data[i] == '_' ? '/' : part.data[i];
 	for (len = part.len; len % 4; len++)
 		text[len] = '=';
-	if (base64_decode(slice_of(text, len), claims, sizeof(claims), &len) == 0 &&
+	if (base64_decode(slice_of(text, len), claims, BASE64_LEN(part.len), &len) == 0 &&
 		json_is_flat(slice_of(claims, len), 16))
 		json = json_loadb(claims, len, JSON_REJECT_DUPLICATES, NULL);
+	secret_wipe(text, 2 * BASE64_LEN(part.len));
+	free(text);
 	if (json_is_object(json))
 		return json;
 	json_decref(json);

@@ -227,12 +227,15 @@ static void put_encoded(struct buf *out, const char *text)
 static int exchange(
 	struct s3_openid *openid, const struct s3_openid_code *code, struct buf *ret_token)
 {
-	struct openid_call call = {.openid = openid, .url = openid->token};
+	char url[S3_OPENID_URL_MAX + 1];
+	struct openid_call call = {.openid = openid, .url = url};
 	struct buf form, keys;
 	json_t *answer;
 	size_t user_len;
 	int ret;
 
+	/* Another fiber may look for the endpoints again meanwhile. */
+	memcpy(url, openid->token, sizeof(url));
 	buf_init(&form, FORM_BYTES_MAX);
 	buf_init(&keys, FORM_BYTES_MAX);
 	put_field(&form, "grant_type", SLICE("authorization_code"));

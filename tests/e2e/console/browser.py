@@ -431,6 +431,7 @@ class Walk:
             row = page.one("tbody tr", nebula.ACCESS_KEY)
             tap.check(nebula.becomes(lambda: all(word in page.one("tbody tr").text for word in ("000000000000:root", "simulated", "open", "1.0 MiB", "1 refused"))),
                       "a session is told: who, by what, how much", row.text)
+            tap.check(page.one(".card dt", "Fell back to HTTP"), "and how many requests fell back to HTTP")
             page.picture("sessions")
             self.accessible("sessions")
         tap.check(page.one(".empty", "No RDMA sessions now"), "and it is gone when its client is")

@@ -150,6 +150,11 @@ def tokens(tap, server, provider):
         visitor = Visitor(server.console)
         said = visitor.come_back(visitor.to_provider())
         tap.check(said.endswith("/" + why) and not visitor.session(), f"{word} is refused", said)
+    for size, where in ((13000, "/"), (16000, "/#/sign-in/")):
+        provider.bend = {"padding": "x" * size}
+        visitor = Visitor(server.console)
+        said = visitor.come_back(visitor.to_provider())
+        tap.check(said.startswith(where) and bool(visitor.session()) == (where == "/"), f"a token with a claim of {size} characters: {where}", said)
     provider.bend = {}
     provider.refuses = "access_denied"
     visitor = Visitor(server.console)
