@@ -23,6 +23,7 @@
 #include "server/lifecycle.h"
 #include "server/numa.h"
 #include "server/resources.h"
+#include "server/endpoint.h"
 #include "server/tell.h"
 #include "server/web.h"
 #include "store/local.h"
@@ -476,23 +477,6 @@ struct endpoint {
 	struct net_tls *tls;
 };
 
-/* The message includes the remedy: a port in use is the first problem of new users. */
-static void listen_refused(const char *section, const char *address, int ret)
-{
-	if (ret == -EADDRINUSE)
-		log_error("server",
-			"%s.address: %s is in use by another process (`ss -ltnp` shows which): "
-			"stop it, or give %s.address another port, --set %s.address=ADDR:PORT "
-			"(make run ARGS=\"--set ...\")",
-			section, address, section, section);
-	else if (ret == -EINVAL)
-		log_error("server", "%s.address: '%s' is not an address; write ADDR:PORT", section,
-			address);
-	else
-		log_error("server", "%s.address: cannot listen on %s: %s", section, address,
-			strerror(-ret));
-}
-
 /* The pages for operators, on the admin listener and on MinIO's paths. */
 static void fill_admin_opts(struct server *server)
 {
@@ -542,7 +526,7 @@ static int open_endpoint(
 	int ret = listen_open(&opts, endpoint->address, ret_listen);
 
 	if (ret)
-		listen_refused(endpoint->transport, endpoint->address, ret);
+		endpoint_refused(endpoint->transport, endpoint->address, ret);
 	return ret;
 }
 
@@ -581,7 +565,7 @@ static int open_admin(struct server *server, struct core *core)
 
 	ret = listen_open(&opts, config->admin.address, &core->admin);
 	if (ret)
-		listen_refused("admin", config->admin.address, ret);
+		endpoint_refused("admin", config->admin.address, ret);
 	return ret;
 }
 
@@ -599,7 +583,7 @@ static int open_console(struct server *server, struct core *core)
 	int ret = web_open(&opts, &server->console, &core->console);
 
 	if (ret)
-		listen_refused("console", server->config.console.address, ret);
+		endpoint_refused("console", server->config.console.address, ret);
 	return ret;
 }
 
