@@ -451,6 +451,13 @@ uint64_t config_cache_bytes(const struct config *config)
 							 : config->memory.cache_bytes;
 }
 
+bool config_encrypts_new_buckets(const struct config *config)
+{
+	if (strcmp(config->s3.new_bucket_encryption, "auto") == 0)
+		return config->encryption.key_file[0];
+	return strcmp(config->s3.new_bucket_encryption, "AES256") == 0;
+}
+
 uint32_t config_session_requests(const struct config *config)
 {
 	uint64_t requests = config->rdma.session_requests ? config->rdma.session_requests

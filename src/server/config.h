@@ -269,6 +269,10 @@ void config_embed(struct config *config, bool development);
 bool config_is_loopback(const char *address);
 /* memory.cache_bytes, also when it is "auto". */
 uint64_t config_cache_bytes(const struct config *config);
+/* Whether new buckets encrypt by default: unless told, only with a key that the operator chose,
+ * because he has a copy of it. A key that the server made beside the data protects little, and
+ * encryption would cost the RDMA path its freedom from copies. */
+bool config_encrypts_new_buckets(const struct config *config);
 /* How many requests a session may have in flight. */
 uint32_t config_session_requests(const struct config *config);
 /* Checks that need all keys together: profile rules, sums that must fit. The error text has one

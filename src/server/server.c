@@ -195,16 +195,6 @@ static int open_store(struct server *server)
 	return ret;
 }
 
-/* Only with a key that the operator chose, because he has a copy of it. A key that the server made
- * beside the data protects little, and encryption would cost the RDMA path its freedom from
- * copies. */
-static bool new_buckets_encrypt(const struct config *config)
-{
-	if (strcmp(config->s3.new_bucket_encryption, "auto") == 0)
-		return config->encryption.key_file[0];
-	return strcmp(config->s3.new_bucket_encryption, "AES256") == 0;
-}
-
 /* The key files: made for a fresh store, or made again from their sealed copies. */
 static int open_keys(const struct config *config, struct store *store,
 	uint8_t ret_secrets_key[IDENTITIES_KEY_BYTES], char ret_keys[KEYS_BYTES_MAX])
@@ -276,7 +266,7 @@ static int open_s3(struct server *server)
 		.lifecycle_day_s = (uint32_t)config->lifecycle.day_seconds,
 		.signature_v2 = config->s3.signature_v2,
 		.closed_buckets = strcmp(config->s3.new_buckets, "closed") == 0,
-		.encrypted_buckets = new_buckets_encrypt(config),
+		.encrypted_buckets = config_encrypts_new_buckets(config),
 		.decline_by_draft = strcmp(config->rdma.decline, "aws-draft") == 0,
 	};
 
