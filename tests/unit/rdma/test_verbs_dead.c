@@ -173,7 +173,8 @@ static void test_nothing_is_given_back(void **state)
 	(void)state;
 	answer = EIO;
 	rig_open(&rig);
-	*srq = (struct verbs_srq){.base = {&rp_verbs_ops, RP_SRQ}, .device = &rig.device};
+	*srq = (struct verbs_srq){
+		.base = {.ops = &rp_verbs_ops, .magic = RP_SRQ}, .device = &rig.device};
 	*ah = (struct verbs_ah){.base = {&rp_verbs_ops, RP_AH}, .device = &rig.device};
 	*mr = (struct verbs_mr){
 		.base = {.ops = &rp_verbs_ops, .magic = RP_MR}, .device = &rig.device};
