@@ -53,7 +53,7 @@ static void open_frames(const char *where, bool receives, const struct neb_rdma_
 static void open_way(const char *kind, char *where, bool receives)
 {
 	const struct neb_rdma_options options = {.type = NEB_UC,
-		.receives = receives ? RECEIVES : 0,
+		.receives = receives ? RECEIVES : !strcmp(kind, "uc"),
 		.receive_bytes = NEB_FRAME_BYTES,
 		.timeout_ns = PATIENCE};
 
@@ -94,6 +94,23 @@ static void send_all(uint32_t count)
 	printf("sent %u\n", count);
 }
 
+/* A sender that is done before the other end has accepted it is taken for one that went away: it
+ * waits for this. */
+static void say_ready(void)
+{
+	struct neb_work work = {.op = NEB_SEND, .target = peer, .bytes = 1};
+
+	check(neb_span_lease(region, NEB_FRAME_BYTES, &work.span), "a span");
+	check(neb_work_submit(region, &work), "a message");
+}
+
+static void wait_ready(void)
+{
+	struct neb_done done = reap_one(region);
+
+	neb_span_give(region, &done.span);
+}
+
 /* Ends with the last number, which arrives unless it is the one that is lost. */
 static void receive_all(uint32_t count)
 {
@@ -105,6 +122,10 @@ static void receive_all(uint32_t count)
 		struct neb_done done = reap_one(region);
 		struct neb_work again = {.op = NEB_RECV, .target = peer, .span = done.span};
 
+		if (done.op == NEB_SEND) {
+			neb_span_give(region, &done.span);
+			continue;
+		}
 		if (done.result != (int32_t)(head + MESSAGE_BYTES))
 			check(-EPROTO, "a message");
 		memcpy(&number, (uint8_t *)done.span.data + head, sizeof(number));
@@ -123,6 +144,8 @@ int main(int argc, char **argv)
 	region = region_new();
 	check(neb_attach_rdma(region, argv[1]), argv[1]);
 	open_way(argv[2], argv[3], receives);
+	if (!strcmp(argv[2], "uc"))
+		receives ? say_ready() : wait_ready();
 	if (receives)
 		receive_all((uint32_t)atoi(argv[5]));
 	else

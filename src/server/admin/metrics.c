@@ -263,13 +263,10 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 	uint32_t count = store_volumes(opts->store, volumes, DISK_MEMBERS_MAX);
 	char labels[64];
 
-	if (store_protected(opts->store) >= 0) {
-		metric_head(out, "nebulaio_store_index_protected",
-			"1 when the volumes are enough to rebuild the index; 0: a checkpoint found "
-			"no room for it.");
-		metric_line(out, "nebulaio_store_index_protected", NULL,
-			store_protected(opts->store) == 1);
-	}
+	metric_head(out, "nebulaio_store_index_protected",
+		"1 when the volumes are enough to rebuild the index; 0: it is not asked for, or a "
+		"checkpoint found no room.");
+	metric_line(out, "nebulaio_store_index_protected", NULL, store_protected(opts->store) == 1);
 	if (!count)
 		return;
 	metric_head(out, "nebulaio_store_volume_state",
