@@ -331,7 +331,7 @@ static void test_metrics_of_the_parts(void **state)
 		    "0\n"));
 	assert_true(has("nebulaio_ring_latency_seconds_count{ring=\"rdma\",core=\"0\"} 0\n"));
 	assert_false(has("nebulaio_store_volume_state"));
-	assert_false(has("nebulaio_store_index_protected"));
+	assert_true(has("nebulaio_store_index_protected 0\n"));
 	volume_count = 2;
 	protection = 1;
 	assert_int_equal(ask(S3_GET, "/metrics"), 200);
