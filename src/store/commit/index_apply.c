@@ -331,8 +331,28 @@ static int super_move(struct store *store, const struct tail *tail, struct image
 	return ret;
 }
 
-/* Deletions that make room need the log, so the tail moves without an image when there is no room
- * for one. */
+static void tell_unprotected(struct store *store, int error)
+{
+	static const char *const SO =
+		"the store works, but it is not protected against the loss of the data folder "
+		"until";
+
+	if (store->image->told)
+		return;
+	store->image->told = true;
+	if (error == -ENOSPC)
+		log_error("store",
+			"%s: the volumes have no room for the copy of the index: %s there is room",
+			store->dir, SO);
+	else
+		log_error("store",
+			"%s: the copy of the index cannot be written to the volumes (%s): %s a "
+			"checkpoint can write it",
+			store->dir, strerror(-error), SO);
+}
+
+/* Deletions that make room need the log, and nothing but the volumes may end writes: so the tail
+ * moves without an image when none can be written. */
 static int protection_give_up(struct store *store, const struct tail *tail)
 {
 	const struct tail same = {.pos = tail->pos, .seq = tail->seq};
@@ -341,19 +361,14 @@ static int protection_give_up(struct store *store, const struct tail *tail)
 
 	atomic_store(&store->image->due, true);
 	ret = super_move(store, tail, &set);
-	if (!ret)
-		ret = image_write(store, tail->seq, &set);
+	if (ret)
+		return ret;
+	ret = image_write(store, tail->seq, &set);
 	if (!ret)
 		return super_move(store, &same, &set);
-	if (ret != -ENOSPC)
+	if (store->image->fault)
 		return ret;
-	if (!store->image->told)
-		log_error("store",
-			"%s: the volumes have no room for the copy of the index: the store works, "
-			"but it is not protected against the loss of the data folder until there "
-			"is room",
-			store->dir);
-	store->image->told = true;
+	tell_unprotected(store, ret);
 	return 1;
 }
 
@@ -363,9 +378,9 @@ static int tail_move(struct store *store, const struct tail *tail)
 	struct image_set set = {0};
 	int ret = image->on ? image_write(store, tail->seq, &set) : 0;
 
-	ret = ret == -ENOSPC ? protection_give_up(store, tail)
-	      : ret	     ? ret
-			     : super_move(store, tail, &set);
+	ret = ret && !image->fault ? protection_give_up(store, tail)
+	      : ret		   ? ret
+				   : super_move(store, tail, &set);
 	if (ret == 0 && image->on) {
 		if (image->told)
 			log_info("store", "%s: the index is in the volumes again", store->dir);

@@ -53,8 +53,9 @@ struct image_kept {
 struct image {
 	bool on;	  /* checkpoints write images */
 	bool taken;	  /* the allocator counts its blocks as in use */
-	bool told;	  /* that there is no room */
+	bool told;	  /* that no image can be written */
 	_Atomic bool due; /* the volumes lack the index up to the tail */
+	int fault;	  /* of the volumes, when an image was written last; 0: none */
 	uint64_t number_next;
 	pthread_mutex_t lock; /* of the rest; a checkpoint alone changes now and retired */
 	struct image_set now;
@@ -108,7 +109,8 @@ bool image_has(struct image *image, uint64_t number);
 
 /* ---- image_write.c ---- */
 /* Writes the index as it was flushed, which has everything up to seq, to space that nothing uses.
- * Blocks. -ENOSPC; -EIO, -EHOSTDOWN: the volumes failed. On failure nothing is left. */
+ * Blocks. -ENOSPC, and the errors of the data folder and of memory: no image can be written now;
+ * with image->fault set the volumes failed. On failure nothing is left. */
 int image_write(struct store *store, uint64_t seq, struct image_set *ret_set);
 
 /* ---- image_read.c ---- */

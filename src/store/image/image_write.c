@@ -77,6 +77,14 @@ static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint
 	}
 }
 
+/* Notes that it was the volumes that failed. */
+static int fault(struct store *store, int ret)
+{
+	if (ret)
+		store->image->fault = ret;
+	return ret;
+}
+
 static int chunk_write(
 	struct store *store, struct segment *segment, const uint8_t *chunk, uint32_t blocks)
 {
@@ -85,6 +93,8 @@ static int chunk_write(
 		uint32_t leased;
 		int ret = lease(store, blocks, &block, &leased);
 
+		if (ret == -EIO || ret == -EHOSTDOWN)
+			return fault(store, ret);
 		if (ret)
 			return ret;
 		ret = segment_add(segment, block, leased);
@@ -95,7 +105,7 @@ static int chunk_write(
 		ret = disk_write_now(store->volume.disk, chunk, (uint64_t)leased << BLOCK_SHIFT,
 			block << BLOCK_SHIFT);
 		if (ret)
-			return ret;
+			return fault(store, ret);
 		chunk += (size_t)leased << BLOCK_SHIFT;
 		blocks -= leased;
 	}
@@ -400,7 +410,7 @@ static int write_all(struct image_writer *writer, uint64_t seq)
 	if (!ret)
 		ret = catalog_write(writer, seq);
 	if (!ret)
-		ret = disk_flush_now(writer->store->volume.disk);
+		ret = fault(writer->store, disk_flush_now(writer->store->volume.disk));
 	return ret;
 }
 
@@ -412,6 +422,7 @@ int image_write(struct store *store, uint64_t seq, struct image_set *ret_set)
 	void *chunk = NULL;
 	int ret = writer ? 0 : -ENOMEM;
 
+	store->image->fault = 0;
 	if (!ret && posix_memalign(&chunk, BLOCK_BYTES, STORE_CHUNK_BYTES))
 		ret = -ENOMEM;
 	if (ret) {

@@ -316,6 +316,26 @@ static void no_room(struct rig *rig, void *arg)
 	assert_int_equal(store_protected(rig->store), 1);
 }
 
+/* The same when not the volumes fail, but the folder in which the checkpoint is made. */
+static void no_folder(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	run_shell("mkdir -p index.image/in/the/way", rig);
+	for (uint32_t i = 0; i < KEYS; i++)
+		assert_int_equal(
+			object_put_seeded(rig, "b", key_of(key, i), bytes_of(1), i, NULL), 0);
+	assert_int_equal(index_apply_settle(rig->store), 0);
+	fiber_offload_long(checkpoint_now, rig->store);
+	assert_int_equal(store_protected(rig->store), 0);
+	assert_int_equal(object_put_seeded(rig, "b", key_of(key, 0), bytes_of(1), 0, NULL), 0);
+	run_shell("rm -r index.image", rig);
+	assert_int_equal(index_apply_settle(rig->store), 0);
+	fiber_offload_long(checkpoint_now, rig->store);
+	assert_int_equal(store_protected(rig->store), 1);
+}
+
 static void verify_small(struct rig *rig, void *arg)
 {
 	char key[32];
@@ -335,6 +355,20 @@ static void test_no_room(void **state)
 	rig.opts.volume_bytes_max = 8 * MIB;
 	reopen(&rig, bucket_only);
 	reopen(&rig, no_room);
+	folder_lose(&rig);
+	reopen(&rig, verify_small);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+static void test_no_folder(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	protected_init(&rig);
+	reopen(&rig, bucket_only);
+	reopen(&rig, no_folder);
 	folder_lose(&rig);
 	reopen(&rig, verify_small);
 	rig_fsck(&rig);
@@ -584,6 +618,7 @@ int main(void)
 		cmocka_unit_test(test_upgraded),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_no_folder),
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_catalog_damaged),
 		cmocka_unit_test(test_catalog_mended),
