@@ -178,7 +178,9 @@ void store_close(struct store *store)
 	record_table_close(store->records);
 	/* The snapshot has only the blocks that the index names. */
 	image_give(store);
-	if (clean && snapshot_write(store))
+	/* Each start looks through a damaged index again, and tells, until it is mended: only so
+	 * are the blocks known that two rows name. */
+	if (clean && !store->index_suspect && snapshot_write(store))
 		log_warn("store",
 			"%s: no snapshot of the space in use: the next start reads the "
 			"index instead",

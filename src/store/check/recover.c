@@ -77,6 +77,7 @@ struct scan {
 
 static void scan_complain(struct scan *scan, const char *what)
 {
+	scan->store->index_suspect = true;
 	if (scan->complaints++ < COMPLAINTS_MAX)
 		log_error("store", "the index is damaged: %s: run fsck", what);
 }

@@ -58,6 +58,7 @@ struct store {
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
+	bool index_suspect;	/* the start found damage in the index */
 	_Atomic bool suspended; /* too few volumes are left */
 	_Atomic uint64_t
 		regains; /* from 1: a body whose write began before one cannot be committed */

@@ -2,7 +2,7 @@
  * group: clean errors, and no other data is harmed. */
 #include "rig.h"
 
-#include "store/call/call.h"
+#include "store/store_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -484,6 +484,128 @@ static void test_parts_of_two_stores_are_refused(void **state)
 	rig_dir_remove(&other);
 }
 
+/* ---- Two rows that name the same blocks. ---- */
+
+#define SHARED_BYTES (200 * KIB)
+
+/* The row's value; the key becomes its own. */
+static char *row_of(struct rig *rig, const char *prefix, struct key *key, size_t *ret_len)
+{
+	struct index_walk *walk;
+	struct slice row, value;
+	char *copy;
+
+	assert_int_equal(index_walk_open(rig->store->index, SLICE("O"), SLICE("P"), &walk), 0);
+	while (index_walk_get(walk, &row, &value) && !slice_ends(row, slice_str(prefix)))
+		index_walk_next(walk);
+	assert_true(index_walk_get(walk, &row, &value));
+	key->len = (uint32_t)row.len;
+	memcpy(key->bytes, row.data, row.len);
+	copy = (char *)malloc(value.len);
+	assert_non_null(copy);
+	memcpy(copy, value.data, value.len);
+	*ret_len = value.len;
+	index_walk_close(walk);
+	return copy;
+}
+
+/* The row of "two" becomes a copy of the one of "one". */
+static void rows_share(struct rig *rig, void *arg)
+{
+	struct state_record state;
+	struct key one, two;
+	struct group *group;
+	size_t one_len, two_len;
+	char *value, *other;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("b-one"), SHARED_BYTES, 1, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("b-two"), SHARED_BYTES, 2, NULL), 0);
+	rig_index_wait(rig);
+	value = row_of(rig, "b-one", &one, &one_len);
+	other = row_of(rig, "b-two", &two, &two_len);
+	assert_int_equal(index_state_read(rig->store->index, &state), 0);
+	assert_int_equal(group_open(&group), 0);
+	assert_int_equal(group_reserve(group, MUTATION_BYTES(two.len, one_len), 0), 0);
+	memcpy(group_add(group, MUTATION_PUT, 0, &two, one_len), value, one_len);
+	assert_int_equal(
+		index_write_group(rig->store->index, slice_of(group->bytes, group->len), &state),
+		0);
+	assert_int_equal(index_flush(rig->store->index), 0);
+	group_close(group);
+	free(value);
+	free(other);
+}
+
+static void shared_look(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("b-one"), SHARED_BYTES, 1), 0);
+}
+
+/* Both go, and nobody else loses blocks by that. */
+static void shared_delete(struct rig *rig, void *arg)
+{
+	static const char *const keys[] = {"b-one", "b-two"};
+	char key[32];
+
+	(void)arg;
+	for (uint32_t i = 0; i < ARRAY_LEN(keys); i++) {
+		assert_int_equal(
+			store_delete(rig->store, SLICE("b"), slice_str(keys[i]), NULL, NULL), 0);
+		rig_index_wait(rig);
+		for (uint32_t o = 0; o < 8; o++) {
+			snprintf(key, sizeof(key), "other-%u-%u", i, o);
+			assert_int_equal(object_put_seeded(rig, "b", slice_str(key), SHARED_BYTES,
+						 10 * i + o, NULL),
+				0);
+		}
+	}
+	for (uint32_t i = 0; i < 16; i++) {
+		snprintf(key, sizeof(key), "other-%u-%u", i / 8, i % 8);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), SHARED_BYTES,
+					 10 * (i / 8) + i % 8),
+			0);
+	}
+}
+
+static void look_at_nothing(struct rig *rig, void *arg)
+{
+	(void)rig;
+	(void)arg;
+}
+
+static void run_opened(struct rig *rig, rig_fn *fn)
+{
+	rig_run(rig, fn, NULL);
+	assert_int_equal(rig->open_result, 0);
+}
+
+/* A start finds it, and so does every later one: a clean end does not make it forgotten. */
+static void test_blocks_of_two_objects(void **state)
+{
+	struct store_fsck_report report;
+	char space[600];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	run_opened(&rig, rows_share);
+	snprintf(space, sizeof(space), "%s/space", rig.dir);
+	assert_int_equal(unlink(space), 0); /* as after kill -9 */
+	fsck_expect(&rig, -EUCLEAN, &report);
+	assert_true(report.overlaps > 0);
+	run_opened(&rig, shared_look);
+	assert_int_equal(access(space, F_OK), -1);
+	run_opened(&rig, shared_delete);
+	/* Without the rows it is mended. */
+	run_opened(&rig, look_at_nothing);
+	assert_int_equal(access(space, F_OK), 0);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
 static void test_fsck_of_no_store(void **state)
 {
 	struct store_fsck_report report;
@@ -511,6 +633,7 @@ int main(void)
 		cmocka_unit_test(test_a_volume_that_lacks_a_step_is_refused),
 		cmocka_unit_test(test_a_volume_of_a_set_that_lacks_a_step_is_refused),
 		cmocka_unit_test(test_parts_of_two_stores_are_refused),
+		cmocka_unit_test(test_blocks_of_two_objects),
 		cmocka_unit_test(test_fsck_of_no_store),
 	};
 
