@@ -162,7 +162,9 @@ static int make_key(const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES])
 	char made[CONFIG_TEXT_MAX + 64];
 	int fd, ret = 0;
 
+	/* One that was left by a process that was killed may have this one's number. */
 	snprintf(made, sizeof(made), "%s.%d", path, (int)getpid());
+	unlink(made);
 	fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;

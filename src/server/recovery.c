@@ -39,7 +39,8 @@ static int file_make(const char *path, struct slice text)
 	char part[CONFIG_TEXT_MAX + 64];
 	int fd, ret = 0;
 
-	snprintf(part, sizeof(part), "%s.%d", path, (int)getpid());
+	snprintf(part, sizeof(part), "%s.part", path);
+	unlink(part); /* left by a start that was killed; the store's lock keeps others away */
 	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
@@ -228,8 +229,14 @@ static int keep_one(
 		ret = seal(key, file->name, slice_of(text, len), sealed);
 		if (!ret)
 			ret = store_keep(store, file->name, slice_of(sealed, len + OVERHEAD));
-		if (!ret)
+		if (!ret && store_protected(store) == 1)
 			log_info("server", "%s has a sealed copy in the volumes", file->path);
+		else if (!ret)
+			log_error("server",
+				"%s has no sealed copy in the volumes yet, because no copy of the "
+				"index can be written there: keep a copy of the file elsewhere. "
+				"The next checkpoint tries again",
+				file->path);
 	}
 	secret_wipe(text, sizeof(text));
 	if (ret)
