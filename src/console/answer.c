@@ -1,5 +1,5 @@
-/* console/answer.c: answers of the console's own, with the headers that keep its pages safe, and
- * what a request says. */
+/* console/answer.c: writes the console's own answers, with the headers that keep its pages safe,
+ * and reads requests' headers, cookies and bodies. */
 #include "console/console_priv.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ void console_answer_error(struct console_visit *visit, uint32_t status, const ch
 	console_answer_json(visit, status, json_pack("{s:s}", "error", text), NULL);
 }
 
-/* ---- What a request says. ---- */
+/* ---- Reading a request. ---- */
 
 struct slice console_header(const struct s3_request *request, struct slice name)
 {

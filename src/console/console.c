@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- What a request says. ---- */
+/* ---- Reading a request. ---- */
 
 /* Browsers send cookies to every port of a host: the name tells consoles apart. */
 static void name_cookie(struct console_visit *visit)
@@ -25,7 +25,7 @@ static void name_cookie(struct console_visit *visit)
 		(unsigned)number);
 }
 
-/* A page that only looks again by itself does not keep its session alive. */
+/* Requests that the page repeats by itself, without its user, do not keep the session alive. */
 static struct console_session *find_session(const struct console_visit *visit)
 {
 	bool polls = console_header(visit->request, SLICE("x-console-poll")).len > 0;
@@ -35,7 +35,7 @@ static struct console_session *find_session(const struct console_visit *visit)
 		!polls);
 }
 
-/* Whether the page itself sent it, as far as the browser tells. */
+/* Whether the page itself sent the request, as far as the browser says. */
 static bool is_own(const struct s3_request *request)
 {
 	struct slice site = console_header(request, SLICE("sec-fetch-site"));
@@ -88,7 +88,7 @@ static const struct console_file *find_file(struct slice path)
 
 /* ---- Paths. ---- */
 
-/* Below a path of the page's: the way on, and what is left of the path. */
+/* Finds the service that a path of the page belongs to, and the rest of the path. */
 static bool find_way(struct slice path, enum console_way *ret_way, struct slice *ret_path)
 {
 	*ret_path = path;
@@ -111,7 +111,7 @@ static bool find_way(struct slice path, enum console_way *ret_way, struct slice 
 	return true;
 }
 
-/* A verb of the console's own for a session; false: there is no such path. */
+/* Runs one of the console's own verbs for a session; false: there is no such path. */
 static bool own_verb(struct console_visit *visit, struct console_session *session)
 {
 	struct slice path = visit->request->path;

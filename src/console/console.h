@@ -1,8 +1,8 @@
 /* console/console.h: the web console: serves the page's files, signs its users in, keeps their
  * sessions, and passes the page's requests on to S3, IAM, STS and the admin API. A session is
- * temporary credentials of STS. Each request is signed by them here and goes the way of every
- * request, so that the page can do nothing that its user's policies do not allow, and never sees a
- * secret. All of it runs on one reactor. docs/guide/console.md says what the page meets. */
+ * temporary credentials of STS. The console signs each request with them, and S3 handles it like
+ * every request, so that the page can do nothing that its user's policies do not allow, and never
+ * sees a secret. The console runs on one reactor. docs/guide/console.md is its guide. */
 #ifndef CONSOLE_H
 #define CONSOLE_H
 
@@ -13,20 +13,21 @@ struct console;
 
 /* The provider where users may sign in. */
 struct console_openid {
-	const char *issuer;				 /* NULL or "": none */
+	const char *issuer;				 /* NULL or "": no provider */
 	const char *client_id, *client_secret, *ca_file; /* the last two may be "" */
 	const char *scopes;
-	const char *name;	       /* of the provider, for the page */
-	const char *role, *role_claim; /* an ARN, or the claim that has it */
-	const char *redirect_url;      /* "": made of the page's own host */
+	const char *name;	       /* the provider's name on the page */
+	const char *role, *role_claim; /* an ARN, or the claim that contains it */
+	const char *redirect_url;      /* "": derived from the page's own host */
 };
 struct console_opts {
 	struct s3 *s3;
 	uint64_t session_s;	  /* how long a session lasts: 900 to 43,200 */
-	uint64_t idle_timeout_ns; /* a session without requests ends */
-	const char *s3_url;	  /* the start of share links; "": made of the page's own host */
-	uint16_t http_port, https_port; /* where S3 listens, for share links; 0: it does not */
-	bool secure;			/* the page comes over TLS */
+	uint64_t idle_timeout_ns; /* a session without requests for this long ends */
+	/* the start of share links; "": derived from the page's own host */
+	const char *s3_url;
+	uint16_t http_port, https_port; /* S3's ports, for share links; 0: S3 does not listen */
+	bool secure;			/* the page is served over TLS */
 	struct console_openid openid;
 	/* Answers /metrics and the paths below /admin/v1/, as the admin listener does. */
 	s3_page_fn *admin;

@@ -1,7 +1,7 @@
 /* console/console_priv.h: shared by the files of this folder.
  *
  *   console.c   paths, the page's files
- *   answer.c    answers of the console's own, and what a request says
+ *   answer.c    writes the console's own answers, reads requests
  *   signin.c    sign-in, sign-out
  *   openid.c    sign-in at an OpenID Connect provider
  *   share.c     share links
@@ -17,7 +17,7 @@
 #include "console/console.h"
 
 #define CONSOLE_SESSIONS_MAX	 256u
-#define CONSOLE_SESSIONS_PER_KEY 8u /* one user leaves room for the others */
+#define CONSOLE_SESSIONS_PER_KEY 8u /* so one user leaves room for the others */
 #define CONSOLE_COOKIE_BYTES	 32u
 #define CONSOLE_COOKIE_LEN	 (2 * CONSOLE_COOKIE_BYTES)
 #define CONSOLE_FORM_BYTES_MAX	 (8 * KIB) /* of sign-in and share; a token has 20,000 characters */
@@ -32,7 +32,7 @@ _Static_assert(CONSOLE_SESSIONS_PER_KEY < CONSOLE_SESSIONS_MAX, "one user leaves
 struct console_session {
 	uint32_t references;
 	uint8_t digest[SHA256_BYTES];		      /* of its cookie */
-	char signed_in[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* by this key, or with this role */
+	char signed_in[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* signed in by this key, or with this role */
 	char arn[CONSOLE_ARN_LEN_MAX + 1];
 	char account[65];
 	int64_t expires_ms; /* of the credentials, since 1970 */
@@ -47,23 +47,23 @@ struct console_table {
 };
 struct console_now {
 	uint64_t mono_ns; /* for idleness */
-	int64_t real_ms;  /* for the credentials' end */
+	int64_t real_ms;  /* the time of the credentials' end */
 };
 void console_session_put(struct console_session *session); /* wipes; takes NULL */
-/* Takes the reference over and gives the session a cookie. The oldest of the same key's makes room,
- * or the one that was idle for longest. */
+/* Takes the reference over and gives the session a cookie. If there is no room, ends the oldest
+ * session of the same key, or the session that was idle for longest. */
 void console_table_add(struct console_table *table, struct console_session *session,
 	struct console_now now, char ret_cookie[CONSOLE_COOKIE_LEN + 1]);
 /* A reference to the session with that cookie; NULL: there is none, or it is over. touch: the user
- * is there. */
+ * himself acted, so the session counts as used. */
 struct console_session *console_table_get(
 	struct console_table *table, struct slice cookie, struct console_now now, bool touch);
 void console_table_remove(struct console_table *table, const struct console_session *session);
 void console_table_free(struct console_table *table);
 uint32_t console_table_count(const struct console_table *table);
 
-/* How often hosts may fail to sign in: each has a bucket that fills again with time. The host that
- * was quiet for longest makes room for a new one. */
+/* Limits how often a host may fail to sign in: each host has a bucket that fills again with time.
+ * The host that was quiet for longest makes room for a new one. */
 #define CONSOLE_HOSTS_MAX     256u
 #define CONSOLE_TRIES_MAX     10u
 #define CONSOLE_TRY_REFILL_NS (6 * NS_PER_S)
@@ -79,7 +79,7 @@ struct console_limit {
  * none left; *ret_wait_s: when there will be one. */
 bool console_limit_take(
 	struct console_limit *limit, struct slice peer, uint64_t now_ns, uint32_t *ret_wait_s);
-/* A try that succeeded does not count. */
+/* Gives the try back after a sign-in that succeeded. */
 void console_limit_give(struct console_limit *limit, struct slice peer);
 
 /* ---- The console. ---- */
@@ -123,12 +123,12 @@ struct console_inner {
 	uint32_t status; /* 0: there was no answer */
 	struct buf body;
 };
-/* POST / with a form to IAM or STS; signer NULL: unsigned. outer: on whose behalf. The answer is
- * wiped and freed by console_inner_free, in any case. */
+/* POST / with a form to IAM or STS; signer NULL: unsigned. outer: the visit that it is made for.
+ * The answer is wiped and freed by console_inner_free, in any case. */
 void console_inner_post(const struct console *console, const struct s3_request *outer,
 	const struct s3_signer *signer, struct slice form, struct console_inner *ret_inner);
 void console_inner_free(struct console_inner *inner);
-/* The text of the first such element in an answer, as it stands there; empty: none. */
+/* The text of the answer's first element of that name, not unescaped; empty: none. */
 struct slice console_inner_element(const struct console_inner *inner, const char *name);
 
 /* ---- Signing in (signin.c). ---- */
@@ -139,16 +139,17 @@ struct console_web {
 /* AssumeRoleWithWebIdentity. The answer is freed by console_inner_free. */
 void console_ask_by_token(struct console_visit *visit, const struct console_web *web,
 	struct console_inner *ret_inner);
-/* A session of the credentials that STS answered, in the table, for the user of that name; NULL:
- * there are none. *ret_cookie: the value of its Set-Cookie header, to be wiped. */
+/* Makes a session of the credentials in STS's answer, for the user of that name, and adds it to the
+ * table; NULL: the answer has no credentials. *ret_cookie: the value of its Set-Cookie header, to
+ * be wiped. */
 struct console_session *console_begin_session(struct console_visit *visit,
 	const struct console_inner *inner, struct slice name,
 	char ret_cookie[CONSOLE_SET_COOKIE_MAX]);
 /* Counts and logs a refused try. */
 void console_refused(struct console_visit *visit, const char *why);
-/* Takes one try of the visitor's host; false: it has to wait. */
+/* Takes one try of the visitor's host; false: the host must wait. */
 bool console_may_try(struct console_visit *visit, uint32_t *ret_wait_s);
-/* Whether the browser reaches the console over TLS. */
+/* Whether the browser uses TLS to reach the console. */
 bool console_is_secure(const struct console_visit *visit);
 void console_sign_in(struct console_visit *visit);
 /* The ways to sign in beside keys and tokens. */
@@ -160,7 +161,7 @@ struct s3_signer console_signer_of(const struct console_session *session, const 
 
 /* ---- Sign-in at an OpenID Connect provider (openid.c). ---- */
 int console_openid_open(struct console *console); /* -ENOMEM */
-/* Answers its two paths, which other sites lead to; false: the request has another. */
+/* Answers its two paths, which other sites may link to; false: the request has another path. */
 bool console_openid_handle(struct console_visit *visit);
 
 /* ---- Share links (share.c). ---- */
@@ -168,7 +169,7 @@ void console_share(struct console_visit *visit, const struct console_session *se
 
 /* ---- A request of the page, passed on (pass.c). ---- */
 enum console_way { CONSOLE_S3, CONSOLE_IAM, CONSOLE_STS, CONSOLE_ADMIN, CONSOLE_METRICS };
-/* path: what is left of the page's own, percent-encoded. */
+/* path: the rest of the page's path, percent-encoded. */
 void console_pass(struct console *console, const struct console_session *session,
 	enum console_way way, struct slice path, const struct s3_request *request,
 	struct s3_reply *reply);

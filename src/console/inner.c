@@ -1,5 +1,5 @@
-/* console/inner.c: a request of the console's own to STS, answered like everybody's: from memory,
- * into memory. */
+/* console/inner.c: the console's own requests to STS: s3 handles them like all others, with the
+ * request and the answer in memory. */
 #include "console/console_priv.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 	return call->inner->body.failed ? -ENOMEM : 0;
 }
 
-/* The answers of STS are texts. */
+/* STS answers with text, never with a source. */
 static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 {
 	(void)reply;

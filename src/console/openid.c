@@ -1,9 +1,10 @@
 /* console/openid.c: signing in at an OpenID Connect provider: the authorization code flow with
- * PKCE, state and nonce. The ID token then takes the way of every web identity's.
+ * PKCE, state and nonce. STS then handles the ID token like every web identity's token.
  *
- * Nothing is kept of a sign-in that has begun: the browser has a random value in a cookie, and the
- * state, the nonce and PKCE's verifier are MACs of it. Who has not the cookie cannot end the
- * sign-in, and who has it learns none of the three before the provider does.
+ * The server keeps nothing about a sign-in that has begun: the browser has a random value in a
+ * cookie, and the state, the nonce and PKCE's verifier are MACs of that value. A browser without
+ * the cookie cannot complete the sign-in, and a browser with it learns none of the three before the
+ * provider does.
  *
  * Source: OpenID Connect Core 1.0, section 3.1; RFC 6749, 7636, 9207. */
 #include "console/console_priv.h"
@@ -25,7 +26,7 @@
 #define NAME_LEN_MAX  64u
 #define CALLBACK      "/openid/callback"
 
-/* ---- Where the sign-in goes on. ---- */
+/* ---- Redirects. ---- */
 
 static void go(struct console_visit *visit, struct slice url, const struct s3_header *cookies,
 	uint32_t cookie_count)
@@ -44,7 +45,7 @@ static struct slice cookie_name(const struct console_visit *visit, char text[64]
 	return slice_str(text);
 }
 
-/* The begun sign-in's cookie, gone. */
+/* The header that deletes the cookie of a sign-in. */
 static struct s3_header no_cookie(const struct console_visit *visit, char text[192])
 {
 	char name[64];
@@ -54,7 +55,7 @@ static struct s3_header no_cookie(const struct console_visit *visit, char text[1
 	return (struct s3_header){SLICE("Set-Cookie"), slice_str(text)};
 }
 
-/* To the page, which says why. */
+/* Redirects to the page, which shows the reason. */
 static void refuse(struct console_visit *visit, const char *word, const char *why)
 {
 	char url[64], text[192];
@@ -65,7 +66,7 @@ static void refuse(struct console_visit *visit, const char *word, const char *wh
 	go(visit, slice_str(url), &cookie, 1);
 }
 
-/* ---- What a begun sign-in knows. ---- */
+/* ---- State, nonce and verifier of a sign-in. ---- */
 
 struct begun {
 	struct slice cookie;
@@ -94,8 +95,8 @@ static void begun_of(const struct console_visit *visit, struct slice cookie, str
 	mac_of(visit, "verifier", cookie, begun->verifier);
 }
 
-/* The provider compares it with the one at the beginning: both are made of the same request lines.
- */
+/* The provider compares the redirect URI with the one that the sign-in began with, so both are
+ * derived in the same way. */
 static void put_redirect_uri(const struct console_visit *visit, struct buf *out)
 {
 	const struct console_openid *openid = &visit->console->opts.openid;
@@ -192,7 +193,7 @@ static json_t *claims_of(struct slice token)
 {
 	struct slice rest = token, part;
 	json_t *json = NULL;
-	char *text, *claims; /* too long for a fiber's stack */
+	char *text, *claims; /* too large for a fiber's stack */
 	size_t len;
 
 	slice_split(&rest, '.');
@@ -216,8 +217,8 @@ static json_t *claims_of(struct slice token)
 	return NULL;
 }
 
-/* One of a claim's texts, which may be an array: the only one that is wanted, or the first that
- * begins so. */
+/* A text of a claim, which may be an array of texts: with whole, the one that equals wanted;
+ * otherwise the first that begins with it. */
 static struct slice claim_text(
 	const json_t *claims, const char *name, struct slice start, bool whole)
 {
@@ -234,7 +235,8 @@ static struct slice claim_text(
 	return SLICE_NONE;
 }
 
-/* OpenID Connect Core, 3.1.3.7, but for the signature and the times, which STS checks. */
+/* Checks the token by OpenID Connect Core, 3.1.3.7, except the signature and the times, which STS
+ * checks. */
 static bool is_ours(
 	const struct console_visit *visit, const json_t *claims, const struct begun *begun)
 {
@@ -253,7 +255,7 @@ static bool is_ours(
 	       secret_equal(nonce.data, begun->nonce, MAC_LEN);
 }
 
-/* A name for the session, as STS takes them. */
+/* A name for the session, in the characters that STS accepts. */
 static struct slice session_name(const json_t *claims, char text[NAME_LEN_MAX + 1])
 {
 	static const char *const NAMES[] = {"preferred_username", "email", "sub"};
@@ -319,8 +321,7 @@ static struct slice parameter(struct slice query, const char *name, char *text, 
 	return SLICE_NONE;
 }
 
-/* Whether the cookie is of a sign-in that began a short time ago. The state vouches for the time.
- */
+/* Whether the cookie belongs to a sign-in that began recently. The state authenticates the time. */
 static bool is_begun(const struct console_visit *visit, struct slice cookie, struct begun *begun)
 {
 	struct slice expiry = cookie, state;
@@ -419,6 +420,6 @@ int console_openid_open(struct console *console)
 	random_fill(key, sizeof(key));
 	hmac_key_init(&console->openid_key, key, sizeof(key));
 	secret_wipe(key, sizeof(key));
-	console->opts.openid.client_secret = NULL; /* that is the caller's */
+	console->opts.openid.client_secret = NULL; /* the caller owns it */
 	return s3_openid_open(console->opts.s3, &opts, &console->openid);
 }

@@ -1,6 +1,6 @@
-/* console/pass.c: a request of the page, signed by its session's credentials and passed on. What
- * comes back is data for the page's own code: it never runs, shows or frames by itself in the
- * console's origin, whatever an object says of itself. */
+/* console/pass.c: signs a request of the page with its session's credentials and passes it on. The
+ * answer is data for the page's own code: the browser never runs, shows or frames it in the
+ * console's origin, whatever headers an object has. */
 #include "console/console_priv.h"
 
 #include <errno.h>
@@ -11,12 +11,12 @@
 struct pass {
 	struct s3_reply reply;
 	struct s3_reply *outer;
-	bool object;	   /* it may be somebody's bytes */
-	struct slice name; /* the object's, for a download; percent-encoded */
+	bool object;	   /* the body may be an object's bytes, which the server does not trust */
+	struct slice name; /* the object's name, for a download; percent-encoded */
 	struct buf disposition;
 };
 
-/* Headers of an answer that would say something to the browser, not to the page. */
+/* Headers of an answer that the browser itself would obey. */
 static bool is_for_browser(struct slice name)
 {
 	static const struct slice NAMES[] = {SLICE("content-type"), SLICE("content-disposition"),
@@ -82,7 +82,7 @@ static int pass_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 static const struct s3_reply_ops PASS_OPS = {
 	.head = pass_head, .text = pass_text, .sink = pass_sink};
 
-/* A download has the name of its key's last part (RFC 6266, RFC 8187). */
+/* A download's file name is the last part of the key (RFC 6266, RFC 8187). */
 static void put_disposition(struct buf *out, struct slice path)
 {
 	const char *slash = path.len ? memrchr(path.data, '/', path.len) : NULL;
@@ -100,8 +100,8 @@ static void put_disposition(struct buf *out, struct slice path)
 
 /* ---- The request. ---- */
 
-/* Headers of the page's request that S3 is to see: nothing of the browser's session with the
- * console, and nothing of the signature. */
+/* Headers of the page's request that are passed to S3: none about the browser's session with the
+ * console, and none of the signature. */
 static bool goes_along(struct slice name)
 {
 	static const struct slice NAMES[] = {SLICE("content-type"), SLICE("content-length"),
@@ -121,7 +121,8 @@ static bool goes_along(struct slice name)
 
 static int add_headers(struct s3_signed *signed_by, const struct s3_request *request)
 {
-	/* A fixed name, which is no bucket's, whatever the page's own is. */
+	/* A fixed name that never names a bucket, whatever name the browser used for the console.
+	 */
 	const struct s3_header host = {SLICE("host"), SLICE("console")};
 	bool fits = s3_sign_header(signed_by, &host);
 

@@ -1,5 +1,5 @@
-/* console/session.c: sessions by their cookies, and how often a host may try to sign in. The caller
- * brings the time. A cookie's value is known to its browser alone: the table has its digest. */
+/* console/session.c: sessions by their cookies, and limits on failed sign-ins of a host. The caller
+ * passes the time. Only the browser knows a cookie's value: the table has its digest. */
 #include "console/console_priv.h"
 
 #include <arpa/inet.h>
@@ -31,8 +31,8 @@ static void drop(struct console_table *table, uint32_t idx)
 	table->items[idx] = NULL;
 }
 
-/* Where a new session goes: a free place, one of the same key when it has enough, or the one that
- * was idle for longest. */
+/* The place of a new session: a free one; that of the same key's oldest session when the key has
+ * the maximum; or that of the session that was idle for longest. */
 static uint32_t place(const struct console_table *table, const struct console_session *session)
 {
 	uint32_t free_idx = CONSOLE_SESSIONS_MAX, idle_idx = CONSOLE_SESSIONS_MAX;
@@ -131,8 +131,8 @@ uint32_t console_table_count(const struct console_table *table)
 
 /* ---- Tries. ---- */
 
-/* "192.0.2.1", or the first 64 bits of an IPv6 address, of which one host has as many as it likes.
- */
+/* "192.0.2.1", or the first 64 bits of an IPv6 address, because one host may use any address of its
+ * network. */
 static void host_name(struct slice peer, char name[64])
 {
 	const char *colon = peer.len ? memrchr(peer.data, ':', peer.len) : NULL;

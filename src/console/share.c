@@ -1,4 +1,4 @@
-/* console/share.c: links to objects for others: presigned by the session's credentials. */
+/* console/share.c: share links: URLs of objects, presigned with the session's credentials. */
 #include "console/console_priv.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #define SHARE_S_MAX  604800u
 #define HOST_LEN_MAX 255u
 
-/* Where others reach S3: as configured, or at the host by which the page was reached. */
+/* Writes the URL at which others reach S3: the configured one, or the host that the browser used
+ * for the page. */
 static int put_s3_url(struct console_visit *visit, struct buf *out)
 {
 	const struct console_opts *opts = &visit->console->opts;
@@ -25,7 +26,7 @@ static int put_s3_url(struct console_visit *visit, struct buf *out)
 	}
 	if (!opts->http_port && !opts->https_port)
 		return -ENOTSUP;
-	/* Not the colons of an IPv6 address without a port. */
+	/* A colon inside brackets belongs to an IPv6 address, not to a port. */
 	if (colon && !memchr(colon, ']', host.len - (size_t)(colon - host.data)))
 		host = slice_to(host, (size_t)(colon - host.data));
 	if (!host.len || host.len > HOST_LEN_MAX)
@@ -65,7 +66,7 @@ static int make_link(struct console_visit *visit, const struct console_session *
 	return link->failed ? -ENOMEM : ret;
 }
 
-/* A link works no longer than the credentials that sign it. */
+/* A link expires at the latest with the credentials that sign it. */
 void console_share(struct console_visit *visit, const struct console_session *session)
 {
 	int64_t left_s = (session->expires_ms - console_now_get().real_ms) / 1000;

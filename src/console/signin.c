@@ -1,4 +1,4 @@
-/* console/signin.c: signing in by keys or by a token, and signing out. */
+/* console/signin.c: signs users in by keys or by a token, and signs them out. */
 #include "console/console_priv.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static bool learn_identity(struct console_visit *visit, struct console_session *
 	return learnt;
 }
 
-/* A session of what STS gave; NULL: it gave none. */
+/* A session of the credentials in STS's answer; NULL: it has none. */
 static struct console_session *take_credentials(const struct console_inner *inner)
 {
 	struct console_session *session = calloc(1, sizeof(*session));
@@ -118,7 +118,7 @@ void console_answer_session(struct console_visit *visit, const struct console_se
 	console_answer_json(visit, 200, json, cookie);
 }
 
-/* Behind a proxy that ends TLS the browser, too, may send the cookie over TLS only. */
+/* When a proxy ends TLS, the cookie is restricted to TLS, too. */
 bool console_is_secure(const struct console_visit *visit)
 {
 	return visit->console->opts.secure ||
