@@ -24,15 +24,16 @@ DEFINE_COUNTER(staged_now, "nebulaio_hipobj_staging_bytes", NULL,
 DEFINE_COUNTER(expired_total, "nebulaio_hipobj_expired_total", NULL,
 	"Sessions of hipobj-rc-v2 that ended because their client said nothing in time.");
 
-/* ---- The poller: there while there are sessions. ---- */
+/* ---- The poller, which exists while there are sessions. ---- */
 
-/* The rings' work is all but the immediates, of which a session has one. */
+/* Completions of immediates. A session has one; the rings take the completions of all other work.
+ */
 static void on_wc(void *arg, const struct rp_wc *wc)
 {
 	struct front_hipobj *front = arg;
 	struct hipobj_session *session = front->places[wc->wr_id % ARRAY_LEN(front->places)];
 
-	/* Of one that has ended; its place may be another's by now. */
+	/* The session has ended, and another one may have its place. */
 	if (!session || session->serial != wc->wr_id)
 		return;
 	if (wc->status != RP_WC_SUCCESS) {
@@ -65,7 +66,7 @@ static void hipobj_disarm(void *arg)
 	rp_cq_disarm(((struct front_hipobj *)arg)->cq);
 }
 
-/* ---- What sessions hold. ---- */
+/* ---- The bounds of sessions. ---- */
 
 static bool count_up(_Atomic uint32_t *all, _Atomic uint32_t *share, uint32_t max)
 {
@@ -94,7 +95,8 @@ static uint64_t staging_of(const struct hipobj_session *session)
 	return session->put ? (session->size + FRAME_BYTES - 1) & ~(uint64_t)(FRAME_BYTES - 1) : 0;
 }
 
-/* There is a free one: the sessions of all fronts are no more than a front has. */
+/* There always is a free place: the maximum of sessions of all fronts together is the number of
+ * places of one front. */
 static void place_take(struct front_hipobj *front, struct hipobj_session *session)
 {
 	struct hipobj_session **place;
@@ -234,7 +236,7 @@ static void free_fiber(void *arg)
 	session_free(arg);
 }
 
-/* Of one that has ended, outside fibers, too. */
+/* Frees a session that has ended; also called outside fibers. */
 static void session_release(struct hipobj_session *session)
 {
 	if (session->put && (session->mr || session->staged) &&
@@ -278,7 +280,7 @@ void hipobj_session_end(struct hipobj_session *session, int error, const char *w
 	if (why)
 		log_info("hipobj", "a session of %s ends: %s", session->access_key, why);
 	if (session->users) {
-		/* Its fiber closes it: work of the rings is in flight. */
+		/* The session's fiber closes it, because work of the rings is in flight. */
 		if (session->qp)
 			rp_qp_error(session->qp);
 		if (session->waiter)
@@ -335,7 +337,7 @@ static int qp_open(struct hipobj_session *session)
 	};
 	int ret;
 
-	/* The first packet's number must not be 0: one that has it is drawn again. */
+	/* The first packet's number must not be 0, so a 0 is drawn again. */
 	for (int tries = 0; tries < 3; tries++) {
 		ret = rp_qp_open(session->put ? session->pd : front->opts.pd, &attr, &session->qp);
 		if (ret == 0)
@@ -350,7 +352,7 @@ static int qp_open(struct hipobj_session *session)
 	return rp_qp_target(session->qp, front->opts.core->region, &session->target);
 }
 
-/* The token says nothing of the MTU: both ends have their port's. */
+/* The token has no MTU: each end uses its port's. */
 static int qp_join(struct hipobj_session *session, const struct hipobj_request *asked)
 {
 	static const uint8_t NONE[16] = {0};
@@ -364,7 +366,7 @@ static int qp_join(struct hipobj_session *session, const struct hipobj_request *
 
 	theirs.has_gid = memcmp(asked->token.gid, NONE, sizeof(NONE)) != 0;
 	memcpy(theirs.gid, asked->token.gid, sizeof(theirs.gid));
-	/* Before a packet may come. */
+	/* The receive is posted before a packet can arrive. */
 	if (session->put)
 		ret = rp_post_recv(session->qp, &recv, 1, &posted);
 	if (ret == 0 && rp_qp_join(session->qp, &theirs, true))
@@ -372,8 +374,8 @@ static int qp_join(struct hipobj_session *session, const struct hipobj_request *
 	return ret;
 }
 
-/* Headers of the message that count for the operation. Others than S3's own may have been added on
- * the way, or by the library that sent the POST: only signed ones count. */
+/* Whether a header of the message applies to the operation. A proxy, or the library that sent the
+ * POST, may have added headers other than S3's own, so only signed ones apply. */
 static bool counts(const struct s3_request *message, struct slice name)
 {
 	static const struct slice others[] = {SLICE("content-type"), SLICE("content-encoding"),
@@ -431,7 +433,7 @@ static int operation_keep(struct hipobj_session *session, const struct hipobj_jo
 	return 0;
 }
 
-/* A session that has its places, until it is enlisted. */
+/* Connects a session that has been counted but is not in the list yet. */
 static int session_connect(struct hipobj_session *session, const struct hipobj_job *job)
 {
 	struct staging staging = {.session = session};
@@ -505,7 +507,7 @@ static void sweep(struct reactor_timer *timer, void *arg)
 	LIST_FOR_EACH_SAFE (link, &front->sessions) {
 		struct hipobj_session *session = CONTAINER_OF(link, struct hipobj_session, link);
 
-		/* Once a write's bytes are here, its client is no longer waited for. */
+		/* Once a write's bytes have arrived, nothing waits for the client any more. */
 		if (now_ns < session->deadline_ns || session->gone ||
 			(session->moving && session->put && !session->qp))
 			continue;

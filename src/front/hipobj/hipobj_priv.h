@@ -1,6 +1,7 @@
-/* front/hipobj/hipobj_priv.h: what the files of the hipobj front share (docs/spec/hipobj.md).
+/* front/hipobj/hipobj_priv.h: interface between the files of the hipobj front
+ * (docs/spec/hipobj.md).
  *
- *   hipobj/hipobj.c   the front: sessions, what they may hold, their coming and going
+ *   hipobj/hipobj.c   the front: sessions, their bounds, their opening and closing
  *   hipobj/move.c     a session's bytes: the ends of flow between READY and its answer
  *   hipobj/request.c  the three control requests: to the session's reactor and back
  *
@@ -22,11 +23,11 @@
 
 #define HIPOBJ_SWEEP_NS		(100 * NS_PER_MS)
 #define HIPOBJ_SEND_WRS		64u
-#define HIPOBJ_SHARE_PARTS	2u	   /* of each bound a principal has one in so many */
-#define HIPOBJ_KEPT_HEADERS_MAX 32u	   /* headers of PREPARE that count for the operation */
-#define HIPOBJ_KEPT_BYTES_MAX	(12 * KIB) /* them and the target */
+#define HIPOBJ_SHARE_PARTS	2u	   /* a principal may use this part (1/N) of each bound */
+#define HIPOBJ_KEPT_HEADERS_MAX 32u	   /* headers of PREPARE that apply to the operation */
+#define HIPOBJ_KEPT_BYTES_MAX	(12 * KIB) /* of these headers and the target */
 
-/*   PREPARED -> MOVING   its client says READY: its operation runs
+/*   PREPARED -> MOVING   the client sent READY: the operation runs
  *   any      -> ended    answered, cancelled, too late; it is freed when nobody uses it any more */
 #define HIPOBJ_SESSION_MAGIC 0x41b05e55u
 struct hipobj_session {
@@ -34,10 +35,10 @@ struct hipobj_session {
 	struct list link;
 	struct front_hipobj *front;
 	uint8_t id[HIPOBJ_SESSION_BYTES];
-	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* whose it is */
-	uint16_t share;				       /* its principal's */
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* its owner */
+	uint16_t share;				       /* of its principal */
 	bool put, moving, gone;
-	uint32_t users; /* fibers that have it in hand */
+	uint32_t users; /* fibers that use it */
 	uint32_t cookie, peer_qpn;
 	uint64_t size, offset, deadline_ns;
 	/* The operation, in one allocation. */
@@ -46,11 +47,12 @@ struct hipobj_session {
 	struct s3_header headers[HIPOBJ_KEPT_HEADERS_MAX];
 	uint32_t header_count;
 	/* RDMA. */
-	uint64_t serial; /* of its work requests; modulo the places its place in the front */
+	/* of its work requests; modulo the number of places, it is the index of its place */
+	uint64_t serial;
 	struct rp_qp *qp;
 	struct rp_address ours;
 	uint16_t target;  /* GET */
-	struct rp_pd *pd; /* PUT, and all below */
+	struct rp_pd *pd; /* PUT: this and the next two */
 	struct rp_mr *mr;
 	uint8_t *staged;
 	/* The fiber of READY waits for the immediate. */
@@ -60,7 +62,7 @@ struct hipobj_session {
 	int error;
 };
 
-/* The fronts of all reactors, and what their sessions hold. */
+/* The fronts of all reactors, and the resources that their sessions hold. */
 struct hipobj_group {
 	struct front_hipobj *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
@@ -74,7 +76,7 @@ struct front_hipobj {
 	uint32_t idx; /* in the group */
 	struct reactor *reactor;
 	struct rp_cq *cq;
-	uint32_t sessions_max;	      /* that the completion queue has room for */
+	uint32_t sessions_max;	      /* limited by the completion queue */
 	struct reactor_poller poller; /* added while there are sessions, and so is the sweep */
 	struct reactor_timer sweep;
 	struct list sessions;
@@ -84,7 +86,7 @@ struct front_hipobj {
 };
 
 /* One control request. Phases: made on the reactor that received it → running on the session's →
- * back. The fiber that made it waits meanwhile, so that all it points at stays. */
+ * back. The fiber that made it waits meanwhile, so everything that it points to stays valid. */
 #define HIPOBJ_JOB_MAGIC 0x41b0704bu
 struct hipobj_job {
 	uint32_t magic; /* until it is answered */
@@ -100,7 +102,7 @@ struct hipobj_job {
 	struct s3_body body;
 	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX + HIPOBJ_KEPT_HEADERS_MAX + 1];
 	char range[64];
-	bool unsupported; /* the client is to go by HTTP */
+	bool unsupported; /* the client is told to use HTTP */
 	/* READY. */
 	struct hipobj_session *session; /* admitted */
 	struct flow_remote run;
@@ -129,16 +131,16 @@ int hipobj_session_open(struct hipobj_job *job, struct hipobj_session **ret_sess
 /* NULL: there is none of this id. */
 struct hipobj_session *hipobj_session_find(
 	struct front_hipobj *front, const uint8_t id[HIPOBJ_SESSION_BYTES]);
-/* Takes it out of use: nothing of its client's touches our memory, and nothing of ours its
- * client's. It is freed when no fiber has it in hand; what moves fails with the error. */
+/* Takes it out of use: the client can no longer access our memory, nor do we access the client's. A
+ * transfer that runs fails with the error. The session is freed when no fiber uses it. */
 void hipobj_session_end(struct hipobj_session *session, int error, const char *why);
 /* Ends the last use of a session that may have ended. In a fiber. */
 void hipobj_session_put(struct hipobj_session *session);
-/* Fiber call: the session's staging memory is the server's alone from here on. */
+/* Fiber call: from here on the client can no longer access the session's staging memory. */
 void hipobj_session_close_window(struct hipobj_session *session);
 
 /* ---- request.c ---- */
-/* Whether a header authenticates or dates a message, and says nothing of an operation. */
+/* Whether a header authenticates or dates a message, and does not describe its operation. */
 bool hipobj_is_of_message(struct slice name);
 /* Whether the message's signature covers the header. */
 bool hipobj_is_signed(const struct s3_request *message, struct slice name);

@@ -1,6 +1,7 @@
 /* front/hipobj/move.c: a session's bytes, while its READY is unanswered. A read is written to the
  * client's memory, and the cookie goes behind it as an immediate. A write is in the staging memory
- * when the client's immediate comes, which must be the cookie and of the whole body. */
+ * when the client's immediate arrives. The immediate must be the cookie, and its length the whole
+ * body's. */
 #include "front/hipobj/hipobj_priv.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@ static int fail(struct hipobj_job *job, int ret)
 	int error = job->session->error;
 
 	job->token.failed = true;
-	/* The sweep, and a client that cancels, break off what moves: say why. */
+	/* The sweep, or a client that cancels, may have ended the transfer: then the session has
+	 * the reason. */
 	return error == -ETIMEDOUT ? error : ret;
 }
 
@@ -34,7 +36,7 @@ static int body_arrives(struct hipobj_job *job)
 	if (ret == 0 && (session->immediate != session->cookie ||
 				session->immediate_bytes != session->size))
 		ret = -EPROTO;
-	/* Its client cannot change what is read from here on. */
+	/* From here on the client cannot change the bytes that are read. */
 	hipobj_session_close_window(session);
 	if (ret)
 		return ret;
@@ -107,7 +109,8 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 	return 0;
 }
 
-/* Behind the bytes, on the same queue pair: when it has come they are all there. */
+/* The immediate follows the bytes on the same queue pair: when it arrives, all bytes have arrived.
+ */
 static int send_immediate(struct hipobj_job *job)
 {
 	struct hipobj_session *session = job->session;

@@ -45,7 +45,7 @@ static struct slice header_find(const struct s3_request *message, struct slice n
 	return SLICE_NONE;
 }
 
-/* s3 verifies the signature, and that it covers what it says. */
+/* Reads the list of signed headers. s3 verifies the signature over them. */
 bool hipobj_is_signed(const struct s3_request *message, struct slice name)
 {
 	static const struct slice LIST = SLICE("SignedHeaders=");
@@ -84,7 +84,7 @@ static bool names_part(struct slice query)
 	return slice_find(query, SLICE("partNumber=")) >= 0;
 }
 
-/* A read of a part is one of all of it. */
+/* A read by part number is a read of the whole part, so it has no range. */
 static void range_add(struct hipobj_job *job, struct slice query, uint64_t offset, uint64_t size)
 {
 	int len;
@@ -98,7 +98,8 @@ static void range_add(struct hipobj_job *job, struct slice query, uint64_t offse
 
 /* ---- Asking s3. ---- */
 
-/* The message itself is answered: with an error, or because it stands for nothing. */
+/* Asks s3 to answer the message itself: with an error, or because the message stands for no
+ * operation. */
 static void ask_for_itself(struct hipobj_job *job, const char *code, const char *why)
 {
 	job->request = *job->message;
@@ -190,7 +191,8 @@ static void answer_prepared(struct hipobj_job *job, const struct hipobj_session 
 	say_hex(job, HIPOBJ_H_RKEY, 1, token.rkey);
 }
 
-/* What HTTP would say of a body; and checksums, which clients hold against the empty one. */
+/* Headers that describe an HTTP body, and checksums, which clients would compare with the empty
+ * body. */
 static bool says_nothing_here(struct slice name)
 {
 	enum checksum_kind kind;
@@ -230,7 +232,8 @@ static void answer_moved(struct hipobj_job *job, const struct hipobj_session *se
 
 /* ---- PREPARE. ---- */
 
-/* A read is asked about as HeadObject with the range, whatever Range the message has. */
+/* For a read, asks s3 for HeadObject with the range of the PREPARE; a Range header of the message
+ * is ignored. */
 static void prepare_ask(struct hipobj_job *job)
 {
 	const struct hipobj_request *asked = &job->asked;
@@ -463,7 +466,7 @@ bool front_hipobj_wanted(const struct s3_request *request)
 	       hipobj_step_of(request->path, &step) == 0;
 }
 
-/* Of the session that READY and CANCEL name: of one that is none, any. */
+/* The front of the session that READY or CANCEL names; any front when there is no such session. */
 static struct front_hipobj *front_of(struct front_hipobj *front, const struct hipobj_job *job)
 {
 	const struct hipobj_group *group = front->group;

@@ -1,5 +1,5 @@
-/* front/kept/kept.h: an answer of s3 that is kept until the bytes have moved by RDMA, and is then
- * given to the connection of its request. */
+/* front/kept/kept.h: keeps an answer of s3 until the bytes have moved by RDMA, and then gives it to
+ * the connection of its request. */
 #ifndef FRONT_KEPT_KEPT_H
 #define FRONT_KEPT_KEPT_H
 
@@ -18,7 +18,7 @@ struct kept_reply {
 	char header_data[KEPT_HEADER_BYTES_MAX];
 };
 
-/* ops: kept_reply_head and kept_reply_text, or what calls them, and a sink. */
+/* ops: kept_reply_head and kept_reply_text, or functions that call them, and a sink. */
 void kept_reply_init(struct kept_reply *kept, const struct s3_reply_ops *ops);
 void kept_reply_free(struct kept_reply *kept);
 int kept_reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,

@@ -59,7 +59,7 @@ static inline uint64_t native_tag_session(const struct native_session *session)
 }
 uint32_t native_poll(void *arg);
 int native_recv_post(struct native_recv *recv);
-/* Gives back what it holds, and itself. */
+/* Gives back the send and the frames that it holds. */
 void native_send_give(struct front_native *front, struct native_send *send);
 /* Posts an encoded capsule after send's writes, in one batch; sealed true: seals it first. Takes
  * send over (NULL: none), and span with the capsule in it (data NULL: the capsule is in the
@@ -113,7 +113,7 @@ void native_crypt_end(struct native_request *request);
 void native_lease_ask(struct native_request *request);
 /* Ends leases whose time is over, and wipes the slots of ended leases. */
 void native_leases_sweep(struct native_session *session, uint64_t now_ns);
-/* Before the queue pair closes: ends all. */
+/* Ends all leases. Called before the queue pair closes. */
 void native_leases_close(struct native_session *session);
 
 /* ---- session/request.c ---- */

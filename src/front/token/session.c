@@ -146,7 +146,8 @@ static const char *job_run(struct s3_control *control, const struct s3_identity 
 	(void)identity;
 	if (job->step == ELBENCHO_CONNECT)
 		return session_connect(job);
-	/* The id is its client's secret: whoever has it may end what moves. */
+	/* The id is its client's secret: it entitles a request to end the transfers of the session.
+	 */
 	session_end(job->front, job->asked.session, "its client disconnects it");
 	return NULL;
 }

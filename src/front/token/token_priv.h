@@ -27,7 +27,8 @@
  * have at most one part in so many of the queue pairs, and the oldest gives way to a new one, and
  * to any other queue pair for which there is no place. */
 #define TOKEN_UNPROVEN_PARTS 4u
-#define TOKEN_UNPROVEN_NS    (10 * NS_PER_S) /* its client waits no longer for an answer */
+/* the client stops waiting for an answer after this time */
+#define TOKEN_UNPROVEN_NS (10 * NS_PER_S)
 
 /* A connected queue pair. It exists from ?rdma-connect until it is disconnected, replaced, idle for
  * too long, or broken by a failed transfer; then it closes with the last request on it. */
@@ -140,7 +141,7 @@ void token_qp_retire(struct token_qp *qp, const char *why);
 void token_qp_release(struct token_qp *qp);
 
 /* ---- token/session.c ---- */
-/* The front that has this session, if any has. */
+/* The front that has this session; NULL: none. */
 struct front_token *token_session_home(
 	const struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES]);
 /* The queue pair of a session that this access key's signed and allowed request names. The first
