@@ -329,7 +329,7 @@ static const struct s3_error *take_new(struct api *api, json_t *entity)
 	enum api_kind kind = api->action->kind;
 	const struct s3_error *error = NULL;
 
-	/* To take it and not to keep to it would give more than was meant. */
+	/* A boundary that was accepted but not enforced would give more rights than intended. */
 	if (api_has_field(api, "PermissionsBoundary"))
 		return s3_fail(api->call, S3_E_VALIDATION,
 			"PermissionsBoundary: permissions boundaries are not served here.");
@@ -683,7 +683,8 @@ static const json_t *user_of_key(const json_t *account, struct slice access_key)
 	return NULL;
 }
 
-/* Uses of keys are not written down: the answer is the one for a key of which nothing is known. */
+/* The server does not record the uses of keys, so the answer is AWS's for a key without a recorded
+ * use. */
 const struct s3_error *api_key_last_used(struct api *api, json_t *account)
 {
 	struct slice id = api_field(api, "AccessKeyId");

@@ -1,11 +1,11 @@
-/* s3/identity/iam_none.c: what IAM has and accounts here have none of. SDKs and Terraform ask for
- * it before they delete a user or a role.
+/* s3/identity/iam_none.c: answers calls about kinds of entities that IAM has and this server does
+ * not. SDKs and Terraform make them before they delete a user or a role.
  *
  * Source: IAM API reference, "ListMFADevices" and its kin, "DeleteLoginProfile". */
 #include "s3/core/call.h"
 #include "s3/identity/api.h"
 
-/* Lists of things that are not served are empty: who deletes a user or a role asks for them. */
+/* Answers an empty list of entities that this server does not have. */
 const struct s3_error *api_list_none(struct api *api, json_t *account)
 {
 	static const struct {
@@ -22,7 +22,7 @@ const struct s3_error *api_list_none(struct api *api, json_t *account)
 	const struct s3_error *error = NULL;
 	json_t *entity;
 
-	/* A call about a user that names none is about who asks. */
+	/* A call about a user that names no user is about the caller. */
 	if (kind == API_ROLE || (kind == API_USER && api_field(api, "UserName").len))
 		error = api_entity(api, account, kind, &entity);
 	for (size_t i = 0; i < ARRAY_LEN(lists) && !error; i++)
@@ -33,7 +33,7 @@ const struct s3_error *api_list_none(struct api *api, json_t *account)
 	return error;
 }
 
-/* Nobody has a password. */
+/* No user has a password. */
 const struct s3_error *api_no_login(struct api *api, json_t *account)
 {
 	json_t *user;

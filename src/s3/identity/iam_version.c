@@ -1,5 +1,5 @@
-/* s3/identity/iam_version.c: managed policies as their own calls have them: versions, lists, and
- * who has them attached.
+/* s3/identity/iam_version.c: calls about managed policies alone: their versions, their lists, and
+ * the entities that they are attached to.
  *
  * Source: IAM API reference, "CreatePolicyVersion" and its kin, "ListPolicies",
  * "ListEntitiesForPolicy"; IAM User Guide, "Versioning IAM policies". */
@@ -12,7 +12,7 @@
 
 /* ---- Versions. ---- */
 
-/* "v3", and what AWS takes behind it: a dot and more, which no version here has. */
+/* "v3". AWS also accepts a dot and more text behind it, which names no version here. */
 static const struct s3_error *version_id(struct api *api, uint32_t *ret_number)
 {
 	struct slice id = api_field(api, "VersionId"), digits = slice_from(id, MIN(id.len, 1));
@@ -74,7 +74,7 @@ const struct s3_error *api_get_version(struct api *api, json_t *account)
 	return NULL;
 }
 
-/* The newest first; a page goes on behind the version that Marker names. */
+/* The newest version first; a page continues after the version that Marker names. */
 const struct s3_error *api_list_versions(struct api *api, json_t *account)
 {
 	struct slice marker = api_field(api, "Marker"), items = api_field(api, "MaxItems");
@@ -180,7 +180,7 @@ const struct s3_error *api_delete_version(struct api *api, json_t *account)
 
 /* ---- Lists of policies. ---- */
 
-/* No character of a name: tells those that every account has apart in the list. */
+/* Marks, in the sorted list, the policies that every account has. A name cannot contain a colon. */
 #define BUILTIN_MARK "aws:"
 
 static const struct s3_error *add_policies(
@@ -227,7 +227,7 @@ const struct s3_error *api_list_managed(struct api *api, json_t *account)
 	if (usage.len && !boundaries && !slice_eq(usage, SLICE("PermissionsPolicy")))
 		return api_invalid(api, "PolicyUsageFilter");
 	all = json_object();
-	/* Nothing is a boundary here. */
+	/* No policy is used as a boundary here. */
 	if (!aws && !boundaries)
 		error = add_policies(api, account, json_object_get(account, "policies"), "", all);
 	if (!error && !local && !boundaries)

@@ -1,5 +1,5 @@
-/* s3/identity/openid.c: the server as a client of an OpenID Connect issuer: its endpoints by the
- * discovery document, and codes exchanged for ID tokens. Each call runs on a helper thread. */
+/* s3/identity/openid.c: the server as a client of an OpenID Connect issuer: finds its endpoints by
+ * the discovery document, and exchanges codes for ID tokens. Each call runs on a helper thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,7 +178,7 @@ static int discover(struct s3_openid *openid)
 	return ret;
 }
 
-/* One fiber looks, the others wait for it. */
+/* One fiber fetches the endpoints, the others wait for it. */
 static int know(struct s3_openid *openid)
 {
 	uint64_t end_ns = clock_now_ns() + WAIT_NS_MAX;
@@ -234,7 +234,7 @@ static int exchange(
 	size_t user_len;
 	int ret;
 
-	/* Another fiber may look for the endpoints again meanwhile. */
+	/* Another fiber may replace the endpoints meanwhile. */
 	memcpy(url, openid->token, sizeof(url));
 	buf_init(&form, FORM_BYTES_MAX);
 	buf_init(&keys, FORM_BYTES_MAX);

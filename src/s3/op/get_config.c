@@ -1,6 +1,6 @@
 /* s3/op/get_config.c: GetBucketCors and its kin: a configuration of a bucket. If the bucket has
- * none, S3's answer is an error for some and an empty document for others. Clients request these
- * without being told to. */
+ * none, S3's answer is an error for some and an empty document for others. Clients request these by
+ * themselves. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"

@@ -18,7 +18,7 @@
 struct upload {
 	struct slice key;
 	struct slice id;
-	struct slice owner; /* who created it; empty: the bucket's owner */
+	struct slice owner; /* its creator; empty: the bucket's owner */
 	uint64_t initiated_ns;
 	enum checksum_kind kind;
 	uint8_t flags;

@@ -1,5 +1,5 @@
-/* s3/op/rdma_control.c: control messages of RDMA transfers that stand for no operation: their
- * errors, cancelling a session (docs/spec/hipobj.md), connecting and disconnecting one
+/* s3/op/rdma_control.c: control messages of RDMA transfers that stand for no operation: answers
+ * their errors, cancels a session (docs/spec/hipobj.md), connects and disconnects one
  * (docs/spec/elbencho.md). */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
