@@ -1,6 +1,6 @@
 /* store/image/image.c: which files the image has and which blocks they use. A checkpoint makes a
- * new set of files; what only earlier sets had is given back once the superblock with the new one
- * is complete. */
+ * new set of files. Once the superblock with the new set is complete, the files that only earlier
+ * sets had are given back. */
 #include "store/image/image.h"
 #include "store/object/record.h"
 #include "store/space/space.h"
@@ -188,7 +188,7 @@ void image_give(struct store *store)
 
 /* ---- A checkpoint's end. ---- */
 
-/* Without memory the blocks stay in use until the next start. */
+/* If there is no memory for the list, the blocks stay in use until the next start. */
 static void retire_add(struct image *image, struct image_file *file)
 {
 	if (file && image_files_add(&image->retired, file))
@@ -297,7 +297,7 @@ bool image_has(struct image *image, uint64_t number)
 	return has;
 }
 
-/* ---- Texts of the caller's. ---- */
+/* ---- The caller's texts. ---- */
 
 int image_kept_find(const struct image *image, const char *name)
 {

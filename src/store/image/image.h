@@ -19,11 +19,11 @@
 /* A file in the volumes. It never changes. */
 struct image_file {
 	char name[IMAGE_NAME_BYTES_MAX + 1]; /* "": a catalog */
-	uint64_t number;		     /* files that were written later have higher ones */
+	uint64_t number;		     /* files that were written later have higher numbers */
 	uint64_t bytes;
 	uint32_t tail_crc;
 	bool verified; /* the index's file of that name is this one */
-	bool kept;     /* the checkpoint that is being written has it, too */
+	bool kept;     /* the checkpoint that is being written includes it */
 	uint32_t segment_count;
 	struct segment **segments;
 };
@@ -33,7 +33,7 @@ struct image_files {
 	uint32_t count, cap;
 };
 
-/* What one superblock names. */
+/* The image that one superblock names. */
 struct image_set {
 	struct image_files files;
 	struct image_file *catalog; /* NULL: there is no image */
@@ -81,12 +81,13 @@ void image_give(struct store *store);
 void image_file_give(struct store *store, struct image_file *file);
 /* The next superblock has no image. */
 void image_forget(struct store *store);
-/* Makes set the image, with volume.super, before that is written. Takes it over. volume.lock is
- * held. */
+/* Makes set the image, and names it in volume.super before the superblock is written. Takes set
+ * over. volume.lock is held. */
 void image_adopt(struct store *store, struct image_set *set);
-/* After the superblock with the image is on all volumes: gives back what only earlier ones had. */
+/* Gives back the files that only earlier images had. Called when the superblock with the new image
+ * is on all volumes. */
 void image_retire(struct store *store);
-/* Moves the reserve of the allocator after the image's size. */
+/* Adjusts the allocator's reserve to the image's size. */
 void image_reserve(struct store *store);
 
 /* The text of that name from the next image on. -E2BIG: it is too long, or there are too many;

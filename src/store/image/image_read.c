@@ -1,5 +1,5 @@
 /* store/image/image_read.c: reads the index image: its catalog at each start, all of it when the
- * data folder was lost. What the volumes hold is checked like any other input. Blocks. */
+ * data folder was lost. The volumes' contents are checked like any other input. Blocks. */
 #include "base/file.h"
 #include "codec/crc.h"
 #include "store/image/image.h"
@@ -158,7 +158,7 @@ static int table_parse(struct image *image, struct slice *rest, const struct ima
 	struct image_file *file;
 	int ret;
 
-	/* Each has at least its length. */
+	/* The segment count must fit the rest of the catalog. */
 	if (!entry->bytes || entry->bytes > UINT64_MAX - SEGMENT_BYTES ||
 		count > rest->len / sizeof(uint32_t))
 		return -EUCLEAN;
@@ -355,7 +355,7 @@ static int restore_all(struct restore *restore)
 	int ret = file_dir_remove(restore->dir);
 
 	snprintf(done, sizeof(done), "%s/index", restore->store->dir);
-	/* What a life without a CURRENT file left there. */
+	/* An earlier start may have left an index without a CURRENT file there. */
 	if (!ret)
 		ret = file_dir_remove(done);
 	if (!ret && mkdir(restore->dir, 0700))

@@ -157,7 +157,7 @@ static struct image_file *file_new(struct image *image, const char *name, uint64
 	return file;
 }
 
-/* Writes the file's segments; what was written of it stays the file's when that fails. */
+/* Writes the file's segments. On failure, the file keeps the segments that were written. */
 static int file_write(
 	struct image_writer *writer, struct image_file *file, const struct origin *origin)
 {
@@ -384,14 +384,15 @@ static int catalog_write(struct image_writer *writer, uint64_t seq)
 	writer->set.seq = seq;
 	writer->set.crc32c = crc32c_update(0, origin.memory, origin.bytes);
 	ret = file_write(writer, file, &origin);
-	/* Too many pieces for a superblock: the free space is in small parts. */
+	/* The catalog has too many pieces for a superblock, because the free space is in small
+	 * parts. */
 	if (!ret && (file->segment_count != 1 ||
 			    segment_record_bytes(file->segments[0]) > IMAGE_SEGMENT_BYTES_MAX))
 		ret = -ENOSPC;
 	return ret;
 }
 
-/* Gives back what this checkpoint wrote. */
+/* Gives back the files that this checkpoint wrote. */
 static void undo(struct image_writer *writer, uint64_t number_first)
 {
 	struct image_files *files = &writer->set.files;
