@@ -2,7 +2,7 @@
  * waits. */
 #include "reactor/reactor_priv.h"
 
-/* Out, there, and back: the message is used for both ways. Lies on the caller's stack. */
+/* One call: the message goes to the other reactor and back. Lies on the caller's stack. */
 struct errand {
 	struct reactor_msg msg;
 	struct reactor *home;
@@ -42,7 +42,8 @@ static void errand_arrive(struct reactor_msg *msg)
 	int ret;
 
 	ret = fiber_run(reactor_self(), errand->name, errand_main, errand);
-	/* A fiber that was begun may be over, and the errand gone with its caller. */
+	/* The fiber may have ended, and its caller, whose stack has the errand, may have returned.
+	 */
 	if (!ret)
 		return;
 	errand->ret = ret;

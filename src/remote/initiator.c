@@ -206,7 +206,7 @@ void remote_lane_fail(struct remote_lane *lane, int error, const char *why)
 	}
 	if (was_open)
 		remote_volume_lost(lane, true);
-	/* Not here: the queue pair may be the caller. */
+	/* The queue pair is not closed here, because it may be the caller. */
 	reactor_timer_set(lane->port->reactor, &lane->timer, 0);
 }
 

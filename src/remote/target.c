@@ -157,7 +157,7 @@ void target_lane_fail(struct target_lane *lane, const char *why)
 			lane->volume ? lane->volume->name : "");
 	rp_disconnect(lane->qp);
 	rp_qp_error(lane->qp);
-	/* Not here: the queue pair may be the caller. */
+	/* The queue pair is not closed here, because it may be the caller. */
 	reactor_timer_set(lane->target->opts.reactor, &lane->timer, 0);
 }
 

@@ -33,7 +33,7 @@ static int file_read(const char *path, uint8_t bytes[FILE_MAX], size_t *ret_len)
 	return ret;
 }
 
-/* Complete and durable, or not at all; never in place of a file that is there. */
+/* Writes the file complete and durable, or not at all; never replaces an existing file. */
 static int file_make(const char *path, struct slice text)
 {
 	char part[CONFIG_TEXT_MAX + 64];
@@ -200,7 +200,7 @@ int recovery_restore(const struct config *config, struct store *store,
 	return ret;
 }
 
-/* Whether the sealed copy has this text. */
+/* Whether the sealed copy in the volumes contains this text. */
 static bool is_kept(
 	const uint8_t key[KEY_BYTES], struct store *store, const char *name, struct slice text)
 {

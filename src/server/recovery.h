@@ -1,5 +1,5 @@
 /* server/recovery.h: the key files of a protected store in its volumes, sealed under the operator's
- * recovery key, so that nothing else is needed after the loss of the data folder. */
+ * recovery key, so that the volumes and that key are enough after the loss of the data folder. */
 #ifndef SERVER_RECOVERY_H
 #define SERVER_RECOVERY_H
 

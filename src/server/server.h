@@ -11,8 +11,8 @@ struct server;
 /* Replaces rdma.device_name: auto by the name of this host's device, and says why. False: a device
  * is already named, or none is used. server_open() does it on its own copy. */
 bool server_device_settle(struct config *config, char *why, size_t why_bytes);
-/* Whether RDMA is on by a device that this host lacks; text: which, and the remedy. To be told with
- * whatever else the configuration lacks. */
+/* Whether RDMA is on and this host lacks its device; text then names the device and the remedy. The
+ * caller reports it together with other missing keys. */
 bool server_device_missing(const struct config *config, char *text, size_t text_bytes);
 /* Opens everything that the configuration asks for; logs every part that it continues without.
  * Errors are logged with the remedy. Blocks (recovery of the store shows its progress). */

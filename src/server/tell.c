@@ -71,7 +71,8 @@ static int put_json(json_t *json, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
-/* The page of all fronts: each tells its own lowest, of which the lowest count. */
+/* Merges the fronts' pages: each front returns its sessions with the lowest ids, and the lowest ids
+ * of all are the page. */
 static int tell_sessions(const struct tell *tell, uint64_t after, struct buf *out)
 {
 	uint32_t fronts = tell->fronts[0] ? tell->count : 0, count = 0, total = 0, shown;

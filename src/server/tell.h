@@ -1,5 +1,5 @@
-/* server/tell.h: what a running server tells its root about itself: RDMA sessions, and the findings
- * of its doctor. */
+/* server/tell.h: answers the root's requests about the running server: RDMA sessions, and the
+ * findings of its doctor. */
 #ifndef SERVER_TELL_H
 #define SERVER_TELL_H
 
@@ -20,7 +20,7 @@ struct tell {
 	uint64_t found_ns;
 	bool busy;
 };
-/* As s3_admin_tell_fn, of one reactor; arg is a struct tell. */
+/* An s3_admin_tell_fn; called on one reactor; arg is a struct tell. */
 int tell_run(void *arg, struct slice path, struct buf *out);
 void tell_free(struct tell *tell);
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 
-/* The client's secret, of the file that the configuration names. */
+/* Reads the client's secret from the file that the configuration names. */
 static int read_secret(const struct config *config, char *secret, size_t secret_bytes)
 {
 	const char *path = config->console.openid.client_secret_file;

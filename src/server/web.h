@@ -1,5 +1,4 @@
-/* server/web.h: the web console of a server: opened as the configuration says, with its listener.
- */
+/* server/web.h: opens the server's web console, with its listener, as configured. */
 #ifndef SERVER_WEB_H
 #define SERVER_WEB_H
 
@@ -11,8 +10,8 @@
 #define CONSOLE_CONNECTIONS_MAX 256u
 
 struct web_opts {
-	const struct config *config; /* lives as long as the console, as the others do */
-	struct flow_core *core;	     /* where all of it runs */
+	const struct config *config; /* must outlive the console, like the other pointers here */
+	struct flow_core *core;	     /* the console runs on it */
 	struct s3 *s3;
 	struct net_tls *tls;		/* NULL: plain HTTP */
 	uint16_t http_port, https_port; /* S3's, for share links */
