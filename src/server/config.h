@@ -138,7 +138,7 @@ struct config {
 	struct {
 		uint64_t bytes;
 		uint64_t cache_bytes;
-		uint64_t records_bytes;
+		uint64_t records_bytes, index_cache_bytes;
 		bool huge_pages;
 	} memory;
 	struct {

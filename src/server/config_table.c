@@ -247,8 +247,14 @@ const struct config_key CONFIG_KEYS[] = {
 		"Size of the unified region's data frames"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
 		"Part of the region that may hold cached objects; auto: half"),
-	BYTES("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB, "64MiB",
-		"Size of the in-memory table of object records"),
+	BYTES_OR_AUTO("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB,
+		"Limit of the in-memory table of object records, about 650 bytes for each object "
+		"that is in use; auto: an eighth of the memory beside memory.bytes, at least "
+		"64MiB"),
+	BYTES_OR_AUTO("memory.index_cache_bytes", memory.index_cache_bytes, 1 * MIB, 1 * TIB,
+		"Limit of the cache of the index's blocks, for records that are not in the table "
+		"and for lists; auto: half of what auto is for memory.records_bytes, at least "
+		"64MiB"),
 	FLAG("memory.huge_pages", memory.huge_pages, "true",
 		"Use 2 MiB pages where they are available"),
 

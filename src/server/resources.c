@@ -2,9 +2,12 @@
 #include "server/resources.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
-/* Of the index (its cache and write buffers), connections, fibers and the program. */
-#define REST_MEMORY_BYTES (256 * MIB)
+/* Of the index's write buffers, connections, fibers and the program. */
+#define REST_MEMORY_BYTES (192 * MIB)
+/* The least that "auto" means. */
+#define AUTO_BYTES_MIN (64 * MIB)
 
 /* Each connection is a descriptor. The soft limit is often 1,024 when the hard one is far
  * higher. */
@@ -27,17 +30,38 @@ void resources_raise(void)
 	}
 }
 
+uint64_t resources_host_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
+/* Both grow as objects are used, up to these limits; the rest of the memory is the page cache's, in
+ * which the index's files are, and other programs'. */
+void resources_share(struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
+{
+	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
+	uint64_t rest = bytes - MIN(bytes, config->memory.bytes + REST_MEMORY_BYTES);
+
+	if (config->memory.records_bytes == CONFIG_AUTO)
+		config->memory.records_bytes = MAX(rest / 8, AUTO_BYTES_MIN);
+	if (config->memory.index_cache_bytes == CONFIG_AUTO)
+		config->memory.index_cache_bytes = MAX(rest / 16, AUTO_BYTES_MIN);
+}
+
 /* The region is there. The rest grows later, and the kernel then kills the process without a word.
  */
 void resources_compare(const struct config *config, const struct cgroup_limits *limits)
 {
-	uint64_t bytes = config->memory.bytes + config->memory.records_bytes + REST_MEMORY_BYTES;
+	uint64_t bytes = config->memory.bytes + config->memory.records_bytes +
+			 config->memory.index_cache_bytes + REST_MEMORY_BYTES;
 
 	if (limits->memory_bytes < bytes)
 		log_warn("server",
 			"the control group's limit of memory is %llu MiB; with memory.bytes, "
-			"memory.records_bytes and the rest the server may use %llu MiB and then be "
-			"killed: raise the limit, or lower these keys",
+			"memory.records_bytes, memory.index_cache_bytes and the rest the server "
+			"may use %llu MiB and then be killed: raise the limit, or lower these keys",
 			(unsigned long long)(limits->memory_bytes / MIB),
 			(unsigned long long)(bytes / MIB));
 }

@@ -89,6 +89,7 @@ static int place(struct server *server)
 	uint32_t cpus;
 
 	cgroup_limits_read("", &server->limits);
+	resources_share(&server->config, &server->limits, resources_host_memory());
 	cpus = MIN(numa->cpu_count, server->limits.cpus);
 	if (cpus < numa->cpu_count)
 		log_info("server",
@@ -174,6 +175,7 @@ static int open_store(struct server *server)
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config_cache_bytes(config),
 		.record_table_bytes_max = config->memory.records_bytes,
+		.index_cache_bytes = config->memory.index_cache_bytes,
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
 		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
 	};

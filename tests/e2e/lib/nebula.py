@@ -27,8 +27,9 @@ PATIENCE_S = 180
 # A server with minimal resources: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
 # session, a log of 1 MiB. Any suite runs against such a server with NEBULAIO_TEST_SMALL=1; its own settings override
 # these.
-SMALL = ("memory.bytes=8MiB", "memory.cache_bytes=0", "memory.records_bytes=1MiB", "rdma.max_send_wr=8",
-         "rdma.max_recv_wr=8", "rdma.cq_size=16", "rdma.session_requests=1", "data.log_bytes=1MiB", "cpu.reactors=1")
+SMALL = ("memory.bytes=8MiB", "memory.cache_bytes=0", "memory.records_bytes=1MiB",
+         "memory.index_cache_bytes=1MiB", "rdma.max_send_wr=8", "rdma.max_recv_wr=8", "rdma.cq_size=16",
+         "rdma.session_requests=1", "data.log_bytes=1MiB", "cpu.reactors=1")
 
 
 def kept_port():

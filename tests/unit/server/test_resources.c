@@ -1,0 +1,68 @@
+#include "../unit.h"
+
+#include "server/resources.h"
+
+static struct config config;
+
+static void share(uint64_t limit, uint64_t host)
+{
+	const struct cgroup_limits limits = {.memory_bytes = limit};
+
+	resources_share(&config, &limits, host);
+}
+
+static void test_auto_is_a_share_of_the_memory_beside_the_region(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	config.memory.bytes = 1 * GIB;
+	share(UINT64_MAX, 64 * GIB);
+	assert_int_equal(config.memory.records_bytes, (63 * GIB - 192 * MIB) / 8);
+	assert_int_equal(config.memory.index_cache_bytes, (63 * GIB - 192 * MIB) / 16);
+}
+
+static void test_a_limit_below_the_hosts_memory_counts(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	config.memory.bytes = 1 * GIB;
+	share(4 * GIB, 64 * GIB);
+	assert_int_equal(config.memory.records_bytes, (3 * GIB - 192 * MIB) / 8);
+	assert_int_equal(config.memory.index_cache_bytes, (3 * GIB - 192 * MIB) / 16);
+}
+
+static void test_a_small_host_has_the_least(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	config.memory.bytes = 4 * GIB;
+	share(UINT64_MAX, 1 * GIB);
+	assert_int_equal(config.memory.records_bytes, 64 * MIB);
+	assert_int_equal(config.memory.index_cache_bytes, 64 * MIB);
+	config_defaults(&config);
+	share(UINT64_MAX, 0);
+	assert_int_equal(config.memory.records_bytes, 64 * MIB);
+}
+
+static void test_a_number_stays(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	config.memory.records_bytes = 1 * MIB;
+	config.memory.index_cache_bytes = 2 * MIB;
+	share(UINT64_MAX, 64 * GIB);
+	assert_int_equal(config.memory.records_bytes, 1 * MIB);
+	assert_int_equal(config.memory.index_cache_bytes, 2 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_auto_is_a_share_of_the_memory_beside_the_region),
+		cmocka_unit_test(test_a_limit_below_the_hosts_memory_counts),
+		cmocka_unit_test(test_a_small_host_has_the_least),
+		cmocka_unit_test(test_a_number_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
