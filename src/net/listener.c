@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define ACCEPTED_MAX	32u /* accept operations, and connections not yet taken by net_accept */
@@ -31,6 +33,7 @@ struct net_listener {
 	bool complained;    /* of the present shortage */
 	int fd;
 	uint16_t port;
+	const char *path; /* of a socket of the file system; NULL: there is none */
 	struct fiber *waiter;
 	struct fiber *closer;
 	struct reactor_timer retry;
@@ -106,8 +109,9 @@ static int listener_make(struct reactor *reactor, int fd, struct net_listener **
 		listener->ops[i].listener = listener;
 	}
 	listener->fd = fd;
-	listener->port =
-		ntohs(addr.any.sa_family == AF_INET ? addr.v4.sin_port : addr.v6.sin6_port);
+	if (addr.any.sa_family != AF_UNIX)
+		listener->port =
+			ntohs(addr.any.sa_family == AF_INET ? addr.v4.sin_port : addr.v6.sin6_port);
 	listener->retry.fn = accept_retry;
 	listener->retry.arg = listener;
 	*ret_listener = listener;
@@ -134,6 +138,71 @@ int net_listen(struct reactor *reactor, const char *address, struct net_listener
 		err = socket_first(&addr, &fd);
 	}
 	return err ? err : listener_make(reactor, fd, ret_listener);
+}
+
+/* Removes a socket on which no process listens. 0, -EADDRINUSE, -EEXIST. */
+static int stale_remove(const struct sockaddr_un *name)
+{
+	struct stat st;
+	int fd, ret;
+
+	if (lstat(name->sun_path, &st))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	ret = connect(fd, (const struct sockaddr *)name, sizeof(*name)) ? -errno : 0;
+	close(fd);
+	if (ret != -ECONNREFUSED)
+		return -EADDRINUSE;
+	return unlink(name->sun_path) && errno != ENOENT ? -errno : 0;
+}
+
+/* Returns the socket, or -errno. Until listen(2), nobody can connect: the rights are set before. */
+static int socket_unix(const struct sockaddr_un *name)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)name, sizeof(*name))) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	if (chmod(name->sun_path, 0600) || listen(fd, NET_BACKLOG)) {
+		ret = -errno;
+		unlink(name->sun_path);
+		close(fd);
+		return ret;
+	}
+	return fd;
+}
+
+int net_listen_unix(struct reactor *reactor, const char *path, struct net_listener **ret_listener)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd, ret;
+
+	if (!*path)
+		return -EINVAL;
+	if (slice_copy_str(slice_str(path), name.sun_path, sizeof(name.sun_path)))
+		return -ENAMETOOLONG;
+	ret = stale_remove(&name);
+	if (ret)
+		return ret;
+	fd = socket_unix(&name);
+	if (fd < 0)
+		return fd;
+	ret = listener_make(reactor, fd, ret_listener);
+	if (ret)
+		unlink(path);
+	else
+		(*ret_listener)->path = path;
+	return ret;
 }
 
 int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
@@ -286,5 +355,7 @@ void net_listener_close(struct net_listener *listener)
 	while (listener->in_kernel || listener->waiter)
 		fiber_park();
 	close(listener->fd);
+	if (listener->path)
+		unlink(listener->path);
 	free(listener);
 }

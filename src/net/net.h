@@ -18,6 +18,11 @@ struct net_listener;
  * the kernel. -EADDRINUSE (also when another process of this program has it: of two that begin at
  * the same time, at most one gets it), -EACCES, -EADDRNOTAVAIL, -EINVAL (does not parse). */
 int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener);
+/* A socket of the file system, which this user alone may connect to. A socket that an ended process
+ * left there is replaced. The path is borrowed, and removed when the listener closes. -EADDRINUSE:
+ * a process listens there; -EEXIST: something else is there; -ENAMETOOLONG, and the errors of
+ * bind(2). */
+int net_listen_unix(struct reactor *reactor, const char *path, struct net_listener **ret_listener);
 /* Another reactor's listener on the address of the first, which is still open: the kernel spreads
  * connections over them (SO_REUSEPORT). */
 int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
@@ -25,7 +30,7 @@ int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
 /* A fiber waiting in accept gets -ECANCELED; connections that were not accepted are closed. Takes
  * NULL. In a fiber, the call waits until the kernel has released the socket. */
 void net_listener_close(struct net_listener *listener);
-uint16_t net_listener_port(const struct net_listener *listener);
+uint16_t net_listener_port(const struct net_listener *listener); /* 0: it has none */
 /* Waits for the next connection; one fiber at a time. The call itself waits until errors such as
  * -EMFILE end, and logs one line. -ECANCELED: the listener was closed; -ENOMEM: the connection was
  * closed, and the caller may wait for the next one. */

@@ -1,0 +1,151 @@
+/* cli/volume_serve.c: `nebulaio volume serve`: exports files and devices of this host, so that a
+ * server on another one has them as volumes, over RDMA. */
+#include "volume.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/hash.h"
+#include "remote/remote.h"
+
+#define LOCK_WAIT_NS (10 * NS_PER_S)
+
+_Static_assert(VOLUMES_MAX <= REMOTE_VOLUMES_MAX, "a target exports as many");
+
+struct volume_serve {
+	char address[256];
+	uint16_t port;
+	const char *device, *secret_file;
+	struct volume_host host;
+	struct remote_export exports[VOLUMES_MAX];
+	struct remote_target *target;
+};
+
+enum { OPT_SECRET = 1, OPT_LISTEN, OPT_DEVICE, OPT_MEMORY, OPT_LOG };
+static const struct option OPTIONS[] = {
+	{"secret-file", required_argument, NULL, OPT_SECRET},
+	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"device", required_argument, NULL, OPT_DEVICE},
+	{"memory", required_argument, NULL, OPT_MEMORY},
+	{"log-level", required_argument, NULL, OPT_LOG},
+	{0},
+};
+
+static int listen_parse(struct volume_serve *serve, const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	uint64_t port;
+
+	if (!colon || slice_to_u64(slice_str(colon + 1), &port) || port > 65535 ||
+		slice_copy_str(slice_of(text, (size_t)(colon - text)), serve->address,
+			sizeof(serve->address)))
+		return cli_usage_error(
+			serve->host.command, "--listen: '%s' is not ADDR:PORT", text);
+	serve->port = (uint16_t)port;
+	return 0;
+}
+
+static int option_take(struct volume_serve *serve, int option, const char *value)
+{
+	switch (option) {
+	case OPT_SECRET:
+		serve->secret_file = value;
+		return 0;
+	case OPT_LISTEN:
+		return listen_parse(serve, value);
+	case OPT_DEVICE:
+		serve->device = value;
+		return 0;
+	case OPT_MEMORY:
+		return volume_memory_take(&serve->host, value);
+	default:
+		return volume_log_take(&serve->host, value);
+	}
+}
+
+static int command_line(struct volume_serve *serve, int argc, char **argv)
+{
+	const struct disk_opts disk = {.create = true, .lock_wait_ns = LOCK_WAIT_NS};
+	int option, ret = 0;
+
+	optind = 1;
+	opterr = 0;
+	while (!ret && (option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == '?')
+			return cli_usage_error(serve->host.command,
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
+		ret = option_take(serve, option, optarg);
+	}
+	if (!ret && !serve->secret_file)
+		return cli_usage_error(serve->host.command,
+			"--secret-file is needed: only a server with this secret can read and "
+			"write the volumes");
+	if (!ret && optind == argc)
+		return cli_usage_error(serve->host.command, "expected NAME=PATH");
+	for (; !ret && optind < argc; optind++)
+		ret = volume_take(&serve->host, argv[optind], &disk);
+	return ret;
+}
+
+static int target_open(struct volume_serve *serve)
+{
+	struct volume_host *host = &serve->host;
+	char secret[REMOTE_SECRET_BYTES];
+	struct remote_target_opts opts = {
+		.device = {.device_name = serve->device, .gid_index = -1},
+		.secret = secret,
+		.address = serve->address,
+		.port = serve->port,
+		.exports = serve->exports,
+		.export_count = host->count,
+	};
+	int ret = remote_secret_read(serve->secret_file, secret);
+
+	if (!ret)
+		ret = volume_host_open(host);
+	for (uint32_t i = 0; i < host->count; i++)
+		serve->exports[i] = (struct remote_export){host->names[i], host->disks[i]};
+	opts.reactor = host->reactor;
+	opts.region = host->region;
+	if (!ret)
+		ret = remote_target_open(&opts, &serve->target);
+	secret_wipe(secret, sizeof(secret));
+	return ret;
+}
+
+static void drain(void *arg)
+{
+	remote_target_drain(((struct volume_serve *)arg)->target);
+}
+
+static int serve_until_signal(struct volume_serve *serve)
+{
+	char ready[512];
+
+	snprintf(ready, sizeof(ready), "ready volumes=%s:%u device=%s count=%u", serve->address,
+		remote_target_port(serve->target), remote_target_device(serve->target)->name,
+		serve->host.count);
+	return volume_host_run(&serve->host, ready);
+}
+
+int volume_serve_run(const struct cli_command *command, int argc, char **argv)
+{
+	static struct volume_serve serve = {.address = "0.0.0.0",
+		.port = REMOTE_PORT,
+		.host = {.memory_bytes = VOLUME_MEMORY_PRESET, .drain = drain, .arg = &serve}};
+	char device[64];
+	int ret;
+
+	serve.host.command = command;
+	ret = command_line(&serve, argc, argv);
+
+	if (!ret)
+		ret = cli_device_find(serve.device, serve.address, 0, true, device);
+	serve.device = device;
+	if (!ret)
+		ret = target_open(&serve) ? CLI_FAILED : serve_until_signal(&serve);
+	remote_target_close(serve.target);
+	volume_host_close(&serve.host);
+	return ret;
+}

@@ -1,0 +1,138 @@
+/* tests/unit/nbd/test_nbd.c: what clients are told when the volume fails, and when the server ends;
+ * tests/e2e/nbd has the rest, by other people's clients. */
+#include "../unit.h"
+
+#include "rig.h"
+
+#define HELLO_BYTES  18u
+#define ANSWER_BYTES sizeof(struct nbd_answer_wire)
+
+static struct rig rig;
+
+static uint8_t *sent, answers[64 * KIB];
+static size_t sent_bytes;
+
+static void say(const void *data, size_t bytes)
+{
+	sent = realloc(sent, sent_bytes + bytes);
+	memcpy(sent + sent_bytes, data, bytes);
+	sent_bytes += bytes;
+}
+
+/* Flags, and the choice of the export in the old way, whose answer is short: 10 bytes. */
+static void say_hello(void)
+{
+	const uint32_t flags = htobe32(NBD_FIXED_NEWSTYLE | NBD_NO_ZEROES);
+	const struct {
+		uint64_t magic;
+		uint32_t option, bytes;
+	} __attribute__((packed))
+	option = {htobe64(NBD_OPTION_MAGIC), htobe32(NBD_OPT_EXPORT_NAME), 0};
+
+	sent_bytes = 0;
+	say(&flags, sizeof(flags));
+	say(&option, sizeof(option));
+}
+
+static void say_request(uint16_t type, uint64_t offset, uint32_t bytes, uint64_t cookie)
+{
+	const struct nbd_request_wire head = {htobe32(NBD_REQUEST_MAGIC), 0, htobe16(type), cookie,
+		htobe64(offset), htobe32(bytes)};
+	uint8_t *payload = calloc(1, bytes + 1);
+
+	say(&head, sizeof(head));
+	if (type == NBD_CMD_WRITE)
+		say(payload, bytes);
+	free(payload);
+}
+
+static size_t talk(void)
+{
+	return rig_talk(&rig, slice_of(sent, sent_bytes), 1000, answers, sizeof(answers));
+}
+
+/* The error that the answer at this place has. */
+static uint32_t error_at(size_t at)
+{
+	struct nbd_answer_wire head;
+
+	memcpy(&head, answers + at, sizeof(head));
+	assert_int_equal(be32toh(head.magic), NBD_ANSWER_MAGIC);
+	return be32toh(head.error);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	rig_close(&rig);
+	free(sent);
+	sent = NULL;
+	return 0;
+}
+
+/* Every kind of request fails when the medium does, and the connection goes on. */
+static void test_medium_fails(void **state)
+{
+	static const uint16_t types[] = {
+		NBD_CMD_WRITE, NBD_CMD_READ, NBD_CMD_FLUSH, NBD_CMD_WRITE_ZEROES, NBD_CMD_TRIM};
+	size_t at = HELLO_BYTES + 10;
+
+	(void)state;
+	rig_open(&rig, "eio=1");
+	say_hello();
+	for (uint32_t i = 0; i < ARRAY_LEN(types); i++)
+		say_request(types[i], 0, types[i] == NBD_CMD_FLUSH ? 0 : 4096, i);
+	assert_int_equal(talk(), at + ARRAY_LEN(types) * ANSWER_BYTES);
+	for (uint32_t i = 0; i < ARRAY_LEN(types); i++)
+		assert_int_equal(error_at(at + i * ANSWER_BYTES), NBD_EIO);
+}
+
+/* A client that goes in the middle of a payload, of an option and of a head. */
+static void test_cut_anywhere(void **state)
+{
+	size_t whole;
+
+	(void)state;
+	rig_open(&rig, NULL);
+	say_hello();
+	say_request(NBD_CMD_WRITE, 0, 4096, 1);
+	say_request(NBD_CMD_READ, 0, 4096, 2);
+	whole = sent_bytes;
+	for (size_t bytes = 0; bytes < whole; bytes += bytes < 200 || bytes > 4200 ? 1 : 97)
+		rig_talk(&rig, slice_of(sent, bytes), 97, answers, sizeof(answers));
+	assert_int_equal(talk(), HELLO_BYTES + 10 + 2 * ANSWER_BYTES + 4096);
+}
+
+/* The volume of this test cannot make zeros, as file systems over a network: they are written. */
+static void test_zeros(void **state)
+{
+	(void)state;
+	rig_open(&rig, NULL);
+	say_hello();
+	say_request(NBD_CMD_WRITE_ZEROES, 0, RIG_VOLUME_BYTES, 1);
+	assert_int_equal(talk(), HELLO_BYTES + 10 + ANSWER_BYTES);
+	assert_int_equal(error_at(HELLO_BYTES + 10), 0);
+}
+
+static void test_draining(void **state)
+{
+	(void)state;
+	rig_open(&rig, NULL);
+	say_hello();
+	say_request(NBD_CMD_WRITE, 0, 4096, 1);
+	rig.nbd.draining = true;
+	assert_int_equal(talk(), HELLO_BYTES + 10 + ANSWER_BYTES);
+	assert_int_equal(error_at(HELLO_BYTES + 10), NBD_ESHUTDOWN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_medium_fails, teardown),
+		cmocka_unit_test_teardown(test_cut_anywhere, teardown),
+		cmocka_unit_test_teardown(test_zeros, teardown),
+		cmocka_unit_test_teardown(test_draining, teardown),
+	};
+
+	return cmocka_run_group_tests_name("nbd", tests, NULL, NULL);
+}
