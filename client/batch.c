@@ -106,8 +106,8 @@ static void batch_fill(struct client_batch *run)
 	}
 }
 
-/* When as many items as are in flight at a time got no answer, one after the other, the server is
- * gone, and each of the others would cost its time, too. */
+/* When a whole window of items got no answer, one after the other, the server is gone: each of the
+ * other items would only add its own timeout. */
 static void answer_count(struct client_batch *run, const struct neb_result *result)
 {
 	if (result->status || !result->error) {

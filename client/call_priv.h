@@ -14,7 +14,7 @@
  *   QUEUED   wants a way            -> RDMA with a slot of an open session, HTTP, or DONE
  *   RDMA     capsule sent           -> DONE by its response; QUEUED when the session is lost
  *   HTTP     with libcurl           -> DONE; QUEUED when the connection is lost
- *   HIPOBJ   its control requests       -> DONE; HTTP when the server does not speak it
+ *   HIPOBJ   its control requests   -> DONE; HTTP when the server does not support it
  *   DONE     has its result         -> free, once the result is taken */
 enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_ON_HIPOBJ, CLIENT_DONE };
 

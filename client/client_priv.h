@@ -55,10 +55,11 @@ struct client_endpoint {
 	bool warned;	     /* this outage was logged */
 	bool token;	     /* bodies move by RDMA tokens */
 	struct client_token *tokens;
-	bool hipobj;		  /* bodies move by hipobj-rc-v2 */
-	uint64_t hipobj_retry_ns; /* which it does not speak: not tried again before this */
-	int error;		  /* and */
-	char why[128];		  /* it could not be had */
+	bool hipobj; /* bodies move by hipobj-rc-v2 */
+	/* it does not support hipobj-rc-v2: not tried again before this */
+	uint64_t hipobj_retry_ns;
+	int error;     /* and */
+	char why[128]; /* it could not be had */
 };
 
 struct neb_client {

@@ -1,6 +1,6 @@
 /* client/hipobj.c: bodies by hipobj-rc-v2 (docs/spec/hipobj.md): each transfer asks for a session
  * by PREPARE, joins a queue pair of its own to the server's, and says READY while the bytes move. A
- * call that cannot go this way goes by HTTP, and its result has the reason. */
+ * call that cannot use it uses HTTP, and its result has the reason. */
 #include "http_priv.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_NS    (10 * NS_PER_S) /* after a server said that it does not speak this */
+#define RETRY_NS    (10 * NS_PER_S) /* after a server said that it does not support the dialect */
 #define CANCEL_NS   (2 * NS_PER_S)
 #define TEXT_BYTES  (CAPSULE_HEADERS_BYTES_MAX + HIPOBJ_TARGET_MAX + 1024u)
 #define OWN_HEADERS 8u
@@ -27,7 +27,7 @@ struct client_hipobj {
 	struct client_call *call; /* NULL: it has ended */
 	struct client_endpoint *endpoint;
 	enum hipobj_phase phase;
-	uint32_t asking; /* requests of ours that are under way */
+	uint32_t asking; /* control requests without an answer */
 	bool sized;
 	uint64_t offset, size;
 	struct capsule_run run;
@@ -178,7 +178,7 @@ static void cancelled(struct client_call *asked)
 	answer_take(asked);
 }
 
-/* A session that is given up: its server need not wait. */
+/* Tells the server that the session is given up, so that it does not wait for its timeout. */
 static void cancel(struct client_hipobj *transfer)
 {
 	struct ask ask;
@@ -206,7 +206,7 @@ static void fail(struct client_hipobj *transfer, int error, const char *why)
 	client_call_finish(call, error);
 }
 
-/* The server's refusal of one of our requests is the call's. */
+/* Ends the call with the server's refusal of a control request. */
 static void refused(struct client_hipobj *transfer, const struct client_call *asked)
 {
 	struct client_call *call = transfer_end(transfer, 0);
@@ -400,7 +400,8 @@ static int qp_open(struct client_hipobj *transfer)
 		.rnr_retry_count = 7};
 	int ret = -EAGAIN;
 
-	/* Its first packet's number must not be 0, which one in 16 million is. */
+	/* The first packet's number must not be 0. One in 16 million is, and then another queue
+	 * pair is opened. */
 	for (int i = 0; i < 2 && ret == -EAGAIN; i++) {
 		rp_qp_close(transfer->qp);
 		transfer->qp = NULL;
@@ -435,7 +436,7 @@ static void put_target(struct ask *ask, const struct client_call *call)
 	buf_free(&target);
 }
 
-/* The call's own headers, and those its fields stand for. */
+/* The call's own headers, and the headers for its fields. */
 static void put_operation(struct ask *ask, const struct client_call *call)
 {
 	enum checksum_kind kind = (enum checksum_kind)call->checksum_kind;
@@ -493,7 +494,7 @@ static void prepare(struct client_hipobj *transfer)
 		go_http(transfer, strerror(-ret));
 }
 
-/* ---- The length of what is read. ---- */
+/* ---- The length of the object that is read. ---- */
 
 static void sized(struct client_call *asked)
 {
@@ -510,7 +511,8 @@ static void sized(struct client_call *asked)
 		refused(transfer, asked);
 		return;
 	}
-	/* HEAD's refusals say nothing but their status: PREPARE's say why. */
+	/* An answer to HEAD has no body, so a refusal of it has no reason. PREPARE is sent all the
+	 * same, because its refusal has one. */
 	if (result->status != 200)
 		bytes = transfer->offset + 1;
 	if (call->range_bytes && bytes > transfer->offset)
@@ -566,7 +568,7 @@ static bool takes_hipobj(const struct client_call *call)
 	return (call->op == NEB_PUT_OBJECT || call->op == NEB_UPLOAD_PART) && call->body_bytes > 0;
 }
 
-/* Why it cannot go this way; NULL: it can. */
+/* Why the call cannot use hipobj-rc-v2; NULL: it can. */
 static const char *unfit(const struct client_call *call, const struct client_endpoint *endpoint)
 {
 	const struct neb_iov *iov = call->body_bytes ? call->body : call->into;
@@ -654,7 +656,7 @@ void client_hipobj_progress(struct neb_client *client)
 		else if (state == RP_QPS_ERR)
 			fail(transfer, -ECONNRESET, "the queue pair broke");
 		else if (transfer->phase == JOINING)
-			client->cm_polled_ns = 0; /* its event is looked for in every round */
+			client->cm_polled_ns = 0; /* looks for its event in every round */
 	}
 }
 

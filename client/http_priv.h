@@ -13,9 +13,8 @@ void client_http_close(struct neb_client *client);
 /* Prepares the call for RDMA tokens: 0: call->token is set, or the call goes without a token;
  * -EAGAIN: the queue pair is still connecting, and the call stays queued. */
 int client_token_prepare(struct client_call *call, struct client_endpoint *endpoint);
-/* The call's answer, or its end without one, has come. True when the server declined the token and
- * the call must be sent again.
- */
+/* Handles the call's answer, or its end without one. True when the server declined the token and
+ * the call must be sent again. */
 bool client_token_finish(struct client_call *call, bool answered);
 /* Reads a header of the answer. */
 void client_token_header(struct client_call *call, struct slice name, struct slice value);
@@ -32,19 +31,19 @@ struct client_token_ask {
 };
 void client_token_ask(
 	struct client_token_ask *ask, const char *method, const struct rp_address *ours);
-/* The server's queue pair, of its answer to POST. -EPROTO. */
+/* Reads the server's queue pair from its answer to POST. -EPROTO. */
 int client_token_answer(const struct neb_result *result, struct rp_address *ret_theirs);
 
 /* ---- hipobj.c ---- */
-/* True when the call goes by hipobj-rc-v2 from here on: it may even be done. False: it goes by
- * HTTP. */
+/* Starts the call by hipobj-rc-v2: true, and the call may even be done. False: it uses HTTP. */
 bool client_hipobj_start(struct client_call *call, struct client_endpoint *endpoint);
-/* A completion of one of its queue pairs. */
+/* Handles a completion of one of its queue pairs. */
 void client_hipobj_wc(struct neb_client *client, const struct rp_wc *wc);
 void client_hipobj_progress(struct neb_client *client);
-/* The call's deadline has passed. */
+/* Ends a call whose deadline has passed. */
 void client_hipobj_late(struct client_call *call);
-/* The client closes: ends the calls before HTTP closes, and frees what is left after it. */
+/* When the client closes: end ends the calls before HTTP closes, and free releases the rest after
+ * it. */
 void client_hipobj_end(struct neb_client *client);
 void client_hipobj_free(struct neb_client *client);
 

@@ -1,6 +1,6 @@
-/* client/compat/compat.h: what the drop-ins share. A drop-in is a shared object with the interface
- * of another vendor's library, for programs that mint their RDMA tokens or read objects by it; each
- * stands alone over libnebulaio's public functions.
+/* client/compat/compat.h: interface between the drop-ins. A drop-in is a shared object with the
+ * interface of another vendor's library, for programs that mint their RDMA tokens or read objects
+ * by it; each stands alone over libnebulaio's public functions.
  *
  *   kvikio.c   libkvikio_cuobj_shim.so, which KvikIO opens by the path in KVIKIO_CUOBJ_SHIM
  *   s3rdma.c   libs3rdma.so.0, its client half, which MinIO's SDKs link
@@ -9,7 +9,7 @@
  *   runai.c    libstreamers3.so, by which runai-model-streamer reads models (runai.h)
  *   memory.c   the type of memory
  *
- * Those interfaces know nothing of endpoints and keys, which the environment has:
+ * Those interfaces have no endpoints and keys, so the environment names them:
  *
  *   NEBULAIO_ENDPOINT (its first HTTP endpoint), else AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL
  *   NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY

@@ -24,7 +24,7 @@ enum { CU_OBJ_SUCCESS, CU_OBJ_FAIL };
 enum { CUOBJ_GET, CUOBJ_PUT };
 enum { CUOBJ_MEMORY_MANAGED = 1, CUOBJ_MEMORY_INVALID = 4 };
 
-/* What a callback gets: the token, and its length with the NUL. */
+/* The argument of a callback: the token, and its length with the NUL. */
 struct rdma_info {
 	int version;
 	int desc_len;
@@ -47,7 +47,7 @@ struct memory {
 	uint32_t refs;
 };
 
-/* A token that is out: the caller has a pointer to its text. */
+/* A minted token: the caller has a pointer to its text. */
 struct token {
 	struct token *next;
 	char text[NEB_TOKEN_BYTES];
@@ -59,14 +59,14 @@ struct client {
 	pthread_mutex_t lock;	   /* guards the lists */
 	struct memory *memories;
 	struct token *tokens;
-	bool told; /* why it is not connected */
+	bool told; /* the log has said why it is not connected */
 };
 
 struct object {
 	struct client *client; /* NULL: no memory */
 };
 
-/* What getCtx is asked about. */
+/* The argument of getCtx. */
 struct handle {
 	void *ctx;
 };
@@ -112,7 +112,7 @@ void cuobj_open(struct object *object, const struct ops *ops, int proto)
 	struct client *client = calloc(1, sizeof(*client));
 	char why[200];
 
-	(void)proto; /* DC on their side; ours is what the device has */
+	(void)proto; /* NVIDIA's asks for DC; ours uses the transports that the device has */
 	object->client = client;
 	if (!client)
 		return;
@@ -179,7 +179,7 @@ bool cuobj_connected(struct object *object)
 
 /* ---- Memory, with the lock held. ---- */
 
-/* The registered memory that has the byte; *ret_left: how many are there from it on. */
+/* The registered memory that contains the byte; *ret_left: its bytes from there on. */
 static struct memory *memory_find(struct client *client, const uint8_t *data, size_t *ret_left)
 {
 	struct memory *memory = client->memories;
@@ -313,7 +313,7 @@ int cuobj_token(
 	return CU_OBJ_SUCCESS;
 }
 
-/* A request that failed may still run at the server: its queue pair closes. */
+/* A request that failed may still run at the server, so its queue pair is closed. */
 int cuobj_token_put_error(struct object *object, char *text, int error)
 {
 	struct client *client = object->client;
@@ -342,7 +342,7 @@ int cuobj_token_put(struct object *object, char *text)
 	return cuobj_token_put_error(object, text, 0);
 }
 
-/* ---- Transfers, which the program's own callbacks make. ---- */
+/* ---- Transfers, which the program's own callbacks send. ---- */
 
 struct io {
 	void *ctx;

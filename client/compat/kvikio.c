@@ -15,7 +15,7 @@ COMPAT_API const char *kvikio_cuobj_get_rdma_token(
 	void *data, size_t bytes, size_t offset, int is_put);
 COMPAT_API int kvikio_cuobj_put_rdma_token(const char *token);
 
-/* The text of a token that is out: KvikIO holds a pointer to it. */
+/* A minted token: KvikIO has a pointer to its text. */
 struct text {
 	struct text *next;
 	char token[NEB_TOKEN_BYTES];
@@ -84,7 +84,7 @@ const char *kvikio_cuobj_get_rdma_token(void *data, size_t bytes, size_t offset,
 	return text->token;
 }
 
-/* By the token's text: a token that is unknown, or was put already, is no error. */
+/* The text identifies the token. An unknown token, or one that was put already, is no error. */
 int kvikio_cuobj_put_rdma_token(const char *token)
 {
 	struct text **at, *found;

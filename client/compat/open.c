@@ -8,7 +8,7 @@
 
 #define ENDPOINT_BYTES 300
 
-/* The first that is set and not empty. */
+/* The value of the first of two variables that is set and not empty. */
 static const char *first_of(const char *a, const char *b)
 {
 	const char *value = getenv(a);

@@ -36,7 +36,7 @@ struct client {
 	struct read *reads, *idle;
 };
 
-/* Guards the list of clients, and so each client's end against a call that stops them all. */
+/* Guards the list of clients: no client ends while another thread cancels the reads of all. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct client *clients;
 static _Atomic size_t inflight_bytes = SIZE_MAX;
@@ -160,7 +160,7 @@ enum runai_code obj_create_client(
 	return RUNAI_SUCCESS;
 }
 
-/* Its reads in flight end here: the server reaches their memory no more. */
+/* Ends the client's reads in flight: afterwards the server cannot access their memory. */
 enum runai_code obj_remove_client(void *handle)
 {
 	struct client **at, *client = handle;
@@ -183,7 +183,7 @@ enum runai_code obj_remove_client(void *handle)
 	return RUNAI_SUCCESS;
 }
 
-/* The streamer calls this once its own clients are removed; none is kept for later. */
+/* The streamer calls this when it has removed its own clients. This library keeps no others. */
 enum runai_code obj_remove_all_clients(void)
 {
 	return RUNAI_SUCCESS;
@@ -274,7 +274,7 @@ enum runai_code obj_request_read(
 	return RUNAI_INVALID;
 }
 
-/* As the streamer's own library tells it: a failure that may pass is for the streamer to retry. */
+/* The codes of the streamer's own library: the streamer retries after a temporary failure. */
 static enum runai_code code_of(const struct neb_result *result, size_t wanted_bytes)
 {
 	switch (result->error) {
@@ -335,7 +335,7 @@ enum runai_code obj_wait_for_completions(void *handle, struct runai_event *event
 
 /* ---- Listings. ---- */
 
-/* Entries and their paths, which become one run of memory. */
+/* Entries and their paths, which listing_join() puts into one run of memory. */
 struct listing {
 	const char *bucket;
 	struct runai_entry *entries; /* without paths, which are in the same order */
@@ -385,7 +385,7 @@ static bool visit(void *arg, const struct neb_entry *entry)
 	return true;
 }
 
-/* Entries, then paths, in one run. */
+/* Copies the entries, then the paths, into one run of memory. */
 static struct runai_entry *listing_join(const struct listing *listing)
 {
 	size_t bytes = listing->entry_count * sizeof(*listing->entries);

@@ -1,7 +1,7 @@
 /* client/compat/s3rdma.c: the client half of libs3rdma.so.0, which MinIO's SDKs link: they pin a
- * buffer, mint a token and send the S3 request themselves. A client is an id, never given out
- * twice: a call with one that was freed, or never was, is refused. Any thread may call them. A
- * token of theirs does not say which way its bytes go, so its key allows both. */
+ * buffer, mint a token and send the S3 request themselves. A client is a number that is never used
+ * twice: a call with the number of a freed or unknown client is refused. Any thread may call them.
+ * A token of theirs does not say which way its bytes go, so its key allows both. */
 #include "compat.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ struct client {
 	struct neb_minter *minter;
 };
 
-/* A token that is out: the caller has a pointer to its text, which is first. */
+/* A minted token: the caller has a pointer to its text, which is first. */
 struct token {
 	char text[NEB_TOKEN_BYTES];
 	uintptr_t id; /* of its client */
@@ -77,7 +77,7 @@ static void client_put(struct client *client)
 	free(client);
 }
 
-/* 0 or -1, as all these functions have it. */
+/* 0 or -1, the results of all these functions. */
 static int error_say(int ret, const char *what)
 {
 	if (ret)
@@ -90,7 +90,7 @@ void *s3rdma_client_init(const char *device, char *err_buf, size_t err_buf_len)
 	struct client *client = calloc(1, sizeof(*client));
 	int ret = -ENOMEM;
 
-	/* Several devices, one behind the other: the first. */
+	/* The first name of a list of devices. */
 	if (!device || !*device)
 		device = getenv("S3RDMA_DEVICE");
 	if (client) {
@@ -217,7 +217,8 @@ void s3rdma_client_free_token(char *text)
 	free(token);
 }
 
-/* Its queue pair closes: what the server may still do ends here, and the next token has another. */
+/* Closes the token's queue pair: the server can no longer access the memory, and the next token
+ * uses another queue pair. */
 int s3rdma_client_report_token_failure(void *handle, const char *token)
 {
 	struct client *client = client_get((uintptr_t)handle);
