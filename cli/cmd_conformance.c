@@ -194,7 +194,7 @@ static int options_check(struct asked *asked, int argc, char **argv)
 
 static int conformance_options(int argc, char **argv, struct asked *asked)
 {
-	/* Those of the other commands that mean something here. */
+	/* The common options that apply here. */
 	static const struct option OPTIONS[] = {{"device", required_argument, NULL, REMOTE_DEVICE},
 		{"access-key", required_argument, NULL, REMOTE_ACCESS},
 		{"secret-key", required_argument, NULL, REMOTE_SECRET},

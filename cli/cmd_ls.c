@@ -1,4 +1,4 @@
-/* cli/cmd_ls.c: `nebulaio ls`: buckets, or what a bucket holds. */
+/* cli/cmd_ls.c: `nebulaio ls`: lists buckets, or the objects of a bucket. */
 #include <fnmatch.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* cli/doctor_wire.c: whether RDMA has a network of its own, and what protects the packets there:
- * VLAN, MACsec, IPsec. */
+/* cli/doctor_wire.c: checks whether RDMA has a network of its own, and the protection of packets
+ * there: VLAN, MACsec, IPsec. */
 #include <dirent.h>
 #include <errno.h>
 #include <linux/netlink.h>

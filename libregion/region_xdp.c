@@ -8,8 +8,9 @@
 
 #ifdef NEBULAIO_XDP
 
-#define LOOK_NS \
-	NS_PER_MS /* how often packets are looked for; the rings hold those that come meanwhile */
+#define LOOK_NS                                                                                  \
+	NS_PER_MS /* interval of looking for packets; the rings hold those that arrive meanwhile \
+		   */
 
 _Static_assert(NEB_QUEUES_MAX == XP_QUEUES_MAX, "as the header says");
 

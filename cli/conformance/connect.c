@@ -9,8 +9,8 @@
 #define PSN_NAME "x-nebulaio-rdma-psn"
 #define MTU_NAME "x-nebulaio-rdma-mtu"
 
-/* A queue pair that nobody has, on our device: a server can connect to it all the same, because
- * connecting sends no packet. Lives until the next call. */
+/* A token of a queue pair that does not exist, on our device. A server can connect to it all the
+ * same, because connecting sends no packet. Lives until the next call. */
 static const char *stranger(struct conf *conf, uint64_t bits)
 {
 	const char *token = conf_window(conf, NEB_GET_OBJECT, 1);
@@ -26,7 +26,7 @@ static struct conf_request request_of(const char *method, const char *token, con
 		.headers = {{PSN_NAME, "1193046"}, {MTU_NAME, mtu}}};
 }
 
-/* Takes the queue pair back; what comes of it is another case's. */
+/* Disconnects the queue pair; another case checks the answer. */
 static void disconnect(struct conf *conf, const char *token)
 {
 	const struct conf_request request = {.method = "DELETE", .query = CONNECT, .token = token};

@@ -1,4 +1,4 @@
-/* cli/conformance/expect.c: what cases have in common: windows, objects, and answers. */
+/* cli/conformance/expect.c: common parts of the cases: windows, objects, and answers. */
 #include "conformance.h"
 
 #include <stdarg.h>

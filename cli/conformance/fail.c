@@ -1,5 +1,5 @@
-/* cli/conformance/fail.c: rules 6xx: transfers that fail. Whatever the answer says, the client may
- * use its memory again once it has come. */
+/* cli/conformance/fail.c: rules 6xx: transfers that fail. Once the answer has come, whether success
+ * or error, the client may use its memory again. */
 #include "conformance.h"
 
 #include <stdio.h>
@@ -40,7 +40,8 @@ static enum conf_verdict put_wrong_key(struct conf *conf)
 	return verdict;
 }
 
-/* The token that failed is whole but for its key: what it names is gone. */
+/* After a failed transfer, the same token with its right key must move nothing: the server must
+ * have dropped the queue pair that it names. */
 static enum conf_verdict fenced(struct conf *conf)
 {
 	const struct conf_want want = {
@@ -76,7 +77,7 @@ static enum conf_verdict goes_on(struct conf *conf)
 		return CONF_ERROR;
 	conf_memory_clear(conf);
 	verdict = conf_ask(conf, &request, &want, NULL);
-	/* It moved bytes before the failure: now it does not decline. */
+	/* The endpoint moved bytes before the failure, so it must not decline now. */
 	if (verdict == CONF_UNSUPPORTED)
 		verdict = CONF_FAIL;
 	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, CONF_OBJECT_BYTES))

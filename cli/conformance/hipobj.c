@@ -199,7 +199,7 @@ enum conf_verdict hip_cancel(struct hip *hip, uint32_t status)
 	return conf_ask(hip->conf, &request, &want, NULL);
 }
 
-/* What comes of it is another case's. */
+/* Another case checks the answer. */
 void hip_end(struct hip *hip)
 {
 	char why[CONF_WHY_BYTES];

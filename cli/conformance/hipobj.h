@@ -24,24 +24,24 @@ struct hip {
 	char qpn_hex[17], addr_hex[17], rkey_hex[17];
 };
 
-/* A transfer with a queue pair of its own; key is in the suite's bucket, query may be "". False:
- * conf->why. hip_end() in either case. */
+/* Begins a transfer with a queue pair of its own; key is in the suite's bucket. False: conf->why
+ * has the reason. The caller calls hip_end() in either case. */
 bool hip_begin(struct hip *hip, struct conf *conf, const char *op, const char *key, size_t bytes);
-/* Changes a header of a request; value NULL: it goes without. */
+/* Changes a header of a request; value NULL: removes it. */
 void hip_header(struct conf_request *request, const char *name, const char *value);
 void hip_query(struct hip *hip, const char *query);
 
-/* Sends PREPARE; when it is answered 200, joins the queue pairs and makes READY. */
+/* Sends PREPARE; if the answer is 200, joins the queue pairs and fills in READY. */
 enum conf_verdict hip_prepare(struct hip *hip, const struct conf_want *want);
-/* The same where 200 is wanted. */
+/* The same; the expected answer is 200. */
 enum conf_verdict hip_open(struct hip *hip);
 /* Sends READY; ret_answer may be NULL. */
 enum conf_verdict hip_ready(
 	struct hip *hip, const struct conf_want *want, struct conf_answer *ret_answer);
-/* Writes the bytes to the staging memory, with the cookie; whether they arrived. */
+/* Writes the bytes to the staging memory, with the cookie. Returns whether they arrived. */
 bool hip_write(struct hip *hip);
 enum conf_verdict hip_cancel(struct hip *hip, uint32_t status);
-/* Cancels what may be left. */
+/* Cancels the session if it may still exist. */
 void hip_end(struct hip *hip);
 
 extern const struct conf_case CONF_HIP_PREPARE[], CONF_HIP_MOVE[], CONF_HIP_SESSION[];

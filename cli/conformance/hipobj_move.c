@@ -8,7 +8,7 @@
 
 static const struct conf_want MOVED = {.status = 200, .empty = true};
 
-/* Whether the answer says what moved. */
+/* Checks that the answer describes the bytes that moved. */
 static enum conf_verdict answer_check(
 	struct hip *hip, const struct conf_answer *answer, const uint8_t *data)
 {
@@ -41,7 +41,7 @@ static enum conf_verdict answer_check(
 
 /* ---- GET. ---- */
 
-/* A prepared GET to its end; its bytes must be these. */
+/* Ends a prepared GET, and checks that its bytes are these. */
 static enum conf_verdict get_finish(struct hip *hip, const uint8_t *data)
 {
 	struct conf *conf = hip->conf;

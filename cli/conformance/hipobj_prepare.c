@@ -1,5 +1,5 @@
-/* cli/conformance/hipobj_prepare.c: rules 7xx: the control requests of hipobj-rc-v2, and what a
- * PREPARE asks. */
+/* cli/conformance/hipobj_prepare.c: rules 7xx: the control requests of hipobj-rc-v2, and the fields
+ * of a PREPARE. */
 #include "hipobj.h"
 
 #include <stdio.h>
@@ -162,7 +162,7 @@ static enum conf_verdict suffix(struct conf *conf)
 	return verdict;
 }
 
-/* Each of these, in a PREPARE that is good otherwise. */
+/* Tries each of these header values in a PREPARE that is otherwise valid. */
 static enum conf_verdict each_bad(struct conf *conf, const char *const (*pairs)[2], size_t count)
 {
 	enum conf_verdict verdict = CONF_PASS;

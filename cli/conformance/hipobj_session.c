@@ -1,5 +1,5 @@
-/* cli/conformance/hipobj_session.c: rules 9xx: whose a session of hipobj-rc-v2 is, how long, and
- * what its staging memory's key opens. */
+/* cli/conformance/hipobj_session.c: rules 9xx: the owner and the duration of a session of
+ * hipobj-rc-v2, and the memory that its key gives access to. */
 #include "hipobj.h"
 
 #include <stdio.h>
@@ -89,7 +89,8 @@ static enum conf_verdict cancels(struct conf *conf)
 	return verdict;
 }
 
-/* After CANCEL, whose answer is what the client goes by, the old key must open nothing. */
+/* Once CANCEL is answered, the client relies on the end of the session: the old key must give
+ * access to nothing. */
 static enum conf_verdict late_write(struct conf *conf)
 {
 	struct hip hip;
@@ -128,7 +129,7 @@ static enum conf_verdict outside(struct conf *conf)
 	static const int64_t BEFORE[] = {0, 1};
 	enum conf_verdict verdict = CONF_PASS;
 
-	/* One byte too many behind the end, and one before the beginning. */
+	/* Writes one byte past the end, and one before the beginning. */
 	for (size_t i = 0; i < ARRAY_LEN(BEFORE) && verdict == CONF_PASS; i++) {
 		struct hip hip;
 

@@ -10,7 +10,7 @@
 
 /* ---- GET. ---- */
 
-/* A GET of "object" into a window, with what the answer and the window must be. */
+/* A GET of "object" into a window, with the expected answer and window. */
 struct get {
 	const char *range;
 	uint32_t status;
@@ -113,7 +113,7 @@ static enum conf_verdict get_empty(struct conf *conf)
 	return verdict;
 }
 
-/* An answer without bytes: nothing moves, and nothing says that something did. */
+/* For an answer without a body no bytes move, and no header says that they did. */
 static enum conf_verdict get_nothing(struct conf *conf, const char *key, struct neb_header header,
 	uint32_t status, const char *code)
 {
@@ -172,7 +172,7 @@ static enum conf_verdict get_etag(struct conf *conf)
 	return verdict;
 }
 
-/* The sum is of the bytes in the window, where the answer has one of a kind that we know. */
+/* If the answer has a checksum of a known kind, it is that of the bytes in the window. */
 static enum conf_verdict get_checksum(struct conf *conf)
 {
 	static const struct {
@@ -234,7 +234,7 @@ const struct conf_case CONF_MOVE[] = {
 
 /* ---- PUT and parts. ---- */
 
-/* A PUT of the window's first bytes, which are the object's. */
+/* PUTs the window's first bytes as the object. */
 static enum conf_verdict put_try(struct conf *conf, struct conf_request *request, size_t bytes,
 	const struct conf_want *want, struct conf_answer *ret_answer)
 {
@@ -265,7 +265,8 @@ static enum conf_verdict put_whole(struct conf *conf)
 		conf_answer_free(&answer);
 		if (verdict != CONF_PASS)
 			return verdict;
-		/* First: a server that overlooked the token has stored an empty object. */
+		/* Checked first, because a server that overlooked the token has stored an empty
+		 * object. */
 		if (!conf_object_is(conf, "put", conf->object, SIZES[i]))
 			return CONF_FAIL;
 		if (!replied)

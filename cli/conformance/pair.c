@@ -21,7 +21,7 @@ struct conf_device {
 	struct rp_wc last; /* completion of the newest work request that has one */
 };
 
-/* The card that leads to the endpoint, unless one is named. */
+/* Finds the named card, or the card that leads to the endpoint. */
 static int name_find(const struct conf_opts *opts, struct rp_found *ret_found)
 {
 	struct slice rest = slice_str(strstr(opts->endpoint, "://") + 3);
@@ -118,7 +118,7 @@ int conf_pair_open(struct conf *conf, struct conf_pair *pair)
 		.rnr_retry_count = 7};
 	int ret;
 
-	/* The first packet's number must not be 0: then another is drawn. */
+	/* The first packet's number must not be 0, so a 0 is drawn again. */
 	do {
 		rp_qp_close(pair->qp);
 		pair->qp = NULL;

@@ -15,8 +15,8 @@ static enum conf_verdict kept_check(struct conf *conf, enum conf_verdict verdict
 	return verdict;
 }
 
-/* A GET and a PUT over an object with that token: what they must be answered, the memory, and the
- * object. */
+/* Sends a GET of an object and a PUT over it with that token; checks the answers, the memory and
+ * the object. */
 static enum conf_verdict both_try(
 	struct conf *conf, const struct conf_request *like, const struct conf_want *want)
 {
@@ -109,7 +109,7 @@ static enum conf_verdict small_window(struct conf *conf)
 	return verdict;
 }
 
-/* A PUT over an object, which must stay. */
+/* Sends a PUT over an object, which must keep its bytes. */
 static enum conf_verdict put_refused(
 	struct conf *conf, const struct conf_request *like, const struct conf_want *want)
 {
@@ -146,7 +146,7 @@ static enum conf_verdict token_and_body(struct conf *conf)
 	return request.token ? put_refused(conf, &request, &want) : CONF_ERROR;
 }
 
-/* The digest of nothing, signed for a body that is not nothing. */
+/* A PUT that signs the digest of an empty body for a body that is not empty. */
 static enum conf_verdict signed_payload(struct conf *conf)
 {
 	const struct conf_want want = {.status = 400, .reply = "", .no_etag = true};
@@ -253,7 +253,7 @@ static enum conf_verdict declined_new(struct conf *conf)
 {
 	enum conf_verdict verdict = declined_put(conf, "declined", NULL);
 
-	/* In any case: a server that overlooks the token stores nothing as the object. */
+	/* Checked for any answer: a server that overlooks the token would store an empty object. */
 	if (!conf_object_is(conf, "declined", NULL, 0))
 		return CONF_FAIL;
 	return verdict;

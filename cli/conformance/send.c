@@ -1,5 +1,5 @@
-/* cli/conformance/send.c: one request, signed by AWS Signature Version 4, as a stranger's client
- * would send it: it can also leave a header out of the signature, or the signature out. */
+/* cli/conformance/send.c: sends one request, signed by AWS Signature Version 4, as other clients
+ * do. It can also leave a header out of the signature, or omit the signature. */
 #include "conformance.h"
 
 #include <ctype.h>
@@ -196,7 +196,7 @@ static struct curl_slist *list_add(struct curl_slist *list, const char *name, co
 	char line[1024];
 	struct curl_slist *more;
 
-	/* curl's way of a header without a value. */
+	/* curl's form of a header without a value. */
 	snprintf(line, sizeof(line), *value ? "%s: %s" : "%s;%s", name, value);
 	more = curl_slist_append(list, line);
 	return more ? more : list;
@@ -257,8 +257,8 @@ static void easy_prepare(CURL *easy, const struct conf_request *request, struct 
 		curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
-/* Until the answer is there. Meanwhile bytes may move by the suite's own queue pairs, and the
- * simulated device needs its owner's help for that. */
+/* Waits for the answer. Meanwhile the suite's own queue pairs may move bytes, and the simulated
+ * device needs its owner's help for that. */
 static CURLcode perform(struct conf *conf)
 {
 	CURLM *multi = conf->sender->multi;

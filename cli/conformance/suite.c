@@ -1,4 +1,5 @@
-/* cli/conformance/suite.c: the table of cases, what they find, and what they leave. */
+/* cli/conformance/suite.c: runs the table of cases: prepares the bucket, reports each verdict, and
+ * cleans up. */
 #include "hipobj.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static int bucket_open(struct conf *conf)
 	return is_status(conf, &make, 200, &status) ? 0 : status_errno(status);
 }
 
-/* Removes what the cases stored. */
+/* Removes the objects of the cases. */
 static void bucket_close(struct conf *conf)
 {
 	static const char *const KEYS[] = {"object", "empty", "put", "summed", "md5", "kept",
@@ -110,7 +111,7 @@ static int memory_open(struct conf *conf)
 	for (uint32_t i = 0; i < CONF_OBJECT_BYTES; i++) {
 		word = word * 6364136223846793005u + 1442695040888963407u;
 		conf->object[i] = (uint8_t)(word >> 56);
-		/* No object has the byte of cleared memory. */
+		/* An object never contains the byte of cleared memory. */
 		conf->object[i] ^= conf->object[i] == 0xa5;
 	}
 	return 0;
@@ -144,7 +145,7 @@ static int conf_open(struct conf *conf)
 	return ret;
 }
 
-/* Whether the endpoint takes a PREPARE; of what, is no matter. */
+/* Whether the endpoint supports PREPARE, of any object. */
 static int hipobj_available(struct conf *conf)
 {
 	const struct conf_want want = {0};
