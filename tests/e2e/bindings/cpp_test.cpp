@@ -256,7 +256,7 @@ static neb_stats after_reads(nebulaio::RDMAContext &ctx, char *room)
 	return ctx.stats();
 }
 
-/* What a context may be opened with beside its ways. */
+/* The options of a context besides its transports. */
 static void test_options()
 {
 	nebulaio::Options options;

@@ -9,13 +9,13 @@ import threading
 import nebula
 
 TOKEN, REPLY, MOVED = "x-amz-rdma-token", "x-amz-rdma-reply", "x-amz-rdma-bytes-transferred"
-# The proxy does not pass on these: they are about one connection, or it states them anew.
+# The proxy does not pass these on: they belong to one connection, or it sets them itself.
 HOPS = ("connection", "keep-alive", "transfer-encoding", "content-length")
 SIGNING = ("authorization", "x-amz-date", "host", "x-amz-content-sha256")
 
 
 class Exchange:
-    """A request and, once it was sent on, its answer."""
+    """A request and, after it was sent on, its answer."""
 
     def __init__(self, method, target, headers, body):
         self.method, self.target, self.headers, self.body = method, target, headers, body
@@ -32,13 +32,13 @@ class Exchange:
         return "rdma-connect" in self.query
 
     def without(self, *names):
-        """The request loses these headers, and is signed again by the breaker."""
+        """Removes these headers from the request, which the breaker then signs again."""
         for name in names:
             self.headers.pop(name, None)
         self.signed_again = True
 
     def says(self, status, document=b"", **answer):
-        """The answer, whatever the server would have said."""
+        """Replaces the server's answer."""
         self.status, self.document = status, document
         self.answer = {name.replace("_", "-"): value for name, value in answer.items()}
 
@@ -119,7 +119,7 @@ def field(token, number, change):
     return ":".join(fields)
 
 
-# ---- What can be broken: (what, the cases that must find it, at the request, at the answer). ----
+# ---- The faults: (name, the cases that must find it, the change of the request, the change of the answer). ----
 
 def answers(when, change):
     """Changes the answers to these requests."""
@@ -141,7 +141,8 @@ def put(x):
 
 
 def stranger(x):
-    """The suite's own request, by the number of the queue pair; not the one that its tokens name."""
+    """Whether this is the suite's own request, by the number of its queue pair, which is not the one that its tokens
+    name."""
     return x.connecting and x.status == 200 and int(x.token.split(":")[4], 16) & 0x400000
 
 
@@ -174,7 +175,7 @@ def has_code(x, name):
 
 
 def wider(x):
-    """The server writes more than was asked for: past the window."""
+    """The server writes more than requested: past the window."""
     x.without()
     x.headers[TOKEN] = field(x.token, 1, lambda size: size + 100)
     first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", x.headers["range"]).groups()
@@ -195,7 +196,7 @@ def forget_query(x):
 
 
 def forgetful():
-    """After its first failed transfer it declines for ever."""
+    """The server declines all requests after its first failed transfer."""
     failed = []
 
     def at_request(x):
@@ -209,7 +210,7 @@ def forgetful():
 
 
 def once():
-    """It connects a queue pair of a number once."""
+    """The server connects a queue pair of one number only once."""
     seen = set()
 
     def at_request(x):

@@ -1,5 +1,5 @@
-"""tests/e2e/conformance/breaker_hipobj.py: what can be broken of hipobj-rc-v2: (what, the cases that must find it, at the
-request, at the answer), for breaker.Breaker."""
+"""tests/e2e/conformance/breaker_hipobj.py: the faults of hipobj-rc-v2 for breaker.Breaker: (name, the cases that must
+find it, the change of the request, the change of the answer)."""
 import nebula
 from breaker import answers, drop, has_code, put_header, requests, status
 

@@ -1,5 +1,5 @@
-"""tests/e2e/console/browser.py: the console's page in Chromium, as its users meet it. Each step leaves a picture in the test's
-folder."""
+"""tests/e2e/console/browser.py: the console's page in Chromium, used as its users do. Each step leaves a picture in the
+test's folder."""
 import contextlib
 import hashlib
 import http.client
@@ -28,17 +28,17 @@ except ImportError:
 CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 MIB = 1 << 20
 BIG_MIB = 200
-# Of axe-core, which checks pages for people who do not see them as others do: the package that brings it.
+# The package that contains axe-core, which checks the accessibility of pages.
 AXE = "axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8\n"
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-# Each of these would call window.hit() where a page took it for more than text.
+# Each of these calls window.hit() if a page treats it as more than text.
 HOSTILE = ['<img src=x onerror="hit()">.html', '"><svg onload=hit()>.svg', "javascript:hit()", "'-hit()-'.txt", "{{hit()}}.json"]
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000020000000208020000" "00fdd49a730000000e49444154789c63f8cfc0c0c0c0c0c00000140003"
                     "0103fb5d5b0000000049454e44ae426082")
 
 
 def missing():
-    """What keeps the browser from running here; None: nothing."""
+    """Why the browser cannot run here; None: it can."""
     if not webdriver:
         return "python3-selenium is not installed: scripts/deps test"
     return next((f"{path} is not there: scripts/deps test" for path in (CHROMIUM, DRIVER) if not pathlib.Path(path).exists()), None)
@@ -83,14 +83,14 @@ class Page:
         return self.driver.execute_script(script, *arguments)
 
     def all(self, selector, text=None):
-        """What is shown, of that text."""
+        """The visible elements with that text."""
         with contextlib.suppress(StaleElementReferenceException):
             return [each for each in self.driver.find_elements(By.CSS_SELECTOR, selector)
                     if each.is_displayed() and (text is None or text in each.text or text == each.get_attribute("aria-label"))]
         return []
 
     def one(self, selector, text=None):
-        """The first of them, which is waited for."""
+        """Waits for the first of them."""
         if not nebula.becomes(lambda: self.all(selector, text)):
             self.picture("missing")
             raise RuntimeError(f"{selector} {text or ''} did not appear; the page says: {self.driver.find_element(By.TAG_NAME, 'body').text[:600]}")
@@ -123,12 +123,12 @@ class Page:
         return self.gone(".waiting")
 
     def complaints(self):
-        """What the browser found wrong, but for answers that the page expects."""
+        """The browser's errors, except answers that the page expects."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING") and not re.search(r"responded with a status of 4", entry["message"])]
 
 
 def axe_source(tap, folder):
-    """axe-core's source, from the registry of Python's packages; None where that does not answer."""
+    """axe-core's source, from the registry of Python's packages; None if the registry does not answer."""
     kept = pathlib.Path(os.environ.get("BUILD_DIR", folder)) / "axe.min.js"
     if not kept.exists():
         wanted, place = folder / "axe.txt", folder / "axe"
@@ -147,7 +147,7 @@ def axe_source(tap, folder):
 
 
 class Walk:
-    """The steps, in order; each finds what the one before left."""
+    """The steps, in order; each uses the state that the one before left."""
 
     def __init__(self, tap, server, folder):
         self.tap, self.server, self.folder = tap, server, folder
@@ -156,7 +156,7 @@ class Walk:
         self.axe = axe_source(tap, folder)
 
     def accessible(self, name):
-        """No fault that axe-core knows, in light and dark."""
+        """axe-core finds no fault, in light and dark."""
         if not self.axe:
             return
         faults = []
@@ -170,7 +170,7 @@ class Walk:
         self.tap.check(not faults, f"{name}: axe-core finds nothing", faults)
 
     def iam(self, action, **fields):
-        """What the server's own IAM answers to its root."""
+        """The answer of the server's own IAM to its root."""
         form = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", **fields}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(form).hexdigest()}
         return nebula.Client(self.server.http, service="iam").request("POST", "/", form, headers=headers)[2].decode()
@@ -303,7 +303,7 @@ class Walk:
         page.click("button", "Show versions")
 
     def hostile(self):
-        """Names, metadata, tags and bytes that would be scripts."""
+        """Names, metadata, tags and bytes that contain scripts."""
         page, tap = self.page, self.tap
         self.s3.request("PUT", "/hostile")
         for name in HOSTILE:
@@ -369,7 +369,7 @@ class Walk:
         self.accessible("settings")
 
     def people(self):
-        """Makes a user who may do little, and becomes it."""
+        """Makes a user with few rights, and signs in as that user."""
         page, tap = self.page, self.tap
         page.go("people/users", ".empty", "No users yet")
         page.click("button", "Create user")
@@ -502,7 +502,7 @@ class Walk:
 
 
 def expiry(tap, folder):
-    """The page itself says that a session is over: nobody clicks."""
+    """The page itself reports that a session is over, without a click."""
     with nebula.Server(folder / "short", folder / "short.log", "--set", "console.idle_timeout_s=2") as server, contextlib.closing(Page(server.console, folder / "expiry")) as page:
         page.driver.get(page.url)
         page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)

@@ -60,7 +60,7 @@ class Provider(Issuer):
 
 
 class Visitor:
-    """A browser without a page: it has cookies, and follows no redirect."""
+    """A browser without a page: it keeps cookies, and follows no redirect."""
 
     def __init__(self, address):
         self.address, self.cookies = address, {}
@@ -79,7 +79,7 @@ class Visitor:
         return answer.status, answer.getheader("Location") or "", answer.read()
 
     def to_provider(self):
-        """Where the provider would lead the browser back to."""
+        """The URL to which the provider would redirect the browser."""
         status, where, body = self.get("/openid/begin", **{"Sec-Fetch-Site": "same-origin"})
         assert status == 303, (status, body)
         url = urllib.parse.urlsplit(where)
@@ -103,7 +103,7 @@ def iam(server, action, **fields):
 
 
 def prepare(server, provider):
-    """The provider in IAM, and a role for its alice, who may read."""
+    """Creates the provider in IAM, and a role with read access for its user alice."""
     arn = f"arn:aws:iam::000000000000:oidc-provider/{provider.name}"
     trust = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Federated": arn}, "Action": "sts:AssumeRoleWithWebIdentity",
                                                     "Condition": {"StringEquals": {f"{provider.name}:sub": "alice"}}}]}
@@ -206,7 +206,7 @@ def run(tap, folder):
             redirects(tap, server, provider)
             said = (folder / "openid.log").read_text()
             tap.check(SECRET not in said and "id_token" not in said, "the log has no secret of it")
-        # Refused tries are counted: another server, and a claim that has the role.
+        # Refused tries are counted, so this uses another server, with a claim that contains the role.
         with nebula.Server(folder / "openid", folder / "claims.log", *settings(provider, client_secret_file=secret, role="", role_claim="roles")) as server:
             provider.bend = {"roles": ["admins", "arn:aws:iam::000000000000:role/reader"]}
             visitor = Visitor(server.console)

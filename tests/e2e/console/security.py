@@ -1,4 +1,5 @@
-"""tests/e2e/console/security.py: what the console's server refuses, hides and passes on, over plain HTTP."""
+"""tests/e2e/console/security.py: the requests that the console's server refuses, answers and passes on, over plain
+HTTP."""
 import http.client
 import json
 import re
@@ -86,7 +87,7 @@ def sign_in(tap, server):
 
 
 def forged(tap, root):
-    """Requests that another site's page could make a browser send."""
+    """Requests that a page of another site can make a browser send."""
     cases = [("without the header", {"own": False}), ("from another origin", {"Origin": "https://evil.example"}),
              ("from another port", {"Origin": "http://127.0.0.1:1"}), ("from no origin", {"Origin": "null"}),
              ("from another site", {"Sec_Fetch_Site": "cross-site"}), ("from the same site", {"Sec_Fetch_Site": "same-site"})]
@@ -173,7 +174,7 @@ def sessions(tap, server, root, reader):
 
 
 def limited(tap, server):
-    """The last: this host then waits. Tries that succeed do not count."""
+    """The last test, because this host must wait afterwards. Tries that succeed do not count."""
     browser = Browser(server.console)
     tap.check(all(browser.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)[0] == 200 for _ in range(15)), "fifteen sign-ins in a row")
     for _ in range(20):
@@ -188,7 +189,7 @@ def limited(tap, server):
 
 
 def over_tls(tap, folder):
-    """By the certificate of S3 over HTTPS, also when that is off; links go where the configuration says."""
+    """The console uses the certificate of S3 over HTTPS, also when S3's is off; links have the configured address."""
     pem, key = folder / "console.pem", folder / "console.key"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
                     "-keyout", key, "-out", pem], check=True, capture_output=True)

@@ -176,7 +176,7 @@ def retries(server, client):
 
 
 class Bent:
-    """While it is entered, tokens have another number in one of their fields."""
+    """A context in which one field of each token has another number."""
 
     def __init__(self, field, width, bit):
         self.field, self.width, self.bit = field, width, bit
@@ -194,7 +194,7 @@ class Bent:
 
 
 def failed(server, client):
-    """A transfer that breaks off: the server closes the queue pair, and the next one takes another."""
+    """A transfer that fails: the server closes the queue pair, and the next transfer uses another one."""
     client.write("sound", b"s" * 10_000)
     with Bent(2, 8, 0x40000000):  # the key
         error = raised(client.read, "sound")
@@ -203,7 +203,7 @@ def failed(server, client):
 
 
 def declined():
-    """A server that does not know the queue pair: the provider fails, and says why; nothing is stored."""
+    """A server that does not know the queue pair: the provider reports the reason, and nothing is stored."""
     for decline in ("s3-error", "aws-draft"):
         with server_of(f"declined-{decline}", "--set", f"rdma.decline={decline}") as server:
             use(server)
@@ -226,7 +226,7 @@ def declined():
 
 
 def killed():
-    """Between the parts of one read, which has its tokens one by one."""
+    """The server is killed between the parts of one read, which mints a token for each part."""
     port = kept_port()
     with server_of("killed", "--http", f"127.0.0.1:{port}") as server:
         use(server)
@@ -250,7 +250,7 @@ def killed():
 
 
 def runner(server):
-    """A program that knows nothing of us."""
+    """A program that does not use our package itself."""
     program = FOLDER / "program.py"
     program.write_text("import sys\nfrom multistorageclient.providers import _cuobj\n"
                        "print(_cuobj.is_available(), __name__, sys.argv[1:])\n")

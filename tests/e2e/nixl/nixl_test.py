@@ -36,7 +36,7 @@ class Agent:
         return self.keys[key]
 
     def move(self, way, moves):
-        """moves: (place in the buffer, key, first byte, bytes). "DONE", or what went wrong."""
+        """moves: (place in the buffer, key, first byte, bytes). "DONE", or the error."""
         objects = [self.key(key) for _, key, _, _ in moves]
         ours = self.agent.get_xfer_descs([(self.buffer.ctypes.data + at, size, 0) for at, _, _, size in moves], "DRAM")
         theirs = self.agent.get_xfer_descs([(first, size, number) for (_, _, first, size), number in zip(moves, objects)], "OBJ")

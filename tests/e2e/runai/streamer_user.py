@@ -1,7 +1,7 @@
 """tests/e2e/runai/streamer_user.py: a process that uses runai-model-streamer's own library, libstreamer.so, by its C
 functions as its Python package does, which needs torch. The standard input has one request as JSON, the standard output
 the outcome: {"library", "read": [[path, [[offset, size], ...]], ...]} or {"library", "list": [prefix, recursive]}.
-Which libstreamers3.so the streamer gets is the affair of the process that starts this one."""
+The process that starts this one selects the libstreamers3.so of the streamer."""
 
 import ctypes
 import hashlib

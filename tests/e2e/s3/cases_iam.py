@@ -694,7 +694,7 @@ def test_versions_that_cannot_be(s):
 
 
 def test_who_may_version_a_policy(s):
-    """Each call needs its own action on that policy; nobody gives himself more by a policy he may only use."""
+    """Each call needs its own action on that policy; a user cannot gain rights by a policy that he may only use."""
     iam = s.one("iam")
     arns = {name: iam.create_policy(PolicyName=name, PolicyDocument=allow("iam:GetPolicy*"))["Policy"]["Arn"] for name in ("mine", "other")}
     text = {"PolicyDocument": allow("*")}
@@ -730,7 +730,8 @@ def test_who_may_version_a_policy(s):
 
 
 def test_lists_of_policies(s):
-    """One's own and those that every account has; by who has them attached."""
+    """Lists of the account's own policies and of those that every account has; and of policies by the entities that
+    they are attached to."""
     iam = s.one("iam")
     trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
     builtin = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
@@ -773,7 +774,7 @@ def test_lists_of_policies(s):
 
 
 def test_a_permissions_boundary_is_refused(s):
-    """Taken and passed over, it would give a user more than its maker meant."""
+    """A boundary that was accepted and ignored would give a user more rights than intended."""
     iam = s.one("iam")
     boundary = {"PermissionsBoundary": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}
     trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
@@ -812,7 +813,7 @@ def test_the_description_of_a_role(s):
 
 
 def test_what_is_asked_before_a_deletion(s):
-    """What accounts have none of is an empty list, of a user and a role that are there."""
+    """Kinds of entities that this server does not have are empty lists, for existing users and roles."""
     iam = s.one("iam")
     trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
     iam.create_role(RoleName="asked", AssumeRolePolicyDocument=trust)
@@ -845,7 +846,8 @@ def test_what_is_asked_before_a_deletion(s):
 
 
 def test_which_policies_somebody_may_attach(s):
-    """By iam:PolicyARN, in what allows and in what denies: who manages users does not make himself an administrator."""
+    """iam:PolicyARN in allowing and denying statements: a user who manages users cannot make himself an
+    administrator."""
     iam = s.one("iam")
     admin, reads = ["arn:aws:iam::aws:policy/" + name for name in ("AdministratorAccess", "AmazonS3ReadOnlyAccess")]
     every = ["iam:AttachUserPolicy", "iam:DetachUserPolicy"]

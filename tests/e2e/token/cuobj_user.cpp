@@ -48,7 +48,7 @@ static ssize_t on_put(const void *handle, const char *data, size_t, loff_t, cons
 	return ask(handle, data, info);
 }
 
-// Whether everything is refused that must be.
+// Whether all invalid calls are refused.
 static bool refuses(cuObjClient &client)
 {
 	static char other[4096];
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		std::fflush(stdout);
 	}
 	client->~cuObjClient();
-	// Behind the first pointer the object is not ours.
+	// Only the first pointer of the object is ours.
 	for (size_t i = sizeof(void *); i < sizeof(place); i++)
 		if (place[i] != 0xa5)
 			return 3;

@@ -1,6 +1,6 @@
 """tests/e2e/token/cuobject_test.py: buffers and objects by a NIXL agent, whose OBJ plugin mints its tokens by our
-libcuobjclient.so.1; run-cuobject starts this. Version 1.5.1 sends them in x-rdma-info, with an empty body that is signed,
-as one vendor's server takes them: a relay here sends the same requests as docs/spec/token.md has them."""
+libcuobjclient.so.1; run-cuobject starts this. Version 1.5.1 sends them in x-rdma-info, with a signed empty body, which
+one vendor's server accepts. So a relay here sends the same requests in the form of docs/spec/token.md."""
 import ctypes
 import http.server
 import os
@@ -21,7 +21,7 @@ SET_BY_CLIENT = ("host", "authorization", "x-amz-date", "x-amz-content-sha256", 
 
 
 class Relay(http.server.ThreadingHTTPServer):
-    """Requests go on to the server with the token in our header, signed anew."""
+    """Sends each request on to the server with the token in our header, and signs it again."""
     daemon_threads = True
 
     def __init__(self, server):

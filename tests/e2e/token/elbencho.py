@@ -1,5 +1,5 @@
-"""tests/e2e/token/elbencho.py: a client of elbencho's dialect as its library would be one: a session for each token, by
-unsigned requests on connections of their own; token_peer has the memory and the queue pairs."""
+"""tests/e2e/token/elbencho.py: a client of elbencho's dialect that acts like elbencho's library: a session for each
+token, by unsigned requests on connections of their own; token_peer has the memory and the queue pairs."""
 import http.client
 import struct
 
@@ -27,7 +27,7 @@ def post(address, step, headers, body=b""):
 
 
 class End:
-    """The server's queue pair; what token_peer joins."""
+    """The server's queue pair, which token_peer joins."""
 
     def __init__(self, headers, mtu):
         code, text = headers[REPLY].split(":")

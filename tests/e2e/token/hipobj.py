@@ -1,5 +1,5 @@
-"""tests/e2e/token/hipobj.py: a client of hipobj-rc-v2 as somebody else would write one: its control requests are made and
-signed here, its memory and its queue pairs are token_peer's."""
+"""tests/e2e/token/hipobj.py: an independent client of hipobj-rc-v2: this file makes and signs its control requests;
+token_peer has its memory and its queue pairs."""
 import secrets
 import struct
 
@@ -16,7 +16,7 @@ def token(pair, addr=0, size=0, rkey=0, transport=1):
 
 
 class End:
-    """The server's queue pair, as PREPARE's answer describes it; what token_peer joins."""
+    """The server's queue pair, as PREPARE's answer describes it; token_peer joins it."""
 
     def __init__(self, headers, mtu):
         code, text = headers[REPLY].split(":")
@@ -58,7 +58,7 @@ class Transfer:
                 ADDR: f"{self.peer.addr + at:x}", RKEY: f"{self.peer.rkey if rkey is None else rkey:x}"}
 
     def ready_send(self, **options):
-        """READY on a connection of its own, which the answer is awaited on later."""
+        """Sends READY on a connection of its own; the caller waits for the answer later."""
         self.other = nebula.Client(self.client.address, *self.client.keys)
         headers = self.other.sign("POST", "/.hipobj-rc/ready", "", self.ready_headers(**options))
         self.other.connection.request("POST", "/.hipobj-rc/ready", headers={**headers, "content-length": "0"})
@@ -91,7 +91,7 @@ class HipobjClient(nebula.Client):
         return self.request("POST", f"/.hipobj-rc/{step}", body, headers=headers)
 
     def put(self, target, data, at=0, headers=None):
-        """PREPARE's answer where it is a refusal, else READY's."""
+        """PREPARE's answer if it is a refusal, else READY's."""
         self.peer.memory[at:at + len(data)] = data
         transfer = Transfer(self, "PUT", target, len(data), headers=headers)
         answer = transfer.prepare()

@@ -105,7 +105,7 @@ def boto(server):
             tap.check(memory == data, "boto3: the next request after an error moves its bytes")
 
 
-# ---- What ends the server's reach. ----
+# ---- Events that end the server's access. ----
 
 def failures(server):
     client = Client(server.http)
@@ -156,7 +156,7 @@ def slow_get(server, token, path):
 
 
 def while_it_runs():
-    """A device that takes its time: the memory is taken back in the middle."""
+    """A slow device: the caller takes the memory back during the transfer."""
     ways = {"the token is released": lambda token, kept: token.release(),
             "it is reported": lambda token, kept: token.failed(),
             "its registration ends": lambda token, kept: kept.release()}

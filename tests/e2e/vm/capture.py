@@ -1,4 +1,5 @@
-"""tests/e2e/vm/capture.py: counts the packets of an interface by what RDMA operation they carry (IBTA 9.2.1, RoCE v2 annex 17)."""
+"""tests/e2e/vm/capture.py: counts the packets of an interface by their RDMA operation (IBTA 9.2.1, RoCE v2 annex
+17)."""
 
 import collections
 import select

@@ -1,5 +1,5 @@
-"""tests/e2e/vm/dialects.py: S3 by RDMA tokens, and hipobj-rc-v2, over real queue pairs that are joined by hand on both sides,
-spoken as another's client would: tests/e2e/token has both clients, and token_peer the memory. For one guest with itself,
+"""tests/e2e/vm/dialects.py: S3 by RDMA tokens, and hipobj-rc-v2, over real queue pairs that are joined by hand on both
+sides, by independent clients: tests/e2e/token has both clients, and token_peer the memory. For one guest with itself,
 and for a pair of guests."""
 import os
 import pathlib
@@ -93,7 +93,7 @@ class Tokens:
         self.round_trip(4096)
 
     def conforms(self):
-        """The suite of rules, whose tokens libnebulaio mints on the device."""
+        """Runs the suite of rules; libnebulaio mints its tokens on the device."""
         done = subprocess.run([guest.PROGRAM, "conformance", "--device", guest.DEVICE, "--access-key", guest.ACCESS_KEY,
                                "--secret-key", guest.SECRET_KEY, f"http://{self.address}:9000"], capture_output=True, text=True,
                               timeout=guest.READY_SECONDS_MAX)

@@ -1,5 +1,5 @@
 /* tests/unit/front/test_hipobj.c: the sessions of hipobj-rc-v2 over a fake device and a fake S3:
- * what opening one can meet, whose it is, what it may hold, and that all of it is given back. */
+ * failures of opening, owners, bounds, and that all resources are given back. */
 #include "fiber_rig.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* tests/unit/front/test_session.c: sessions that unsigned requests connect, over a fake device and
- * a fake S3: what connecting can meet, whose a session is, and that those which nobody proved give
- * way. */
+ * a fake S3: failures of connecting, owners, and that unproven sessions give way. */
 #include "fiber_rig.h"
 
 #include <errno.h>

@@ -203,7 +203,7 @@ static void test_upgraded(void **state)
 	rig_init(&rig, 1);
 	reopen(&rig, put_all);
 	assert_int_equal(image_bytes(&rig), 0);
-	/* Nothing to rebuild the index from: refused, and nothing is changed. */
+	/* Without an image the start is refused, and nothing is changed. */
 	rig.opts.protect = STORE_PROTECT_ON;
 	run_shell("mv index index.away", &rig);
 	rig_run(&rig, verify_all, NULL);
@@ -216,7 +216,7 @@ static void test_upgraded(void **state)
 	rig.opts.protect = STORE_PROTECT_AS_IS;
 	reopen(&rig, verify_all);
 	assert_true(image_bytes(&rig) > 0);
-	/* A start that does not protect does not rebuild, either, and says what would. */
+	/* A start without protect_index does not rebuild; its error names the key that does. */
 	run_shell("mv index index.away", &rig);
 	rig.opts.protect = STORE_PROTECT_OFF;
 	rig_run(&rig, verify_all, NULL);
@@ -375,7 +375,7 @@ static void test_no_folder(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- What the image's blocks are to others. ---- */
+/* ---- The image's blocks in leases, discards and checks. ---- */
 
 static void blocks_are_apart(struct rig *rig, void *arg)
 {
@@ -523,7 +523,7 @@ static void test_rebuild_begun(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* ---- Texts of the caller's. ---- */
+/* ---- The caller's texts. ---- */
 
 static void keep_run(struct rig *rig, void *arg)
 {
