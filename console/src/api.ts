@@ -1,6 +1,6 @@
 // The page's only way to the server: S3, IAM and the admin API, through the session that the cookie names.
 
-/** An answer that is no success, in the server's own words. */
+/** An unsuccessful answer, with the server's message. */
 export class Failure extends Error {
 	constructor(readonly status: number, readonly code: string, message: string) {
 		super(message);
@@ -20,7 +20,7 @@ export interface Ask {
 	method?: string;
 	body?: BodyInit;
 	headers?: Record<string, string>;
-	/** The page looks by itself: the user may have gone. */
+	/** The page polls by itself, without an action of the user. */
 	poll?: boolean;
 	signal?: AbortSignal;
 }
@@ -28,7 +28,7 @@ export interface Ask {
 let ended: () => void = () => undefined;
 let active: () => void = () => undefined;
 
-/** Who is told that the session is over, and that the user did something. */
+/** Sets the handlers of the session's end and of the user's actions. */
 export function onSession(handlers: { ended: () => void; active: () => void }): void {
 	ended = handlers.ended;
 	active = handlers.active;
@@ -99,7 +99,7 @@ export async function ask(path: string, options: Ask = {}): Promise<Response> {
 	throw failed;
 }
 
-/** For transfers that show how far they are. */
+/** For transfers that show their progress. */
 export function send(path: string, body: Blob, progress: (bytes: number) => void, signal: AbortSignal, headers: Record<string, string> = {}): Promise<XMLHttpRequest> {
 	return new Promise((resolve, reject) => {
 		const request = new XMLHttpRequest();
@@ -183,7 +183,7 @@ export interface Item {
 export interface Listing {
 	prefixes: string[];
 	items: Item[];
-	/** What the next page is asked with; none: this was the last. */
+	/** The parameters of the next page; none: this is the last one. */
 	next?: Record<string, string>;
 }
 
@@ -227,7 +227,7 @@ export function crc32(body: string): string {
 	return btoa(String.fromCharCode(crc >>> 24, (crc >>> 16) & 255, (crc >>> 8) & 255, crc & 255));
 }
 
-/** Deletes up to 1,000 objects or versions; what was refused. */
+/** Deletes up to 1,000 objects or versions; returns the refusals. */
 export async function deleteAll(bucket: string, items: { key: string; version?: string }[]): Promise<string[]> {
 	const body = "<Delete><Quiet>true</Quiet>" + items.map((each) => `<Object><Key>${escape(each.key)}</Key>${each.version ? `<VersionId>${escape(each.version)}</VersionId>` : ""}</Object>`).join("") + "</Delete>";
 	const root = await xml(path(bucket) + "?delete", { method: "POST", body, headers: { "Content-Type": "application/xml", "x-amz-checksum-crc32": crc32(body) } });

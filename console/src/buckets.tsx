@@ -1,4 +1,4 @@
-// The list of buckets: made and deleted here.
+// The list of buckets; creates and deletes them.
 import { Component, h } from "preact";
 import { Bucket, Session, ask, listBuckets, path } from "./api";
 import { Button, Check, Empty, Field, FormDialog, Icon, Loaded, many, when } from "./ui";

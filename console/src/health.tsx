@@ -1,4 +1,4 @@
-// How the server does: looked at again and again while the page is open.
+// The server's health, polled while the page is open.
 import { Component, h } from "preact";
 import { ask, json } from "./api";
 import { Look, by, parse, quantile, rate, sum } from "./metrics";
@@ -51,20 +51,20 @@ export class Health extends Component<{}, State> {
 		try {
 			const poll = this.state.looks.length > 0;
 			const samples = parse(await (await ask("/metrics", { poll })).text());
-			// Volumes and sizes are told to the server's root alone.
+			// The server reports volumes and sizes to its root only.
 			const info = await json<Info>("/admin/v1/info", { poll: true }).catch(() => undefined);
 			if (this.gone) return;
 			this.setState({ info, problem: undefined, looks: [...this.state.looks, { at: Date.now(), samples }].slice(-LOOKS_MAX) });
 		} catch (error) {
 			if (this.gone) return;
 			this.setState({ problem: told(error) });
-			// Who may not look need not try again.
+			// A user without the right to see the metrics is refused again, so polling ends.
 			if (!this.state.looks.length) return;
 		}
 		this.timer = window.setTimeout(() => void this.look(), LOOK_MS);
 	}
 
-	/** A line of a value for each pair of looks. */
+	/** A line with a value for each pair of samples. */
 	private line(label: string, value: (before: Look, now: Look) => number | undefined): Line {
 		const { looks } = this.state;
 		return { label, values: looks.slice(1).map((now, at) => value(looks[at], now)) };

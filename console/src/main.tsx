@@ -1,4 +1,4 @@
-// The page: who is signed in, where one is, and what is shown there.
+// The page: the signed-in user, the current route, and its contents.
 import { Component, h, render } from "preact";
 import { Failure, Session, ask, json, onSession } from "./api";
 import { Buckets } from "./buckets";
@@ -11,7 +11,7 @@ import { UploadList } from "./uploads";
 
 interface State {
 	session?: Session;
-	/** Whether it is known who is signed in. */
+	/** Whether the server has said which user, if any, is signed in. */
 	known: boolean;
 	message?: string;
 	route: string[];
@@ -27,7 +27,7 @@ function route(): string[] {
 	}
 }
 
-/** A user's name; of others, what they signed in with. */
+/** A user's name; for other principals, the name that they signed in with. */
 function name(session: Session): string {
 	return /:user\/(?:.*\/)?([^/]+)$/.exec(session.arn)?.[1] ?? session.user;
 }
@@ -63,7 +63,7 @@ class App extends Component<{}, State> {
 		void this.resume();
 	}
 
-	/** Whoever reloads the page is still signed in. */
+	/** A reload of the page keeps the user signed in. */
 	private async resume(): Promise<void> {
 		try {
 			this.begin(await json<Session>("/api/session", { poll: true }));

@@ -1,4 +1,4 @@
-// Prometheus' text format, and what two looks at it tell together. No page here: numbers alone.
+// Parses Prometheus' text format, and computes rates and quantiles from two samples. No page here, only numbers.
 
 export interface Sample {
 	name: string;
@@ -39,13 +39,13 @@ export function by(look: Look, name: string, label: string, labels: Labels = {})
 	return found;
 }
 
-/** A second's share of what a counter rose by; a server that started anew counts from 0. */
+/** The growth of a counter in a second; a restarted server counts from 0. */
 export function rate(before: Look, now: Look, name: string, labels: Labels = {}): number {
 	const rise = sum(now, name, labels) - sum(before, name, labels);
 	return Math.max(rise, 0) / Math.max((now.at - before.at) / 1000, 0.001);
 }
 
-/** The quantile of a histogram between two looks, in seconds, as Prometheus estimates it; undefined: nothing happened. */
+/** The quantile of a histogram between two samples, in seconds, as Prometheus estimates it; undefined: no event. */
 export function quantile(share: number, before: Look, now: Look, name: string): number | undefined {
 	const earlier = by(before, `${name}_bucket`, "le");
 	const rises = Array.from(by(now, `${name}_bucket`, "le"), ([le, value]): [number, number] => [le === "+Inf" ? Infinity : Number(le), value - (earlier.get(le) ?? 0)]).sort((a, b) => a[0] - b[0]);

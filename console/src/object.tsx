@@ -1,4 +1,4 @@
-// One object: what it is, a look at it, its tags, a link to share.
+// One object: its properties, a preview, its tags, a link to share.
 import { Component, h } from "preact";
 import { Item, ask, path, post, query, reachable } from "./api";
 import { Tags } from "./tags";
@@ -20,7 +20,7 @@ function where(props: Props, more: Record<string, string> = {}): string {
 	return path(props.bucket, props.item.key) + query({ ...more, versionId: version });
 }
 
-/* ---- A look at it. ---- */
+/* ---- The preview. ---- */
 
 type Look = { image: string } | { text: string; cut: boolean } | { none: string };
 
@@ -49,7 +49,7 @@ async function look(props: Props): Promise<Look> {
 		try {
 			shown = JSON.stringify(JSON.parse(shown), null, 2);
 		} catch {
-			// As it is, then.
+			// The text is shown unchanged.
 		}
 	return { text: shown, cut: item.size > data.length };
 }
@@ -73,7 +73,7 @@ class Preview extends Component<Props, {}> {
 	}
 }
 
-/* ---- What it is. ---- */
+/* ---- Its properties. ---- */
 
 const PLAIN: [string, string][] = [["X-Console-Content-Type", "Type"], ["Content-Encoding", "Encoding"], ["X-Console-Cache-Control", "Cache-Control"], ["X-Console-Content-Disposition", "Content-Disposition"],
 	["x-amz-server-side-encryption", "Encrypted by"], ["x-amz-object-lock-mode", "Lock"], ["x-amz-object-lock-retain-until-date", "Locked until"], ["x-amz-object-lock-legal-hold", "Legal hold"], ["x-amz-expiration", "Expiry"]];

@@ -78,7 +78,7 @@ class Objects extends Component<Props, State> {
 		this.round++;
 	}
 
-	/** The first page, or the one behind what is shown. Only the latest wish counts. */
+	/** Loads the first page, or the page after the shown ones. Only the latest request counts. */
 	private async load(more?: Listing): Promise<void> {
 		const round = ++this.round;
 		this.setState({ problem: undefined, busy: true, chosen: NONE });

@@ -1,4 +1,4 @@
-// What only the server's root is told: RDMA sessions one by one, and what the doctor found.
+// Pages for the server's root only: RDMA sessions one by one, and the doctor's findings.
 import { Component, h } from "preact";
 import { Session, ask, json } from "./api";
 import { Health } from "./health";
@@ -37,12 +37,12 @@ function span(ms: number): string {
 	return s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
 }
 
-/** Of an ARN what tells people apart. */
+/** The part of an ARN that distinguishes users. */
 const short = (arn: string): string => arn.replace(/^arn:aws:(iam|sts)::/, "");
 
 const TOKENS: [string, string][] = [["moved", "Moved by RDMA"], ["declined", "Fell back to HTTP"], ["refused", "Refused"], ["failed", "Failed"]];
 
-/** Looked at again and again while it is open; after: the pages before this one, by their last id. */
+/** Polled while it is open; after: the last ids of the pages before this one. */
 class Sessions extends Component<{ key?: string }, { page?: Page; tokens?: Map<string, number>; problem?: string; after: number[] }> {
 	state = { page: undefined as Page | undefined, tokens: undefined as Map<string, number> | undefined, problem: undefined as string | undefined, after: [] as number[] };
 	private timer = 0;

@@ -21,7 +21,7 @@ interface Policy {
 	arn: string;
 }
 
-/** What every account has; no list tells them. */
+/** The policies that every account has; no list contains them. */
 const BUILT_IN = ["AdministratorAccess", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess", "AmazonSNSFullAccess", "AmazonSNSReadOnlyAccess", "IAMFullAccess", "IAMReadOnlyAccess"]
 	.map((name): Policy => ({ name, arn: `arn:aws:iam::aws:policy/${name}` }));
 
@@ -248,7 +248,7 @@ function Members(props: { key?: string; group: string }): JSX.Element {
 	return <Card title="Members"><Loaded of={props.group} load={load} show={show} /></Card>;
 }
 
-/** Whatever hangs on it must go first. */
+/** The parts that belong to the entity must be deleted first. */
 async function dissolve(kind: Kind, name: string): Promise<void> {
 	const who = { [`${kind}Name`]: name };
 	for (const each of await iamList(`ListAttached${kind}Policies`, "AttachedPolicies", who)) await iam(`Detach${kind}Policy`, { ...who, PolicyArn: text(each, "PolicyArn") });
@@ -333,7 +333,7 @@ class Policies extends Component<{}, { edit?: PolicyEdit; shown?: { name: string
 
 const count = (number: number): string => (number === 1 ? "1 policy" : `${number} policies`);
 
-/* ---- Accounts: the server's root alone sees them. ---- */
+/* ---- Accounts, which only the server's root sees. ---- */
 
 interface Account {
 	account_id: string;

@@ -3,7 +3,7 @@ import { Component, h } from "preact";
 
 export interface Line {
 	label: string;
-	/** One for each look; undefined: there was nothing. */
+	/** One for each sample; undefined: no value. */
 	values: (number | undefined)[];
 }
 
@@ -12,9 +12,9 @@ interface Props {
 	lines: Line[];
 	format: (value: number) => string;
 	ofBytes?: boolean;
-	/** How far the looks go back, in seconds. */
+	/** The time that the samples cover, in seconds. */
 	seconds: number;
-	/** How many looks fill the width. */
+	/** The number of samples that fill the width. */
 	places: number;
 }
 

@@ -1,4 +1,4 @@
-// What roles have and users have not: the policy that says who may assume them.
+// The part of a role that users do not have: the policy that names the principals who may assume it.
 import { Component, h } from "preact";
 import { first, iam, iamList, text } from "./api";
 import { Badge, Button, Card, Field, FormDialog, JsonField, Loaded, pretty } from "./ui";
@@ -7,7 +7,7 @@ const trust = (statement: object): string => JSON.stringify({ Version: "2012-10-
 
 const forAccount = (account: string): string => trust({ Principal: { AWS: `arn:aws:iam::${account}:root` }, Action: "sts:AssumeRole" });
 
-/** Without a condition everybody with a token for the client would come in: the one here names one user. */
+/** Without a condition, every user with a token for the client could assume the role: this condition names one user. */
 function forProvider(arn: string): string {
 	const name = arn.slice(arn.indexOf("/") + 1);
 	return trust({ Principal: { Federated: arn }, Action: "sts:AssumeRoleWithWebIdentity", Condition: { StringEquals: { [`${name}:sub`]: "the user's sub" } } });

@@ -1,4 +1,4 @@
-// The settings of one bucket. What the page has no form for is kept as it is.
+// The settings of one bucket. Settings for which the page has no form stay unchanged.
 import { Component, h } from "preact";
 import { all, ask, escape, first, optional, parseXml, path, text, xml } from "./api";
 import { Tags } from "./tags";
@@ -124,7 +124,7 @@ function Policy({ bucket }: Props): JSX.Element {
 	return <Card title="Policy" text="Who may do what with this bucket, beside the policies of users and groups."><Loaded of={bucket} load={load} show={(value: string, again) => <PolicyEditor key={value} bucket={bucket} value={value} again={again} />} /></Card>;
 }
 
-/* ---- Rules: of the lifecycle, of CORS. Each that is there stays as it is, until it is removed. ---- */
+/* ---- Rules of the lifecycle and of CORS. An existing rule stays unchanged until it is removed. ---- */
 
 interface RulesProps {
 	bucket: string;

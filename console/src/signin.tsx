@@ -1,4 +1,4 @@
-// Signing in: by an access key, or by a token of an identity provider.
+// The sign-in page: by an access key, or by a token of an identity provider.
 import { Component, h } from "preact";
 import { Session, json, post } from "./api";
 import { Button, Field, Problem, told } from "./ui";
@@ -19,7 +19,7 @@ interface State {
 	provider?: string;
 }
 
-/** Why the server led the browser back here from the provider. */
+/** The reasons for which the server redirects the browser here from the provider. */
 const REFUSALS: Record<string, string> = {
 	again: "The sign-in took too long, or was begun elsewhere. Try again.",
 	away: "The identity provider does not answer. Try again later.",

@@ -204,7 +204,7 @@ interface FormProps {
 	children?: Child;
 }
 
-/** A dialog that does something, and tells why it could not. */
+/** A dialog with an action; it shows the reason of a failure. */
 export class FormDialog extends Component<FormProps, { busy?: boolean; problem?: string }> {
 	private async submit(event: Event): Promise<void> {
 		event.preventDefault();
@@ -265,7 +265,7 @@ interface JsonProps {
 	onValue: (value: string) => void;
 }
 
-/** What is wrong with a text as JSON; undefined: nothing. */
+/** The fault of a text as JSON; undefined: none. */
 export function jsonProblem(value: string): string | undefined {
 	try {
 		const parsed = JSON.parse(value) as unknown;
@@ -283,7 +283,7 @@ export function pretty(value: string): string {
 	}
 }
 
-/** An editor that says at once what is no JSON; the server checks what it means. */
+/** An editor that reports invalid JSON at once; the server checks the meaning. */
 export function JsonField(props: JsonProps): JSX.Element {
 	const problem = props.value.trim() ? jsonProblem(props.value) : undefined;
 	return (
@@ -313,7 +313,7 @@ export function Card(props: CardProps): JSX.Element {
 	);
 }
 
-/** A button that does something at once, and tells beside it why it could not. */
+/** A button that acts at once, and shows the reason of a failure beside it. */
 export class Act extends Component<{ label: string; kind?: "primary" | "danger" | "quiet"; icon?: IconName; bare?: boolean; disabled?: boolean; run: () => Promise<void> }, { busy?: boolean; problem?: string }> {
 	private async run(): Promise<void> {
 		this.setState({ busy: true, problem: undefined });
@@ -336,7 +336,7 @@ export class Act extends Component<{ label: string; kind?: "primary" | "danger" 
 	}
 }
 
-/* ---- What is loaded. ---- */
+/* ---- Loaded contents. ---- */
 
 interface LoadedProps<T> {
 	/** Loads anew when it changes. */

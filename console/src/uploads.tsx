@@ -1,4 +1,4 @@
-// Uploads: small files at once, large ones in parts, a few at a time; they go on while one looks at other pages.
+// Uploads: small files at once, large ones in parts, a few at a time; they continue while the user is on other pages.
 import { Component, h } from "preact";
 import { all, ask, escape, path, query, send, text, xml } from "./api";
 import { Button, bytes, told } from "./ui";
@@ -84,7 +84,7 @@ function begin(): void {
 		if (each.state === "waits" && uploads.filter((other) => other.state === "runs").length < FILES_AT_ONCE) void run(each);
 }
 
-/** Adds a file; onDone: it is there. */
+/** Adds a file; onDone: called when it is stored. */
 export function upload(bucket: string, key: string, file: File, onDone: () => void): void {
 	uploads.push({ id: ++last, bucket, key, file, sent: 0, state: "waits", abort: new AbortController(), onDone });
 	changed();
@@ -99,13 +99,13 @@ function cancel(upload: Upload): void {
 
 const WORDS = { waits: "waits", runs: "", done: "done", failed: "failed", cancelled: "cancelled" };
 
-/** What is under way, at the page's foot. */
+/** The list of uploads at the page's foot. */
 export class UploadList extends Component<{}, { round: number }> {
 	state = { round: 0 };
 
 	componentDidMount(): void {
 		changed = () => this.setState({ round: this.state.round + 1 });
-		// Whoever goes on has seen that all is well.
+		// A user who leaves the page has seen that all uploads are done.
 		addEventListener("hashchange", () => { if (uploads.every((each) => each.state === "done")) this.clear(); });
 		addEventListener("beforeunload", (event) => {
 			if (uploads.some((each) => each.state === "runs")) event.preventDefault();
@@ -171,7 +171,7 @@ export async function dropped(transfer: DataTransfer): Promise<{ name: string; f
 		}
 	};
 	for (const entry of entries) await walk(entry);
-	// What is no file of a file system has no entry.
+	// Dropped data without a file-system entry is taken as plain files.
 	return entries.length ? found : Array.from(transfer.files).map((file) => ({ name: file.name, file }));
 }
 
