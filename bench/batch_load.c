@@ -49,7 +49,7 @@ void bench_batch_load_close(struct bench_batch_load *load)
 	free(load);
 }
 
-/* What a program without batches does. */
+/* The requests of a program without batches. */
 static void get_singly(const struct bench_client_opts *opts, struct neb_batch_item *item)
 {
 	struct neb_result result;

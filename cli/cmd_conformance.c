@@ -54,7 +54,7 @@ struct asked {
 	bool require, list;
 };
 
-/* ---- What is printed. ---- */
+/* ---- Output. ---- */
 
 struct printer {
 	bool json;

@@ -13,7 +13,8 @@
 #define PATH_BYTES 4096
 
 static const char *const TESTED[] = {"0.17.0"};
-/* What the folder is called, below the one that the streamer's library is in. */
+/* The start of the folder's name; the folder is below the one that contains the streamer's library.
+ */
 static const char LIBRARY[] = "/runai_model_streamer/libstreamer/lib/libstreamer.so";
 static const char FOLDER[] = "/runai_model_streamer-";
 

@@ -302,9 +302,9 @@ typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_r
 void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
-/* What the server's other parts tell its root: the JSON of a GET at a path below /admin/v1/, which
- * is without that start. -ENOENT: it is not of theirs; -EAGAIN: asked too often; -ENOMEM. Fiber
- * call. */
+/* Answers the root's GET of a path that belongs to the server's other parts: writes JSON. path is
+ * the part behind /admin/v1/. -ENOENT: not a path of theirs; -EAGAIN: requested too often; -ENOMEM.
+ * Fiber call. */
 typedef int s3_admin_tell_fn(void *arg, struct slice path, struct buf *out);
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root.
  * tell may be NULL. In a fiber. */
@@ -363,9 +363,10 @@ struct s3_openid_opts {
 /* The strings are copied. -ENOMEM. */
 int s3_openid_open(struct s3 *s3, const struct s3_openid_opts *opts, struct s3_openid **ret_openid);
 void s3_openid_close(struct s3_openid *openid); /* takes NULL */
-/* Where a browser begins: the issuer's authorization endpoint, from its discovery document, which
- * is kept for an hour. Fiber call, always of the same reactor, as the next. -EIO, -ETIMEDOUT: the
- * issuer does not answer, or not as it should (logged, and for some seconds not tried again). */
+/* The URL at which a browser begins: the issuer's authorization endpoint, from its discovery
+ * document, which is kept for an hour. Fiber call, always of the same reactor, as the next. -EIO,
+ * -ETIMEDOUT: the issuer does not answer, or not as it should (logged, and for some seconds not
+ * tried again). */
 int s3_openid_begin(struct s3_openid *openid, char ret_url[S3_OPENID_URL_MAX + 1]);
 struct s3_openid_code {
 	struct slice code, verifier, redirect_uri;

@@ -1,5 +1,6 @@
 /* Fuzzes elbencho's dialect: its tokens, and the headers of its two requests in lines "NAME:
- * VALUE". What is good has what its step needs, and a window that does not wrap. */
+ * VALUE". An accepted request has the headers that its step needs, and a window that does not wrap.
+ */
 #include <stdlib.h>
 
 #include "base/base.h"

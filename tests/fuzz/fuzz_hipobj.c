@@ -1,5 +1,5 @@
 /* Fuzzes the control headers of hipobj-rc-v2: lines "NAME: VALUE" of a request of one step, and
- * tokens and replies by themselves. What is good has what its step needs. */
+ * tokens and replies by themselves. An accepted request has the headers that its step needs. */
 #include <stdlib.h>
 
 #include "base/base.h"

@@ -26,7 +26,7 @@ TRIES_MAX = 8
 WINDOW = 32
 # Requests that one call of the library takes: bounds the memory for a long iterable.
 BATCH_ITEMS = 4096
-# What read_many() places objects at multiples of: a cache line.
+# read_many() places objects at multiples of this: a cache line.
 SLOT_BYTES = 64
 
 

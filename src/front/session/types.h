@@ -137,8 +137,8 @@ struct native_session {
 	uint64_t moved_ns; /* last progress of a body */
 	uint64_t id;
 	struct s3_identity identity;
-	/* What an operator is told: answered requests, those with 4xx or 5xx, and bytes of bodies.
-	 */
+	/* Statistics for operators: answered requests, answers of 4xx or 5xx among them, and bytes
+	 * of bodies. */
 	uint64_t answered, errors, bytes_in, bytes_out;
 	/* Sends that the device has, until their completion; a send that was posted only in part
 	 * has no completion, and stays until the queue pair closes. */

@@ -195,7 +195,7 @@ static struct slice wanted_name(struct api *api, enum api_kind kind)
 	return arn;
 }
 
-/* A managed policy by its ARN. Those that every account has can be read, not changed. */
+/* A managed policy by its ARN. Policies that every account has can be read, not changed. */
 static const struct s3_error *find_managed(
 	struct api *api, json_t *account, struct slice arn, json_t **ret_policy)
 {

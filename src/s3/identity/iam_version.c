@@ -238,7 +238,7 @@ const struct s3_error *api_list_managed(struct api *api, json_t *account)
 	return error;
 }
 
-/* ---- Who has it. ---- */
+/* ---- The entities that a policy is attached to. ---- */
 
 static void put_holders(
 	struct api *api, json_t *account, enum api_kind kind, const char *title, struct slice arn)

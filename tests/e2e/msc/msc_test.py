@@ -146,7 +146,7 @@ def checksums(server, client):
     tap.check(client.read("wrong") == b"right", "checksums: with the right one it is stored")
 
 
-# ---- What goes wrong. ----
+# ---- Failures. ----
 
 def retries(server, client):
     """botocore tries again: each try signs a token of its own."""

@@ -678,7 +678,7 @@ def test_versions_that_cannot_be(s):
         refused(404, "NoSuchEntity", iam.create_policy_version, PolicyArn=none, PolicyDocument=allow("s3:GetObject"))
         refused(400, "MalformedPolicyDocument", iam.create_policy_version, PolicyArn=arn, PolicyDocument="{}")
         equal(versions(iam, arn), "v1*")
-        # Those that every account has can be read.
+        # Policies that every account has can be read.
         equal(iam.get_policy(PolicyArn=builtin)["Policy"]["Arn"], builtin)
         equal(iam.get_policy_version(PolicyArn=builtin, VersionId="v1")["PolicyVersion"]["Document"]["Statement"][0]["Effect"], "Allow")
         equal(versions(iam, builtin), "v1*")

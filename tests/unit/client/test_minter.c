@@ -125,7 +125,7 @@ static struct neb_result token_get(struct bench *bench, const char *path, size_t
 	return result;
 }
 
-/* ---- What moves. ---- */
+/* ---- Transfers. ---- */
 
 static void test_moves(void **state)
 {
@@ -175,7 +175,7 @@ static void test_read_only_memory(void **state)
 	munmap(pages, 4096);
 }
 
-/* ---- What ends the server's reach. ---- */
+/* ---- Events that end the server's access. ---- */
 
 /* A token of a PUT gives no right to write, one of a GET none to read. */
 static void test_direction(void **state)
@@ -274,7 +274,7 @@ static void test_failed(void **state)
 	bench_close(&bench);
 }
 
-/* ---- What is refused. ---- */
+/* ---- Refusals. ---- */
 
 static void test_refusals(void **state)
 {
@@ -342,7 +342,7 @@ static void test_no_server(void **state)
 	neb_minter_close(minter);
 }
 
-/* ---- What is scarce. ---- */
+/* ---- Limits. ---- */
 
 static void test_many_tokens(void **state)
 {

@@ -95,7 +95,7 @@ static void folder_remove(const struct folder *folder)
 	assert_int_equal(system(command), 0);
 }
 
-/* What fn logs. */
+/* The log lines of fn. */
 static int logged(struct folder *folder, int (*fn)(struct folder *folder), char text[4096])
 {
 	int was = dup(STDERR_FILENO), fd = open(folder->log, O_RDWR | O_CREAT | O_TRUNC, 0600);

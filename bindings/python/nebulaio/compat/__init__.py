@@ -1,1 +1,1 @@
-"""What other people's programs load in the place of another vendor's library, each module for one program."""
+"""Replacements for another vendor's library, each module for one program."""
