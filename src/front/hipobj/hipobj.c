@@ -115,38 +115,38 @@ static void place_give(struct front_hipobj *front, const struct hipobj_session *
 
 static int places_take(struct front_hipobj *front, struct hipobj_session *session)
 {
-	struct hipobj_group *group = front->group;
+	struct hipobj_shared *shared = front->shared;
 	uint64_t bytes = staging_of(session);
 
 	if (bytes > front->opts.staging_bytes_max / HIPOBJ_SHARE_PARTS)
 		return -EFBIG;
 	if (front->session_count >= front->sessions_max ||
-		!count_up(&group->sessions, &group->share_sessions[session->share],
+		!count_up(&shared->sessions, &shared->share_sessions[session->share],
 			front->opts.sessions_max)) {
 		counter_add(&sessions_full, 1);
 		return -ENOSPC;
 	}
-	if (bytes_up(&group->staged_bytes, &group->share_bytes[session->share], bytes,
+	if (bytes_up(&shared->staged_bytes, &shared->share_bytes[session->share], bytes,
 		    front->opts.staging_bytes_max)) {
 		place_take(front, session);
 		return 0;
 	}
 	counter_add(&staging_full, 1);
-	atomic_fetch_sub(&group->share_sessions[session->share], 1);
-	atomic_fetch_sub(&group->sessions, 1);
+	atomic_fetch_sub(&shared->share_sessions[session->share], 1);
+	atomic_fetch_sub(&shared->sessions, 1);
 	return -ENOSPC;
 }
 
 static void places_give(struct front_hipobj *front, const struct hipobj_session *session)
 {
-	struct hipobj_group *group = front->group;
+	struct hipobj_shared *shared = front->shared;
 	uint64_t bytes = staging_of(session);
 
 	place_give(front, session);
-	atomic_fetch_sub(&group->share_bytes[session->share], bytes);
-	atomic_fetch_sub(&group->staged_bytes, bytes);
-	atomic_fetch_sub(&group->share_sessions[session->share], 1);
-	atomic_fetch_sub(&group->sessions, 1);
+	atomic_fetch_sub(&shared->share_bytes[session->share], bytes);
+	atomic_fetch_sub(&shared->staged_bytes, bytes);
+	atomic_fetch_sub(&shared->share_sessions[session->share], 1);
+	atomic_fetch_sub(&shared->sessions, 1);
 }
 
 /* ---- Staging memory: fresh pages of its own, which hold nobody else's bytes. ---- */
@@ -521,16 +521,16 @@ static void sweep(struct reactor_timer *timer, void *arg)
 
 /* ---- Opening and closing the front. ---- */
 
-static int group_join(struct front_hipobj *front, struct front_hipobj *first)
+static int shared_join(struct front_hipobj *front, struct front_hipobj *first)
 {
-	struct hipobj_group *group = first ? first->group : calloc(1, sizeof(*group));
+	struct hipobj_shared *shared = first ? first->shared : calloc(1, sizeof(*shared));
 
-	if (!group)
+	if (!shared)
 		return -ENOMEM;
-	CHECK(group->front_count < LIMIT_CORES_MAX);
-	front->idx = group->front_count;
-	group->fronts[group->front_count++] = front;
-	front->group = group;
+	CHECK(shared->front_count < LIMIT_CORES_MAX);
+	front->idx = shared->front_count;
+	shared->fronts[shared->front_count++] = front;
+	front->shared = shared;
 	return 0;
 }
 
@@ -555,7 +555,7 @@ int front_hipobj_open(const struct front_hipobj_opts *opts, struct front_hipobj 
 	front->sessions_max = (uint32_t)(entries / (HIPOBJ_SEND_WRS + 1));
 	ret = rp_cq_open(opts->device, (uint32_t)entries, &front->cq);
 	if (ret == 0)
-		ret = group_join(front, opts->first);
+		ret = shared_join(front, opts->first);
 	if (ret) {
 		rp_cq_close(front->cq);
 		free(front);
@@ -592,7 +592,7 @@ void front_hipobj_close(struct front_hipobj *front)
 		return;
 	CHECK(list_empty(&front->sessions));
 	rp_cq_close(front->cq);
-	if (--front->group->front_count == 0)
-		free(front->group);
+	if (--front->shared->front_count == 0)
+		free(front->shared);
 	free(front);
 }

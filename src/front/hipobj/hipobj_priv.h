@@ -63,7 +63,7 @@ struct hipobj_session {
 };
 
 /* The fronts of all reactors, and the resources that their sessions hold. */
-struct hipobj_group {
+struct hipobj_shared {
 	struct front_hipobj *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
 	_Atomic uint32_t sessions, share_sessions[FLOW_SHARES];
@@ -72,8 +72,8 @@ struct hipobj_group {
 
 struct front_hipobj {
 	struct front_hipobj_opts opts;
-	struct hipobj_group *group;
-	uint32_t idx; /* in the group */
+	struct hipobj_shared *shared;
+	uint32_t idx; /* in shared->fronts */
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	uint32_t sessions_max;	      /* limited by the completion queue */

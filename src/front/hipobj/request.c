@@ -469,11 +469,11 @@ bool front_hipobj_wanted(const struct s3_request *request)
 /* The front of the session that READY or CANCEL names; any front when there is no such session. */
 static struct front_hipobj *front_of(struct front_hipobj *front, const struct hipobj_job *job)
 {
-	const struct hipobj_group *group = front->group;
+	const struct hipobj_shared *shared = front->shared;
 
 	if (job->step == HIPOBJ_PREPARE)
 		return front;
-	return group->fronts[job->asked.session[0] % group->front_count];
+	return shared->fronts[job->asked.session[0] % shared->front_count];
 }
 
 static void job_init(

@@ -41,7 +41,7 @@ static struct session_job *job_of(struct s3_control *control)
 struct front_token *token_session_home(
 	const struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES])
 {
-	return front->group->fronts[id[0] % front->group->front_count];
+	return front->shared->fronts[id[0] % front->shared->front_count];
 }
 
 static struct token_qp *session_find(
@@ -104,7 +104,7 @@ static const char *session_connect(struct session_job *job)
 	struct token_qp *qp;
 	int ret;
 
-	if (front->unproven_count >= MAX(unproven_max / front->group->front_count, 1u))
+	if (front->unproven_count >= MAX(unproven_max / front->shared->front_count, 1u))
 		token_session_evict(front);
 	job->end = (struct s3_token_end){
 		.token = {.lid = peer->lid,

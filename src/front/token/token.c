@@ -69,7 +69,7 @@ static void qp_free(struct token_qp *qp)
 	magic_clear(&qp->magic);
 	free(qp);
 	counter_sub(&queue_pairs, 1);
-	front->group->qp_count--;
+	front->shared->qp_count--;
 	if (--front->qp_count == 0)
 		fall_asleep(front);
 }
@@ -77,9 +77,9 @@ static void qp_free(struct token_qp *qp)
 static bool place_try(struct front_token *front)
 {
 	if (front->qp_count < front->queue_pairs_max) {
-		if (atomic_fetch_add(&front->group->qp_count, 1) < front->opts.queue_pairs_max)
+		if (atomic_fetch_add(&front->shared->qp_count, 1) < front->opts.queue_pairs_max)
 			return true;
-		front->group->qp_count--;
+		front->shared->qp_count--;
 	}
 	return false;
 }
@@ -220,7 +220,7 @@ static struct token_qp *dci_open(struct front_token *front)
 		return NULL;
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
-		front->group->qp_count--;
+		front->shared->qp_count--;
 		return NULL;
 	}
 	qp->magic = TOKEN_QP_MAGIC;
@@ -229,7 +229,7 @@ static struct token_qp *dci_open(struct front_token *front)
 	qp->last_ns = reactor_now_ns(front->reactor);
 	snprintf(qp->access_key, sizeof(qp->access_key), "DC");
 	if (qp_open(qp, front, RP_QP_DCI)) {
-		front->group->qp_count--;
+		front->shared->qp_count--;
 		rp_qp_close(qp->qp);
 		free(qp);
 		return NULL;
@@ -279,7 +279,7 @@ static int join(struct front_token *front, const char *access_key, struct s3_tok
 		return -ENOSPC;
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
-		front->group->qp_count--;
+		front->shared->qp_count--;
 		return -ENOMEM;
 	}
 	qp->magic = TOKEN_QP_MAGIC;
@@ -293,7 +293,7 @@ static int join(struct front_token *front, const char *access_key, struct s3_tok
 	if (ret) {
 		log_info("token", "queue pair %06x of '%s' is not connected: %s", qp->peer.qpn,
 			qp->access_key, strerror(-ret));
-		front->group->qp_count--;
+		front->shared->qp_count--;
 		rp_qp_close(qp->qp);
 		free(qp);
 		return ret;
@@ -383,31 +383,31 @@ static void sweep(struct reactor_timer *timer, void *arg)
  * numbers. */
 struct front_token *token_home(const struct front_token *front, const struct token *peer)
 {
-	const struct token_group *group = front->group;
+	const struct token_shared *shared = front->shared;
 	uint32_t sum = peer->qpn + peer->lid;
 
 	for (size_t i = 0; i < sizeof(peer->gid); i++)
 		sum += peer->gid[i];
-	return group->fronts[sum % group->front_count];
+	return shared->fronts[sum % shared->front_count];
 }
 
-static int group_join(struct front_token *front, struct front_token *first)
+static int shared_join(struct front_token *front, struct front_token *first)
 {
-	struct token_group *group = first ? first->group : calloc(1, sizeof(*group));
+	struct token_shared *shared = first ? first->shared : calloc(1, sizeof(*shared));
 
-	if (!group)
+	if (!shared)
 		return -ENOMEM;
-	CHECK(group->front_count < LIMIT_CORES_MAX);
-	front->idx = group->front_count;
-	group->fronts[group->front_count++] = front;
-	front->group = group;
+	CHECK(shared->front_count < LIMIT_CORES_MAX);
+	front->idx = shared->front_count;
+	shared->fronts[shared->front_count++] = front;
+	front->shared = shared;
 	return 0;
 }
 
-static void group_leave(struct token_group *group)
+static void shared_leave(struct token_shared *shared)
 {
-	if (group && --group->front_count == 0)
-		free(group);
+	if (shared && --shared->front_count == 0)
+		free(shared);
 }
 
 int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front)
@@ -437,7 +437,7 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 			attr.name, (uint32_t)entries, front->queue_pairs_max);
 	ret = rp_cq_open(opts->device, (uint32_t)entries, &front->cq);
 	if (ret == 0)
-		ret = group_join(front, opts->first);
+		ret = shared_join(front, opts->first);
 	if (ret) {
 		rp_cq_close(front->cq);
 		free(front);
@@ -467,6 +467,6 @@ void front_token_close(struct front_token *front)
 		return;
 	CHECK(list_empty(&front->qps));
 	rp_cq_close(front->cq);
-	group_leave(front->group);
+	shared_leave(front->shared);
 	free(front);
 }

@@ -53,7 +53,7 @@ struct token_qp {
 };
 
 /* The fronts of all reactors. */
-struct token_group {
+struct token_shared {
 	struct front_token *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
 	_Atomic uint32_t qp_count; /* of all */
@@ -61,8 +61,8 @@ struct token_group {
 
 struct front_token {
 	struct front_token_opts opts;
-	struct token_group *group;
-	uint32_t idx; /* in the group */
+	struct token_shared *shared;
+	uint32_t idx; /* in shared->fronts */
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	bool has_dc;		      /* the device can reach targets without a connection */

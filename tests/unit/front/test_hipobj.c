@@ -164,7 +164,7 @@ static uint32_t say(enum hipobj_step step, const char *session)
 
 static void nothing_held(void)
 {
-	const struct hipobj_group *group = rig_front->group;
+	const struct hipobj_shared *group = rig_front->shared;
 
 	assert_int_equal(rig_front->session_count, 0);
 	assert_true(list_empty(&rig_front->sessions));
@@ -269,7 +269,7 @@ static void a_session_is_its_owners(void *arg)
 	memcpy(session, got.session, sizeof(session));
 	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
 	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
-	while (rig_front->group->sessions)
+	while (rig_front->shared->sessions)
 		fiber_yield();
 	nothing_held();
 }
@@ -304,7 +304,7 @@ static void the_sweep_ends_what_waits(void *arg)
 	rig_front->opts.timeout_ns = 1;
 	assert_int_equal(prepare("PUT", "4096"), 200);
 	assert_int_equal(prepare("GET", "4096"), 200);
-	while (rig_front->group->sessions)
+	while (rig_front->shared->sessions)
 		fiber_yield();
 	nothing_held();
 }

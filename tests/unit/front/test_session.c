@@ -155,7 +155,7 @@ static void nothing_held(void)
 {
 	assert_int_equal(rig_front->qp_count, 0);
 	assert_int_equal(rig_front->unproven_count, 0);
-	assert_int_equal(rig_front->group->qp_count, 0);
+	assert_int_equal(rig_front->shared->qp_count, 0);
 	assert_int_equal(fake.qps_open, 0);
 }
 

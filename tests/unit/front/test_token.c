@@ -409,7 +409,7 @@ static void join_fails(int *error, int with)
 	*error = with;
 	assert_int_equal(join(&alice, 100), with);
 	assert_int_equal(rig_front->qp_count, 0);
-	assert_int_equal(rig_front->group->qp_count, 0);
+	assert_int_equal(rig_front->shared->qp_count, 0);
 	assert_int_equal(fake.qps_open, 0);
 }
 
@@ -428,7 +428,7 @@ static void joining_can_fail_anywhere(void *arg)
 	assert_int_equal(join(&bob, 101), -ENOSPC);
 	assert_int_equal(rig_front->qp_count, 3);
 	front_token_drain(rig_front);
-	assert_int_equal(rig_front->group->qp_count, 0);
+	assert_int_equal(rig_front->shared->qp_count, 0);
 }
 RIG_TEST(joining_can_fail_anywhere);
 
@@ -510,7 +510,7 @@ static void initiators_are_aimed(void *arg)
 	fake.qp_open_error = -EMFILE;
 	ask(S3_GET, &token);
 	assert_int_equal(got.status, 501);
-	assert_int_equal(rig_front->group->qp_count, 0);
+	assert_int_equal(rig_front->shared->qp_count, 0);
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(join(&bob, 200 + i), 0);
 	ask(S3_GET, &token);

@@ -1,5 +1,5 @@
 /* tests/unit/reactor/test_offload.c: the order in which helper threads serve the calls of
- * groups. */
+ * shares. */
 #include "rig.h"
 
 #include <pthread.h>

@@ -94,7 +94,7 @@ static void test_a_rare_fiber_waits_for_one_slice(void **state)
 	end();
 }
 
-/* By time and not by fibers: a group with one fiber gets as much as a group with many. */
+/* By time and not by fibers: a share with one fiber gets as much as a share with many. */
 static void test_greedy_shares_get_equal_time(void **state)
 {
 	uint32_t before;

@@ -237,7 +237,7 @@ int __real_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void 
 int __wrap_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void *arg);
 bool __wrap_flow_walk_begin(struct flow_budget *budget, uint16_t share);
 void __wrap_flow_walk_end(struct flow_budget *budget, uint16_t share);
-void __wrap_fiber_share_set(uint16_t group);
+void __wrap_fiber_share_set(uint16_t share);
 
 /* Fibers that S3 starts for later work do not run. */
 int __wrap_fiber_spawn(struct reactor *on, const char *name, fiber_fn *fn, void *arg)
@@ -263,9 +263,9 @@ void __wrap_flow_walk_end(struct flow_budget *budget, uint16_t share)
 	fake_walks--;
 }
 
-void __wrap_fiber_share_set(uint16_t group)
+void __wrap_fiber_share_set(uint16_t share)
 {
-	(void)group;
+	(void)share;
 	fake_joins++;
 }
 

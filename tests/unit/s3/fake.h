@@ -55,6 +55,6 @@ extern const struct s3_identity fake_root;
 extern struct flow_core fake_core; /* without a budget */
 extern bool fake_walks_refused;	   /* the principal has its maximum of listings in progress */
 extern uint32_t fake_walks;	   /* listings begun and not ended */
-extern uint32_t fake_joins;	   /* times that a request joined its principal's group of fibers */
+extern uint32_t fake_joins;	   /* times that a request's fiber joined its principal's share */
 
 #endif
