@@ -154,6 +154,9 @@ struct conf_want {
  * declined. ret_answer may be NULL. */
 enum conf_verdict conf_ask(struct conf *conf, const struct conf_request *request,
 	const struct conf_want *want, struct conf_answer *ret_answer);
+/* The same for a GET that must move nothing: checks the window, too. CONF_ERROR without a token. */
+enum conf_verdict conf_ask_for_nothing(
+	struct conf *conf, const struct conf_request *request, const struct conf_want *want);
 
 /* ---- the cases ---- */
 extern const struct conf_case CONF_CONNECT[], CONF_MOVE[], CONF_STORE[], CONF_REFUSE[],

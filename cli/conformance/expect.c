@@ -214,3 +214,17 @@ enum conf_verdict conf_ask(struct conf *conf, const struct conf_request *request
 		conf_answer_free(&answer);
 	return verdict;
 }
+
+enum conf_verdict conf_ask_for_nothing(
+	struct conf *conf, const struct conf_request *request, const struct conf_want *want)
+{
+	enum conf_verdict verdict;
+
+	if (!request->token)
+		return CONF_ERROR;
+	conf_memory_clear(conf);
+	verdict = conf_ask(conf, request, want, NULL);
+	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
+		verdict = CONF_FAIL;
+	return verdict;
+}

@@ -12,17 +12,11 @@ static const struct conf_want FAILED = {
 static enum conf_verdict get_wrong_key(struct conf *conf)
 {
 	const char *token = conf_window(conf, NEB_GET_OBJECT, CONF_OBJECT_BYTES);
-	struct conf_request request = {.method = "GET", .key = "object"};
-	enum conf_verdict verdict;
+	const struct conf_request request = {.method = "GET",
+		.key = "object",
+		.token = token ? conf_bent(token, CONF_RKEY, 0x40000000) : NULL};
 
-	if (!token)
-		return CONF_ERROR;
-	request.token = conf_bent(token, CONF_RKEY, 0x40000000);
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &FAILED, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &FAILED);
 }
 
 static enum conf_verdict put_wrong_key(struct conf *conf)
@@ -54,14 +48,8 @@ static enum conf_verdict fenced(struct conf *conf)
 		return CONF_ERROR;
 	request.token = conf_bent(token, CONF_RKEY, 0x40000000);
 	verdict = conf_ask(conf, &request, &FAILED, NULL);
-	if (verdict != CONF_PASS)
-		return verdict;
-	conf_memory_clear(conf);
 	request.token = token;
-	verdict = conf_ask(conf, &request, &want, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return verdict == CONF_PASS ? conf_ask_for_nothing(conf, &request, &want) : verdict;
 }
 
 static enum conf_verdict goes_on(struct conf *conf)
@@ -88,18 +76,11 @@ static enum conf_verdict goes_on(struct conf *conf)
 /* Memory that the server may only read. */
 static enum conf_verdict wrong_direction(struct conf *conf)
 {
-	struct conf_request request = {.method = "GET",
+	const struct conf_request request = {.method = "GET",
 		.key = "object",
 		.token = conf_window(conf, NEB_PUT_OBJECT, CONF_OBJECT_BYTES)};
-	enum conf_verdict verdict;
 
-	if (!request.token)
-		return CONF_ERROR;
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &FAILED, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &FAILED);
 }
 
 /* The client's end of the queue pair is gone, as after its own time is up. */

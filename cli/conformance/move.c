@@ -99,18 +99,11 @@ static enum conf_verdict get_empty(struct conf *conf)
 {
 	const struct conf_want want = {.status = 200, .reply = "200", .moved = "0", .empty = true};
 	struct conf_request request = {.method = "GET", .key = "empty"};
-	enum conf_verdict verdict;
 
 	if (!conf_object_put(conf, "empty", "", 0))
 		return CONF_ERROR;
 	request.token = conf_window(conf, NEB_GET_OBJECT, 100);
-	if (!request.token)
-		return CONF_ERROR;
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &want, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &want);
 }
 
 /* For an answer without a body no bytes move, and no header says that they did. */
@@ -119,16 +112,9 @@ static enum conf_verdict get_nothing(struct conf *conf, const char *key, struct 
 {
 	const struct conf_want want = {.status = status, .code = code, .reply = "", .moved = ""};
 	struct conf_request request = {.method = "GET", .key = key, .headers = {header}};
-	enum conf_verdict verdict;
 
 	request.token = conf_window(conf, NEB_GET_OBJECT, CONF_OBJECT_BYTES);
-	if (!request.token)
-		return CONF_ERROR;
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &want, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &want);
 }
 
 static enum conf_verdict get_absent(struct conf *conf)

@@ -97,16 +97,9 @@ static enum conf_verdict small_window(struct conf *conf)
 	const struct conf_want want = {
 		.status = 400, .code = "InvalidRDMAToken", .reply = "", .moved = ""};
 	struct conf_request request = {.method = "GET", .key = "object"};
-	enum conf_verdict verdict;
 
 	request.token = conf_window(conf, NEB_GET_OBJECT, CONF_OBJECT_BYTES - 1);
-	if (!request.token)
-		return CONF_ERROR;
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &want, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &want);
 }
 
 /* Sends a PUT over an object, which must keep its bytes. */
@@ -306,18 +299,11 @@ static enum conf_verdict declined_to_other(struct conf *conf)
 	struct conf_request request = {.method = "GET", .key = "object", .by_other = true};
 	const struct conf_want want = {
 		.status = 501, .or_status = 200, .reply = "501", .moved = ""};
-	enum conf_verdict verdict;
 
 	if (!conf->opts->other.access)
 		return conf_unsupported(conf, "not tried: it needs --other-access-key");
 	request.token = conf_window(conf, NEB_GET_OBJECT, CONF_OBJECT_BYTES);
-	if (!request.token)
-		return CONF_ERROR;
-	conf_memory_clear(conf);
-	verdict = conf_ask(conf, &request, &want, NULL);
-	if (verdict == CONF_PASS && !conf_memory_holds(conf, conf->object, 0))
-		verdict = CONF_FAIL;
-	return verdict;
+	return conf_ask_for_nothing(conf, &request, &want);
 }
 
 const struct conf_case CONF_DECLINE[] = {

@@ -466,14 +466,15 @@ static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 		blocks);
 }
 
-static bool run_is_used(const struct space *space, uint64_t block, uint64_t blocks)
+/* Whether all blocks of the run are used, or all are free. */
+static bool run_is(const struct space *space, uint64_t block, uint64_t blocks, bool used)
 {
 	while (blocks) {
 		const uint64_t *words = &space->words[block / CHUNK_BLOCKS * CHUNK_WORDS];
 		uint32_t at = block % CHUNK_BLOCKS;
 		uint32_t count = (uint32_t)MIN(blocks, (uint64_t)CHUNK_BLOCKS - at);
 
-		if (bit_find(words, at, false) < at + count)
+		if (bit_find(words, at, !used) < at + count)
 			return false;
 		block += count;
 		blocks -= count;
@@ -510,7 +511,7 @@ int space_reclaim(struct space *space, uint64_t block, uint32_t blocks)
 		ret = -ERANGE;
 	else if (run_is_shared(space, block, blocks))
 		ret = -EBUSY;
-	else if (!run_is_used(space, block, blocks))
+	else if (!run_is(space, block, blocks, true))
 		ret = -ENOENT;
 	else if (space->holds)
 		held_add(space, block, blocks);
@@ -547,7 +548,7 @@ void space_let_go(struct space *space)
 	if (--space->holds == 0) {
 		/* Two rows of a damaged index may have named the same blocks. */
 		for (uint32_t i = 0; i < space->held_count; i++)
-			if (run_is_used(space, space->held[i].block, space->held[i].blocks))
+			if (run_is(space, space->held[i].block, space->held[i].blocks, true))
 				run_free(space, space->held[i]);
 		space->held_count = 0;
 	}
@@ -671,21 +672,6 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 	return ret;
 }
 
-static bool run_is_free(const struct space *space, uint64_t block, uint64_t blocks)
-{
-	while (blocks) {
-		const uint64_t *words = &space->words[block / CHUNK_BLOCKS * CHUNK_WORDS];
-		uint32_t at = block % CHUNK_BLOCKS;
-		uint32_t count = (uint32_t)MIN(blocks, (uint64_t)CHUNK_BLOCKS - at);
-
-		if (bit_find(words, at, true) < at + count)
-			return false;
-		block += count;
-		blocks -= count;
-	}
-	return true;
-}
-
 int space_take(struct space *space, uint64_t block, uint32_t blocks)
 {
 	int ret = 0;
@@ -695,7 +681,7 @@ int space_take(struct space *space, uint64_t block, uint32_t blocks)
 	pthread_mutex_lock(&space->lock);
 	if (!is_inside(space, block, blocks))
 		ret = -ERANGE;
-	else if (!run_is_free(space, block, blocks))
+	else if (!run_is(space, block, blocks, false))
 		ret = -EEXIST;
 	else
 		(void)run_change(space, block, blocks, true);

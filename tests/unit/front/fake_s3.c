@@ -129,3 +129,17 @@ int fake_send_bytes(struct flow_core *core, struct s3_reply *reply, uint64_t byt
 	reply->broken |= ret || finished;
 	return ret ? ret : finished;
 }
+
+int fake_no_text(struct s3_reply *reply, struct slice text)
+{
+	(void)reply;
+	(void)text;
+	return 0;
+}
+
+int fake_no_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	(void)reply;
+	(void)ret_sink;
+	return -EOPNOTSUPP;
+}

@@ -28,5 +28,8 @@ int64_t fake_body(const struct s3_request *request, uint8_t *data, size_t bytes_
 int fake_send_bytes(struct flow_core *core, struct s3_reply *reply, uint64_t bytes,
 	uint32_t piece_bytes, bool borrowed);
 uint8_t fake_byte(uint64_t offset);
+/* For a reply of HTTP whose answer has no body: drops a text, and has no sink. */
+int fake_no_text(struct s3_reply *reply, struct slice text);
+int fake_no_sink(struct s3_reply *reply, struct flow_sink **ret_sink);
 
 #endif

@@ -98,22 +98,8 @@ static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_h
 	return 0;
 }
 
-static int reply_text(struct s3_reply *reply, struct slice text)
-{
-	(void)reply;
-	(void)text;
-	return 0;
-}
-
-static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
-{
-	(void)reply;
-	(void)ret_sink;
-	return -EOPNOTSUPP;
-}
-
 static const struct s3_reply_ops REPLY_OPS = {
-	.head = reply_head, .text = reply_text, .sink = reply_sink};
+	.head = reply_head, .text = fake_no_text, .sink = fake_no_sink};
 
 static void ask(enum hipobj_step step, const struct s3_header *headers, uint32_t count)
 {

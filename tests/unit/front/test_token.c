@@ -124,15 +124,8 @@ static int reply_text(struct s3_reply *reply, struct slice text)
 	return slice_copy_str(text, got.text, sizeof(got.text));
 }
 
-static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
-{
-	(void)reply;
-	(void)ret_sink;
-	return -EOPNOTSUPP;
-}
-
 static const struct s3_reply_ops REPLY_OPS = {
-	.head = reply_head, .text = reply_text, .sink = reply_sink};
+	.head = reply_head, .text = reply_text, .sink = fake_no_sink};
 
 static struct token token_of(uint32_t qpn, uint64_t bytes)
 {
