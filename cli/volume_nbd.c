@@ -108,8 +108,8 @@ static int option_take(struct volume_nbd *nbd, int option, const char *value)
 	}
 }
 
-/* An address is open to every process that reaches it, also on loopback: a certificate is what
- * tells clients apart. */
+/* Every process that reaches an address can connect, also on loopback: only certificates
+ * distinguish clients. */
 static int safety_check(const struct volume_nbd *nbd)
 {
 	const struct net_tls_opts *tls = &nbd->tls_opts;

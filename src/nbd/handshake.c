@@ -57,7 +57,7 @@ static int reply(struct handshake *shake, uint32_t type, const void *data, uint3
 	return net_sendv(shake->connection->stream, iov, bytes ? 2 : 1, shake->deadline_ns);
 }
 
-/* A refusal tells a person why. */
+/* Refuses an option, with a reason for people. */
 static int refuse(struct handshake *shake, enum nbd_refusal why, const char *words)
 {
 	return reply(shake, NBD_REP_ERROR | why, words, (uint32_t)strlen(words));
@@ -108,7 +108,7 @@ static int option_list(struct handshake *shake)
 	return ret ? ret : reply(shake, NBD_REP_ACK, NULL, 0);
 }
 
-/* The handshake starts anew inside TLS: nothing of before counts. */
+/* The handshake starts again inside TLS: everything before it is forgotten. */
 static int option_tls(struct handshake *shake)
 {
 	struct nbd_connection *connection = shake->connection;
@@ -190,7 +190,7 @@ static int option_info(struct handshake *shake)
 	return 1;
 }
 
-/* The old way to choose: it knows no refusal but the end of the connection. */
+/* The old option for choosing an export: the server can refuse it only by ending the connection. */
 static int option_export_name(struct handshake *shake)
 {
 	struct {
@@ -241,7 +241,7 @@ static int option_serve(struct handshake *shake)
 	}
 }
 
-/* Reads what no option of ours is long enough for, and refuses it. */
+/* Reads an option that is longer than any supported one, and refuses it. */
 static int option_skip(struct handshake *shake)
 {
 	uint32_t left = shake->bytes;

@@ -71,8 +71,8 @@ static void connection_start(struct nbd *nbd, struct net_stream *stream)
 	}
 }
 
-/* A full server ends the oldest connection that has chosen no export: nobody keeps others out by
- * connections that say nothing. */
+/* A full server ends the oldest connection that has chosen no export, so silent connections do not
+ * keep others out. */
 static void evict_one(struct nbd *nbd)
 {
 	LIST_FOR_EACH (link, &nbd->connections) {

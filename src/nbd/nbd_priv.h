@@ -90,14 +90,14 @@ _Static_assert(sizeof(struct nbd_answer_wire) == 16, "as the protocol has it");
 
 /* ---- A server. ---- */
 
-/* A client that does not go on for so long, in the middle of a message, is cut off: it holds
- * frames. Between requests a client may be silent for ever. */
+/* A client that stops for this long in the middle of a message is cut off, because it holds frames.
+ * Between requests a client may be silent for ever. */
 #define NBD_STALL_NS (30 * NS_PER_S)
 /* From the connection to the choice of an export. */
 #define NBD_HANDSHAKE_NS (30 * NS_PER_S)
 
-/* Every payload lies in one span, and every one fits a share of the region, so that whoever waits
- * for frames holds none, and gets them when the requests before it are over. */
+/* Every payload lies in one span and fits a share of the region. So a fiber that waits for frames
+ * holds none, and gets them when the requests before it have ended. */
 _Static_assert(NBD_PAYLOAD_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * (uint64_t)FRAME_BYTES, "one span");
 _Static_assert(2 * NBD_PAYLOAD_BYTES_MAX <= NBD_MEMORY_BYTES_MIN, "two payloads fit");
 
@@ -139,7 +139,7 @@ struct nbd_connection {
 };
 
 /* handshake.c: speaks with the client until it has chosen an export. 0; -errno: the connection is
- * to be closed, and the log says why where it is not the client's own wish (-ECONNABORTED). */
+ * to be closed, and the log has the reason, unless the client itself ended it (-ECONNABORTED). */
 int nbd_handshake(struct nbd_connection *connection);
 uint16_t nbd_flags_of(const struct nbd_export *export);
 

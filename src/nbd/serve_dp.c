@@ -8,7 +8,7 @@
 
 /* Zeros and discards have no payload and may be long: a piece at a time. */
 #define RUN_BYTES_MAX (256 * MIB)
-/* What zeros are written from. */
+/* The source of written zeros. */
 #define ZERO_BYTES_MAX (1 * MIB)
 
 struct request {
@@ -84,7 +84,7 @@ static void send_begin(struct nbd_connection *connection)
 	connection->sending = true;
 }
 
-/* Hands the stream on to the next, so that nobody comes in between. */
+/* Hands the stream on to the next fiber directly, so that no other fiber gets it first. */
 static void send_end(struct nbd_connection *connection)
 {
 	struct list *first = list_pop(&connection->senders);
@@ -224,7 +224,7 @@ static int volume_serve(struct request *request)
 
 /* ---- Requests. ---- */
 
-/* A failing volume is told once for each connection; a client's own mistakes are not. */
+/* Logs a failing volume once for each connection, and no mistakes of clients. */
 static void complain(struct request *request)
 {
 	struct nbd_connection *connection = request->connection;
@@ -294,7 +294,7 @@ static int request_check(const struct request *request)
 	return 0;
 }
 
-/* Reads and forgets the payload of a write that is refused. */
+/* Reads and drops the payload of a refused write. */
 static int payload_skip(struct request *request)
 {
 	uint32_t left = request->bytes;
@@ -345,7 +345,7 @@ static int request_prepare(struct request *request)
 	return request->error ? payload_skip(request) : payload_take(request);
 }
 
-/* 0; 1: the client says that it leaves; -errno: the connection is of no more use. */
+/* 0; 1: the client leaves in order; -errno: the connection can no longer be used. */
 static int head_take(struct request *request)
 {
 	struct net_stream *stream = request->connection->stream;
