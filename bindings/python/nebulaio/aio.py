@@ -79,8 +79,14 @@ class AsyncRDMAClient:
     async def read_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Any]:
         return await self._call(RDMAClient.read_many, requests, **options)
 
-    async def put_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
+    async def put_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Any]:
         return await self._call(RDMAClient.put_many, requests, **options)
+
+    async def head_many(self, requests: Iterable[tuple[str, str]], **options: Any) -> list[Any]:
+        return await self._call(RDMAClient.head_many, requests, **options)
+
+    async def delete_many(self, requests: Iterable[tuple[str, str]], **options: Any) -> list[Any]:
+        return await self._call(RDMAClient.delete_many, requests, **options)
 
     async def get_object_numpy(self, bucket: str, key: str, **options: Any) -> Any:
         return await self._call(RDMAClient.get_object_numpy, bucket, key, **options)

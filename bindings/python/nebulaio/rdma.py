@@ -325,7 +325,9 @@ class RDMAClient:
         outcomes: list[Any] = []
         for part in _parts(requests):
             if any(isinstance(request[2], (list, tuple)) for request in part):
-                outcomes += self._many(_native.GET_OBJECT, "into", part, window)
+                outcomes += self._many(_native.GET_OBJECT, (
+                    (bucket, key, {"into": memory, **dict(zip(("offset", "length"), span))})
+                    for bucket, key, memory, *span in part), window)
             else:
                 outcomes += self.native.get_batch(part, max(window, 1), timeout)
         return self._all_of(outcomes)
@@ -370,32 +372,54 @@ class RDMAClient:
             self._keep(outcomes[-1])
         return outcomes
 
-    def put_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
-        """As get_many(): (bucket, key, body) each."""
-        return self._all_of(self._many(_native.PUT_OBJECT, "body", requests, window))
+    def put_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW, errors: bool = False) -> list[Any]:
+        """As get_many(): (bucket, key, body) or (bucket, key, body, headers) each. errors: each failure stands in its
+        place."""
+        outcomes = self._many(_native.PUT_OBJECT, (
+            (bucket, key, {"body": body, **({"headers": more[0]} if more else {})})
+            for bucket, key, body, *more in requests), window)
+        return outcomes if errors else self._all_of(outcomes)
 
-    def _many(self, op: int, memory: str, requests: Iterable[tuple[Any, ...]], window: int) -> list[Any]:
+    def head_many(self, requests: Iterable[tuple[str, str]], *, window: int = WINDOW, errors: bool = False) -> list[Any]:
+        """head_object() of many: (bucket, key) each. errors: each failure, as NotFoundError of a missing object, stands
+        in its place."""
+        outcomes = self._many(_native.HEAD_OBJECT, ((bucket, key, {}) for bucket, key in requests), window)
+        return outcomes if errors else self._all_of(outcomes)
+
+    def delete_many(self, requests: Iterable[tuple[str, str]], *, window: int = WINDOW,
+                    errors: bool = False) -> list[Any]:
+        """delete_object() of many: (bucket, key) each. errors: each failure stands in its place."""
+        outcomes = self._many(_native.DELETE_OBJECT, ((bucket, key, {}) for bucket, key in requests), window)
+        return outcomes if errors else self._all_of(outcomes)
+
+    def _many(self, op: int, requests: Iterable[tuple[str, str, dict[str, Any]]], window: int) -> list[Any]:
+        """Outcomes in the order of the requests. After as many failures without an answer as the window has, one after
+        the other, the rest is not sent, and gets the same error."""
         places: dict[int, int] = {}
         outcomes: list[Any] = []
         native = self.native
+        window = max(window, 1)
+        silent = 0
+        last: Any = None
 
         def collect() -> None:
+            nonlocal silent, last
             pairs = native.wait()
             if not pairs or any(number not in places for number, _ in pairs):
                 raise RuntimeError("an iterator's requests are in flight: give it a client of its own (clone())")
             for number, outcome in pairs:
                 outcomes[places.pop(number)] = outcome
+                silent = silent + 1 if isinstance(outcome, NebulaError) and not outcome.status else 0
+                last = outcome
 
         with self._lock:
             try:
-                for bucket, key, data, *span in requests:
-                    while len(places) >= max(window, 1):
+                for bucket, key, options in requests:
+                    while len(places) >= window:
                         collect()
-                    options = {memory: data}
-                    if span:
-                        options["offset"], options["length"] = span
-                    places[native.submit(op, bucket, key, **options)] = len(outcomes)
-                    outcomes.append(None)
+                    outcomes.append(last)
+                    if silent < window:
+                        places[native.submit(op, bucket, key, **options)] = len(outcomes) - 1
             finally:
                 while places and native.in_flight:
                     collect()

@@ -134,8 +134,15 @@ def test_many():
                   raised(ValueError, client.read_many, [(BUCKET, "many/003", 0)]) is not None and
                   raised(nebulaio.NebulaError, client.read_many, many[:2], window=5000) is not None and
                   client.read_many([]) == [], "read_many: what is wrong is told")
-        for i in range(200):
-            client.delete_object(BUCKET, f"many/{i:03}")
+        heads = client.head_many([(BUCKET, f"many/{i:03}") for i in range(200)] + [(BUCKET, "not there")], errors=True)
+        tap.check([head.object_bytes for head in heads[:200]] == [len(body) for body in bodies] and
+                  isinstance(heads[200], nebulaio.NotFoundError) and
+                  raised(nebulaio.NotFoundError, client.head_many, [(BUCKET, "not there")]) is not None, "head_many: lengths, one is missing")
+        puts = client.put_many([(BUCKET, "many/000", b"new", {"x-amz-meta-colour": "red"}), ("no-such-bucket-here", "a", b"b")], errors=True)
+        tap.check(puts[0].status == 200 and puts[1].code == "NoSuchBucket" and
+                  client.head_many([(BUCKET, "many/000")])[0].headers["x-amz-meta-colour"] == "red", "put_many: headers, one fails", puts)
+        tap.check(len(client.delete_many([(BUCKET, f"many/{i:03}") for i in range(200)])) == 200 and
+                  client.list_objects(BUCKET, "many/") == [], "delete_many")
 
 
 @needs()
@@ -179,6 +186,9 @@ def test_batch_ends():
                   "each of 4,000 reads has an end when the server is killed", results[-1:])
         tap.check(all(isinstance(one, NebulaError) and one.status == 0 or one == bytes([i % 250]) * 1000
                       for i, one in enumerate(results)), "what was read before is whole")
+        heads = client.head_many([(BUCKET, f"{i}") for i in range(4000)], errors=True)
+        tap.check(len(heads) == 4000 and all(isinstance(one, NebulaError) and one.status == 0 for one in heads),
+                  "each of 4,000 HEAD requests has an end when no server answers", heads[-1:])
 
 
 @needs()
