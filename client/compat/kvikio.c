@@ -4,6 +4,8 @@
 #include "compat.h"
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +17,11 @@ COMPAT_API const char *kvikio_cuobj_get_rdma_token(
 	void *data, size_t bytes, size_t offset, int is_put);
 COMPAT_API int kvikio_cuobj_put_rdma_token(const char *token);
 
-/* A minted token: KvikIO has a pointer to its text. */
+/* The text of minted tokens: KvikIO has pointers to it. Tokens of one window on one queue pair have
+ * the same text, by which KvikIO puts them back: the text stays until the last one is put back. */
 struct text {
 	struct text *next;
+	uint32_t tokens;
 	char token[NEB_TOKEN_BYTES];
 };
 
@@ -65,10 +69,20 @@ int kvikio_cuobj_deregister_buffer(void *data)
 	return ours && neb_minter_unregister(ours, data) == 0 ? 0 : -1;
 }
 
+/* The lock is held. */
+static struct text **text_at(const char *token)
+{
+	struct text **at = &texts;
+
+	while (*at && strcmp((*at)->token, token) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
 const char *kvikio_cuobj_get_rdma_token(void *data, size_t bytes, size_t offset, int is_put)
 {
 	struct neb_minter *ours = minter_get();
-	struct text *text = ours ? calloc(1, sizeof(*text)) : NULL;
+	struct text *text = ours ? calloc(1, sizeof(*text)) : NULL, *same;
 
 	if (!text)
 		return NULL;
@@ -78,8 +92,15 @@ const char *kvikio_cuobj_get_rdma_token(void *data, size_t bytes, size_t offset,
 		return NULL;
 	}
 	pthread_mutex_lock(&lock);
-	text->next = texts;
-	texts = text;
+	same = *text_at(text->token);
+	if (same) {
+		free(text);
+		text = same;
+	} else {
+		text->next = texts;
+		texts = text;
+	}
+	text->tokens++;
 	pthread_mutex_unlock(&lock);
 	return text->token;
 }
@@ -88,18 +109,21 @@ const char *kvikio_cuobj_get_rdma_token(void *data, size_t bytes, size_t offset,
 int kvikio_cuobj_put_rdma_token(const char *token)
 {
 	struct text **at, *found;
+	bool is_last = false;
 
 	if (!token)
 		return -1;
 	pthread_mutex_lock(&lock);
-	for (at = &texts; *at && strcmp((*at)->token, token) != 0;)
-		at = &(*at)->next;
+	at = text_at(token);
 	found = *at;
-	if (found)
+	if (found) {
+		neb_token_release(minter, found->token);
+		is_last = --found->tokens == 0;
+	}
+	if (is_last)
 		*at = found->next;
 	pthread_mutex_unlock(&lock);
-	if (found)
-		neb_token_release(minter_get(), found->token);
-	free(found);
+	if (is_last)
+		free(found);
 	return 0;
 }

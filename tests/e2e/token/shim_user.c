@@ -12,6 +12,7 @@
  *   failed TOKEN               libs3rdma's only
  *   put TOKEN
  *   type                       → ok NUMBER, of the memory; libs3rdma's only
+ *   together                   → ok 1: a text stays while a token of it is out; KvikIO's only
  *   end                        frees the client; libs3rdma's only */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -142,11 +143,40 @@ static int token_put(const char *text)
 	return shim.put_rdma_token(text);
 }
 
+/* Tokens of the same window, as several threads have them. Those of one queue pair have the same
+ * text, by which KvikIO puts them back: a text stays as long as one of them is out. */
+static int together(void)
+{
+	const char *tokens[16];
+	char first[200];
+	int same = 0, kept = 1;
+
+	for (int i = 0; i < 16; i++) {
+		tokens[i] = token_get(4096, 0, 0);
+		if (!tokens[i])
+			return -1;
+	}
+	snprintf(first, sizeof(first), "%s", tokens[0]);
+	for (int i = 1; i < 16; i++) {
+		int is_same = strcmp(tokens[i], first) == 0;
+
+		same += is_same;
+		kept = kept && is_same == (tokens[i] == tokens[0]);
+	}
+	token_put(first);
+	kept = kept && strcmp(tokens[0], first) == 0;
+	for (int i = 0; i < same; i++)
+		token_put(first);
+	for (int i = 1; i < 16; i++)
+		if (tokens[i] != tokens[0])
+			token_put(tokens[i]);
+	return same && kept;
+}
+
 static int other_order(const char *order, const char *text)
 {
-	(void)order;
 	(void)text;
-	return -1;
+	return strcmp(order, "together") == 0 ? together() : -1;
 }
 
 #endif
