@@ -31,8 +31,9 @@ static void drop(struct console_table *table, uint32_t idx)
 	table->items[idx] = NULL;
 }
 
-/* The place of a new session: a free one; that of the same key's oldest session when the key has
- * the maximum; or that of the session that was idle for longest. */
+/* The place of a new session: a free one; that of the same principal's oldest session when the
+ * principal has the maximum; or that of the session that was idle for longest. Names do not count:
+ * users of an identity provider choose their own. */
 static uint32_t place(const struct console_table *table, const struct console_session *session)
 {
 	uint32_t free_idx = CONSOLE_SESSIONS_MAX, idle_idx = CONSOLE_SESSIONS_MAX;
@@ -48,7 +49,7 @@ static uint32_t place(const struct console_table *table, const struct console_se
 		if (idle_idx == CONSOLE_SESSIONS_MAX ||
 			other->used_ns < table->items[idle_idx]->used_ns)
 			idle_idx = i;
-		if (strcmp(other->signed_in, session->signed_in) != 0)
+		if (strcmp(other->arn, session->arn) != 0)
 			continue;
 		own_count++;
 		if (own_idx == CONSOLE_SESSIONS_MAX ||

@@ -34,6 +34,8 @@ static struct console_now at(uint64_t seconds)
 		.mono_ns = seconds * NS_PER_S, .real_ms = (int64_t)seconds * 1000};
 }
 
+static const char *named_arn; /* NULL: of the name */
+
 static void add(const char *name, uint64_t seconds, char ret_cookie[CONSOLE_COOKIE_LEN + 1])
 {
 	struct console_session *session = calloc(1, sizeof(*session));
@@ -42,6 +44,7 @@ static void add(const char *name, uint64_t seconds, char ret_cookie[CONSOLE_COOK
 	session->references = 1;
 	session->expires_ms = ENDS_MS;
 	snprintf(session->signed_in, sizeof(session->signed_in), "%s", name);
+	snprintf(session->arn, sizeof(session->arn), "arn:%s", named_arn ? named_arn : name);
 	console_table_add(&table, session, at(seconds), ret_cookie);
 }
 
@@ -135,6 +138,21 @@ static void test_a_key_has_few_sessions(void **state)
 	assert_int_equal(console_table_count(&table), CONSOLE_SESSIONS_PER_KEY + 1);
 }
 
+/* A user of an identity provider may be named as somebody's access key is. */
+static void test_a_name_is_nobodys(void **state)
+{
+	char first[CONSOLE_COOKIE_LEN + 1], cookie[CONSOLE_COOKIE_LEN + 1];
+
+	(void)state;
+	add("root", 1, first);
+	named_arn = "assumed-role/guest/root";
+	for (uint32_t i = 0; i < 2 * CONSOLE_SESSIONS_PER_KEY; i++)
+		add("root", 2, cookie);
+	named_arn = NULL;
+	assert_true(has(first, 2, false));
+	assert_int_equal(console_table_count(&table), CONSOLE_SESSIONS_PER_KEY + 1);
+}
+
 static void test_a_full_table_gives_up_the_most_idle(void **state)
 {
 	char cookies[CONSOLE_SESSIONS_MAX + 1][CONSOLE_COOKIE_LEN + 1], name[32];
@@ -221,6 +239,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_a_removed_session_lives_while_it_is_used, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_key_has_few_sessions, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_name_is_nobodys, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_full_table_gives_up_the_most_idle, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_host_that_fails_waits, begin, end),
