@@ -346,8 +346,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"How the server answers a request whose RDMA token it cannot serve"),
 	NUMBER("rdma.token_queue_pairs", rdma.token_queue_pairs, 1, LIMIT_TOKEN_QUEUE_PAIRS_MAX,
 		"256",
-		"Maximum number of queue pairs that clients connect by ?rdma-connect at a "
-		"time"),
+		"Maximum number of queue pairs that clients connect by ?rdma-connect at a time; "
+		"when all are taken, an idle one of the principal with the most gives way to "
+		"another principal's"),
 	NUMBER("rdma.token_timeout_s", rdma.token_timeout_s, 1, 9, "6",
 		"Time limit of a transfer by RDMA token; the client gives up after 10 s"),
 	CHOICE("rdma.token_checksum", rdma.token_checksum, "always", "always|asked|off",

@@ -69,7 +69,7 @@ static int job_connect(
 {
 	struct token_job *job = job_of(token);
 
-	return job->is_session ? -EINVAL : token_qp_join(job->front, identity, end);
+	return job->is_session ? -EINVAL : token_qp_join(job->front, identity, token->share, end);
 }
 
 static int job_disconnect(struct s3_token *token, const struct s3_identity *identity)

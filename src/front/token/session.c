@@ -74,6 +74,8 @@ struct token_qp *token_session_claim(
 	if (!qp->access_key[0]) {
 		snprintf(qp->access_key, sizeof(qp->access_key), "%s", access_key);
 		token_session_uncount(front);
+		token_qp_share_set(
+			qp, flow_share_of(front->opts.core->budget, slice_str(access_key)));
 	}
 	return strcmp(qp->access_key, access_key) == 0 ? qp : NULL;
 }

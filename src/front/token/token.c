@@ -62,6 +62,7 @@ static void fall_asleep(struct front_token *front)
 static void qp_free(struct token_qp *qp)
 {
 	struct front_token *front = qp->front;
+	uint16_t share = qp->share;
 
 	list_remove(&qp->link);
 	rp_qp_close(qp->qp);
@@ -70,6 +71,7 @@ static void qp_free(struct token_qp *qp)
 	free(qp);
 	counter_sub(&queue_pairs, 1);
 	front->shared->qp_count--;
+	front->shared->share_qps[share]--;
 	if (--front->qp_count == 0)
 		fall_asleep(front);
 }
@@ -84,10 +86,35 @@ static bool place_try(struct front_token *front)
 	return false;
 }
 
-/* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. */
-static bool place_take(struct front_token *front)
+/* Whether a principal's queue pair that nobody uses gives way to one for this share, which has
+ * fewer: of those who have the most, the one that has been idle for longest. */
+static bool most_evict(struct front_token *front, uint16_t share)
 {
-	if (place_try(front) || (token_session_evict(front) && place_try(front)))
+	const struct token_shared *shared = front->shared;
+	uint32_t most = shared->share_qps[share] + 1;
+	struct token_qp *found = NULL;
+
+	LIST_FOR_EACH (link, &front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+		uint32_t count = shared->share_qps[qp->share];
+
+		if (!qp->share || qp->in_flight || qp->gone || count < most ||
+			(count == most && (!found || qp->last_ns >= found->last_ns)))
+			continue;
+		found = qp;
+		most = count;
+	}
+	if (found)
+		token_qp_retire(found, "another principal, which has fewer, needs its place");
+	return found != NULL;
+}
+
+/* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. share 0:
+ * nobody's yet. */
+static bool place_take(struct front_token *front, uint16_t share)
+{
+	if (place_try(front) || (token_session_evict(front) && place_try(front)) ||
+		(share && most_evict(front, share) && place_try(front)))
 		return true;
 	counter_add(&queue_pairs_full, 1);
 	return false;
@@ -120,6 +147,15 @@ void token_qp_release(struct token_qp *qp)
 	}
 	if (qp->gone && !qp->in_flight)
 		qp_free(qp);
+}
+
+void token_qp_share_set(struct token_qp *qp, uint16_t share)
+{
+	struct token_shared *shared = qp->front->shared;
+
+	shared->share_qps[qp->share]--;
+	qp->share = share;
+	shared->share_qps[share]++;
 }
 
 bool token_qp_ready(struct token_qp *qp)
@@ -208,6 +244,7 @@ static void qp_enlist(struct token_qp *qp)
 
 	list_push_back(&front->qps, &qp->link);
 	counter_add(&queue_pairs, 1);
+	front->shared->share_qps[qp->share]++;
 	if (front->qp_count++ == 0)
 		wake_up(front);
 }
@@ -216,7 +253,7 @@ static struct token_qp *dci_open(struct front_token *front)
 {
 	struct token_qp *qp;
 
-	if (!front->has_dc || !place_take(front))
+	if (!front->has_dc || !place_take(front, 0))
 		return NULL;
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
@@ -269,13 +306,18 @@ struct token_qp *token_dci_lease(struct front_token *front, const struct token *
 	return NULL;
 }
 
-static int join(struct front_token *front, const char *access_key, struct s3_token_end *end,
+struct owner {
+	const char *access_key; /* "": nobody yet */
+	uint16_t share;
+};
+
+static int join(struct front_token *front, const struct owner *owner, struct s3_token_end *end,
 	struct token_qp **ret_qp)
 {
 	struct token_qp *qp;
 	int ret;
 
-	if (!place_take(front))
+	if (!place_take(front, owner->share))
 		return -ENOSPC;
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
@@ -285,8 +327,9 @@ static int join(struct front_token *front, const char *access_key, struct s3_tok
 	qp->magic = TOKEN_QP_MAGIC;
 	qp->front = front;
 	qp->peer = end->token;
+	qp->share = owner->share;
 	qp->last_ns = reactor_now_ns(front->reactor);
-	snprintf(qp->access_key, sizeof(qp->access_key), "%s", access_key);
+	snprintf(qp->access_key, sizeof(qp->access_key), "%s", owner->access_key);
 	ret = qp_open(qp, front, RP_QP_RC);
 	if (ret == 0)
 		ret = qp_meet(qp, end);
@@ -306,21 +349,23 @@ static int join(struct front_token *front, const char *access_key, struct s3_tok
 	return 0;
 }
 
-int token_qp_join(
-	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end)
+int token_qp_join(struct front_token *front, const struct s3_identity *identity, uint16_t share,
+	struct s3_token_end *end)
 {
+	const struct owner owner = {.access_key = identity->access_key, .share = share};
 	struct token_qp *qp = token_qp_find(front, &end->token, identity->access_key);
 
 	/* A client that connects again with the same number no longer uses the old queue pair. */
 	if (qp)
 		token_qp_retire(qp, "its client connects it again");
-	return join(front, identity->access_key, end, &qp);
+	return join(front, &owner, end, &qp);
 }
 
 int token_qp_join_session(
 	struct front_token *front, struct s3_token_end *end, struct token_qp **ret_qp)
 {
-	int ret = join(front, "", end, ret_qp);
+	const struct owner nobody = {.access_key = ""};
+	int ret = join(front, &nobody, end, ret_qp);
 
 	if (ret == 0)
 		(*ret_qp)->is_session = true;

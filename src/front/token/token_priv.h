@@ -48,6 +48,7 @@ struct token_qp {
 			       never */
 	struct token peer;  /* the client's end */
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* of its owner; "": unproven */
+	uint16_t share;				       /* its owner's; 0: DC, and unproven */
 	bool is_session;
 	uint8_t session[HIPOBJ_SESSION_BYTES];
 };
@@ -57,6 +58,7 @@ struct token_shared {
 	struct front_token *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
 	_Atomic uint32_t qp_count; /* of all */
+	_Atomic uint32_t share_qps[FLOW_SHARES];
 };
 
 struct front_token {
@@ -129,8 +131,8 @@ struct token_qp *token_qp_find(
  * is free. */
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target);
 /* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. */
-int token_qp_join(
-	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end);
+int token_qp_join(struct front_token *front, const struct s3_identity *identity, uint16_t share,
+	struct s3_token_end *end);
 /* The same for a session, whose client does not say its MTU: end->mtu is 0 for the port's. */
 int token_qp_join_session(
 	struct front_token *front, struct s3_token_end *end, struct token_qp **ret_qp);
@@ -150,6 +152,8 @@ struct token_qp *token_session_claim(
 	struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key);
 /* Ends the oldest unproven session; false: there is none. */
 bool token_session_evict(struct front_token *front);
+/* Counts it for another owner: a session is proven. */
+void token_qp_share_set(struct token_qp *qp, uint16_t share);
 /* An unproven session has ended, or is proven. */
 void token_session_uncount(struct front_token *front);
 

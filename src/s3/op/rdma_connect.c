@@ -82,6 +82,7 @@ const struct s3_error *s3_op_rdma_connect(struct s3_call *call)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"The MTU must be a power of two from %u to %u.", MTU_MIN, MTU_MAX);
 	end.token = token->window;
+	token->share = s3_call_share(call);
 	switch (token->ops->connect(token, call->identity, &end)) {
 	case 0:
 		return answer_end(call, &end);

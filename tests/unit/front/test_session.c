@@ -229,7 +229,7 @@ static void the_unproven_give_way(void *arg)
 	for (uint32_t i = 0; i < 7; i++) {
 		end.token.qpn = 200 + i;
 		end.mtu = 1024;
-		assert_int_equal(token_qp_join(rig_front, &alice, &end), 0);
+		assert_int_equal(token_qp_join(rig_front, &alice, FLOW_SHARE_OWN, &end), 0);
 	}
 	assert_int_equal(rig_front->unproven_count, 0);
 	assert_int_equal(rig_front->qp_count, 8);

@@ -169,16 +169,21 @@ static struct rp_qp *newest(void)
 	return CONTAINER_OF(rig_front->qps.prev, struct token_qp, link)->qp;
 }
 
-static int join(const struct s3_identity *identity, uint32_t qpn)
+static int join_in(uint16_t share, const struct s3_identity *identity, uint32_t qpn)
 {
 	struct s3_token_end end = {.token = token_of(qpn, 0), .psn = 1, .mtu = 1024};
-	int ret = token_qp_join(rig_front, identity, &end);
+	int ret = token_qp_join(rig_front, identity, share, &end);
 
 	if (!ret) {
 		assert_int_not_equal(end.token.qpn, qpn);
 		assert_int_equal(end.mtu, 1024);
 	}
 	return ret;
+}
+
+static int join(const struct s3_identity *identity, uint32_t qpn)
+{
+	return join_in(FLOW_SHARE_OWN, identity, qpn);
 }
 
 /* ---- Moving. ---- */
@@ -425,6 +430,52 @@ static void joining_can_fail_anywhere(void *arg)
 }
 RIG_TEST(joining_can_fail_anywhere);
 
+/* One principal does not keep the others out: when all places are taken, the queue pair that has
+ * been idle for longest of the principal with the most goes, and none that is in use. */
+static void the_one_with_the_most_gives_way(void *arg)
+{
+	const struct token oldest = token_of(101, 0), busy = token_of(100, 0);
+	struct token_qp *used;
+
+	(void)arg;
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(join_in(1, &alice, 100 + i), 0);
+		CONTAINER_OF(rig_front->qps.prev, struct token_qp, link)->last_ns -= 10 - i;
+	}
+	used = token_qp_find(rig_front, &busy, "alice");
+	used->in_flight++;
+	/* Not to one who has as many. */
+	assert_int_equal(join_in(1, &alice, 103), -ENOSPC);
+	assert_int_equal(join_in(2, &bob, 200), 0);
+	assert_int_equal(rig_front->qp_count, 3);
+	assert_false(used->gone);
+	assert_null(token_qp_find(rig_front, &oldest, "alice"));
+	/* One to two is even enough. */
+	assert_int_equal(join_in(2, &bob, 201), -ENOSPC);
+	assert_int_equal(join_in(1, &alice, 103), -ENOSPC);
+	token_qp_release(used);
+	front_token_drain(rig_front);
+	for (uint32_t i = 0; i < FLOW_SHARES; i++)
+		assert_int_equal(rig_front->shared->share_qps[i], 0);
+}
+RIG_TEST(the_one_with_the_most_gives_way);
+
+/* All of the one with the most are in use: nothing is broken off. */
+static void what_is_in_use_stays(void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(join_in(1, &alice, 100 + i), 0);
+	LIST_FOR_EACH (link, &rig_front->qps)
+		CONTAINER_OF(link, struct token_qp, link)->in_flight++;
+	assert_int_equal(join_in(2, &bob, 200), -ENOSPC);
+	LIST_FOR_EACH_SAFE (link, &rig_front->qps)
+		token_qp_release(CONTAINER_OF(link, struct token_qp, link));
+	assert_int_equal(rig_front->qp_count, 3);
+	front_token_drain(rig_front);
+}
+RIG_TEST(what_is_in_use_stays);
+
 static void disconnects(void *arg)
 {
 	struct s3_token token = {.window = token_of(100, 0)};
@@ -549,6 +600,8 @@ int main(void)
 		RIG_UNIT(memory_that_is_not_lent),
 		RIG_UNIT(transfers_that_take_too_long),
 		RIG_UNIT(joining_can_fail_anywhere),
+		RIG_UNIT(the_one_with_the_most_gives_way),
+		RIG_UNIT(what_is_in_use_stays),
 		RIG_UNIT(disconnects),
 		RIG_UNIT(the_sweep_finds_the_dead),
 		RIG_UNIT_DC(initiators_are_aimed),
