@@ -320,7 +320,8 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("rdma.timeout", rdma.timeout, 1, 24, "16",
 		"How long to wait for an acknowledgement: 4.096 us * 2^N"),
 	NUMBER("rdma.sessions_max", rdma.sessions_max, 1, LIMIT_RDMA_SESSIONS_MAX, "256",
-		"Maximum number of sessions at a time"),
+		"Maximum number of sessions at a time; of the last eighth an access key gets one "
+		"while it has no more than are left"),
 	NUMBER("rdma.session_requests", rdma.session_requests, 0, LIMIT_SESSION_REQUESTS_MAX, "0",
 		"Maximum number of requests in flight on one session; at most "
 		"rdma.max_recv_wr less two; 0: half of rdma.max_recv_wr"),

@@ -111,7 +111,9 @@ static void session_free(struct native_session *session)
 			recv_give(session, &session->recvs[i]);
 	list_remove(&session->link);
 	front->session_count--;
-	if (!session->proven)
+	if (session->proven)
+		front->port->share_sessions[session->share]--;
+	else
 		front->unproven_count--;
 	counter_sub(&sessions_now, 1);
 	aead_close(session->in.aead);
@@ -315,9 +317,25 @@ static void open_session(
 	session->phase = NATIVE_OPEN;
 	session->proven = true;
 	session->front->unproven_count--;
+	session->front->port->share_sessions[session->share]++;
 	counter_add(&sessions_opened, 1);
 	session_tell(session);
 	setup_send(session, &welcome);
+}
+
+/* Whether the places that are left are for other keys: one client of many processes, or a hostile
+ * one, must not keep all others out. */
+static bool is_kept_for_others(const struct native_session *session)
+{
+	const struct native_port *port = session->front->port;
+	uint32_t max = session->front->opts.sessions_max, part = max / NATIVE_LAST_PARTS;
+	uint32_t total = 0;
+
+	for (uint32_t i = 0; i < port->front_count; i++)
+		total += port->fronts[i]->session_count;
+	/* It is counted itself. */
+	return part && total > max - part &&
+	       port->share_sessions[session->share] > max - MIN(total, max);
 }
 
 static void prove(struct native_session *session, const struct capsule_proof_wire *proof)
@@ -339,11 +357,15 @@ static void prove(struct native_session *session, const struct capsule_proof_wir
 			"The AWS Access Key Id you provided does not exist in our records.");
 	} else {
 		capsule_proof(auth_key, false, expected);
-		if (secret_equal(expected, proof->proof, sizeof(expected)))
-			open_session(session, auth_key, transcript);
-		else
+		session->share = flow_share_of(session->front->opts.core->budget, access_key);
+		if (!secret_equal(expected, proof->proof, sizeof(expected)))
 			refuse(session, 403, "SignatureDoesNotMatch",
 				"The proof does not fit the secret key of this access key.");
+		else if (is_kept_for_others(session))
+			refuse(session, 503, "SlowDown",
+				"This access key has many sessions; the last ones are for others.");
+		else
+			open_session(session, auth_key, transcript);
 	}
 	secret_wipe(auth_key, sizeof(auth_key));
 }

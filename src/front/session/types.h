@@ -20,8 +20,11 @@
 #define NATIVE_SWEEP_WIPE_MAX (64 * MIB)
 /* A session without proof after this time yields its place when no other place is free. At most
  * this many sessions of a front may be closing for that reason, beyond its maximum of sessions. */
-#define NATIVE_YIELD_NS	       (500 * NS_PER_MS)
-#define NATIVE_YIELDING_MAX    8u
+#define NATIVE_YIELD_NS	    (500 * NS_PER_MS)
+#define NATIVE_YIELDING_MAX 8u
+/* Of so many parts of the places, a key gets one of the last part only while it has no more
+ * sessions than there are places left: so each key leaves half of these to the others. */
+#define NATIVE_LAST_PARTS      8u
 #define NATIVE_SEND_WRS_MIN    8u
 #define NATIVE_CQ_ENTRIES_MAX  (1u << 20)
 #define NATIVE_INLINE_WR_BYTES 512u /* responses up to this size are sent inline if possible */
@@ -110,6 +113,7 @@ struct native_session {
 	bool has_target;
 	enum native_phase phase;
 	bool proven;	       /* once; counted so */
+	uint16_t share;	       /* proven: of its key */
 	bool proof_running;    /* its fiber refers to the session */
 	uint32_t goodbye_owed; /* for this reason: the send queue was full when it was due; or 0 */
 	uint64_t failed_ns;    /* time of FAILED */
@@ -167,6 +171,7 @@ struct native_port {
 	struct rp_listener *listener;
 	struct rp_events events;
 	_Atomic uint64_t next_id; /* of sessions */
+	_Atomic uint32_t share_sessions[FLOW_SHARES];
 	/* Frames of all sessions' receives. They are held as long as a session lives, so the other
 	 * part of the region is kept for bodies. */
 	_Atomic uint32_t recv_frames;

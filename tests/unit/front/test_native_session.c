@@ -59,6 +59,39 @@ static void opens_answers_and_ends(void *arg)
 
 RIG_TEST(opens_answers_and_ends);
 
+/* A key that has its part of the places does not get the last ones, which another key gets. */
+static void the_last_places_are_for_other_keys(void *arg)
+{
+	_Atomic uint32_t *counts = rig_front->port->share_sessions;
+	struct peer peers[16], late, other;
+	uint16_t share;
+
+	(void)arg;
+	for (int i = 0; i < 14; i++)
+		peer_open(&peers[i]);
+	share = peers[0].session->share;
+	assert_int_equal(counts[share], 14);
+	peer_init(&late);
+	assert_int_equal(peer_accept(&late), 0);
+	peer_challenge(&late);
+	peer_prove(&late);
+	assert_int_equal(((struct capsule_head *)peer_take(&late))->kind, CAPSULE_REFUSE);
+	peer_close(&late);
+	rig_settle();
+	/* As if the fourteen were another's. */
+	counts[share] -= 14;
+	peer_open(&other);
+	assert_int_equal(counts[share], 1);
+	counts[share] += 14;
+	peer_close(&other);
+	for (int i = 0; i < 14; i++)
+		peer_close(&peers[i]);
+	rig_drain(0);
+	for (uint32_t i = 0; i < FLOW_SHARES; i++)
+		assert_int_equal(counts[i], 0);
+}
+RIG_TEST(the_last_places_are_for_other_keys);
+
 /* The smaller limit of both ends is used. */
 static void negotiates(void *arg)
 {
@@ -670,6 +703,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_UNIT(opens_answers_and_ends, 0),
+		RIG_UNIT(the_last_places_are_for_other_keys, .sessions_max = 16),
 		RIG_UNIT(negotiates, 0),
 		RIG_UNIT(malformed_hellos_end_the_session, 0),
 		RIG_UNIT(versions_that_do_not_meet, 0),
