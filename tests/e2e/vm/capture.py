@@ -29,7 +29,9 @@ class Seen:
         self.bytes = collections.Counter()
         self.largest = 0  # payload of one packet
         self.tcp_bytes = 0
-        self.dscps = collections.Counter()  # of the RDMA WRITE packets
+        # Of the RDMA WRITE packets that arrive. Those that leave are keepalives: a client that waits long enough for its
+        # data asks the server's device whether it is there, by a write of no bytes.
+        self.dscps = collections.Counter()
 
     def payload(self, opcodes):
         return sum(self.bytes[opcode] for opcode in opcodes)
@@ -70,11 +72,12 @@ class Capture:
     def drain(self):
         while True:
             try:
-                self.count(self.socket.recv(SNAP_BYTES))
+                frame, address = self.socket.recvfrom(SNAP_BYTES)
+                self.count(frame, address[2] != socket.PACKET_OUTGOING)
             except BlockingIOError:
                 return
 
-    def count(self, frame):
+    def count(self, frame, arrives):
         if len(frame) < 34 or frame[12:14] != b"\x08\x00":
             return
         ip_bytes = (frame[14] & 15) * 4
@@ -85,7 +88,7 @@ class Capture:
         elif protocol == socket.IPPROTO_UDP and struct.unpack_from("!H", frame, at + 2)[0] == ROCE_PORT:
             opcode, flags = frame[at + 8], frame[at + 9]
             self.seen.packets[opcode] += 1
-            if opcode in RDMA_WRITES:
+            if opcode in RDMA_WRITES and arrives:
                 self.seen.dscps[frame[15] >> 2] += 1
             headers = 8 + 12 + 4 + (16 if opcode in RETH_OPCODES else 0) + (4 if opcode in AETH_OPCODES else 0) + \
                 (4 if opcode in IMM_OPCODES else 0)
