@@ -44,13 +44,13 @@ def filled(memory, byte):
 class Boto:
     """A boto3 client that carries the token of the request in hand."""
 
-    def __init__(self, server):
+    def __init__(self, server, validates="when_required", calculates="when_required"):
         import boto3
         from botocore.config import Config
         self.s3 = boto3.client("s3", endpoint_url=f"http://{server.http}", aws_access_key_id=ACCESS_KEY,
                                aws_secret_access_key=SECRET_KEY, region_name="us-east-1",
-                               config=Config(request_checksum_calculation="when_required",
-                                             response_checksum_validation="when_required",
+                               config=Config(request_checksum_calculation=calculates,
+                                             response_checksum_validation=validates,
                                              s3={"payload_signing_enabled": False, "addressing_style": "path"}))
         self.token = None
         for name in ("PutObject", "GetObject", "UploadPart"):
@@ -103,6 +103,40 @@ def boto(server):
         except client.s3.exceptions.NoSuchKey:
             answer = client.call(minter.token("GET", memory), "get_object", Bucket="boto", Key="whole")
             tap.check(memory == data, "boto3: the next request after an error moves its bytes")
+
+
+def boto_validates():
+    """rdma.token_checksum, and a boto3 that compares checksums with the empty HTTP body, as it does by default."""
+    if importlib.util.find_spec("boto3") is None:
+        tap.skip("boto3: checksums", "it could not be installed")
+        return
+    from botocore.exceptions import ClientError, FlexibleChecksumError
+    data = os.urandom(70001)
+    for mode, refused in (("always", True), ("asked", True), ("off", False)):
+        memory = bytearray(len(data))
+        with server_of(f"validates-{mode}", "--set", f"rdma.token_checksum={mode}") as server, minter_of(server.http) as minter:
+            quiet = Boto(server)
+            quiet.s3.create_bucket(Bucket="boto")
+            quiet.call(minter.token("PUT", data), "put_object", Bucket="boto", Key="whole", Body=b"")
+            for validates in ("when_supported", "when_required"):
+                client = Boto(server, validates)
+                filled(memory, 0)
+                answer = client.call(minter.token("GET", memory), "get_object", Bucket="boto", Key="whole")
+                try:
+                    body, wrong = answer["Body"].read(), None
+                except FlexibleChecksumError as error:
+                    body, wrong = b"", error
+                tap.check(bool(wrong) == (validates == "when_supported" and refused) and not body and memory == data,
+                          f"boto3: {mode}, {validates}: the bytes are there, and its check of the body "
+                          f"{'fails' if wrong else 'passes'}", (wrong, answer))
+            if mode == "off":
+                client = Boto(server, "when_supported", "when_supported")
+                try:
+                    answer = client.call(minter.token("PUT", data), "put_object", Bucket="boto", Key="default", Body=b"")
+                except ClientError as error:
+                    answer = error.response
+                tap.check(answer.get("Error", {}).get("Code") == "BadDigest",
+                          "boto3: its default checksum of the empty body is refused, and names the cause", answer)
 
 
 # ---- Events that end the server's access. ----
@@ -297,7 +331,7 @@ def main():
         for case in (boto, failures, threads, forked):
             run(case, server)
         tap.check(server.stop() == 0, "the server ends in order", server.log_tail())
-    for case in (while_it_runs, killed, helped):
+    for case in (boto_validates, while_it_runs, killed, helped):
         run(case)
     return tap.done()
 
