@@ -3,10 +3,13 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "codec/hipobj.h"
+#include "codec/text.h"
 
 #define VECTOR                             \
 	"01"                               \
@@ -68,6 +71,74 @@ static void test_token_malformed(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
 		assert_int_equal(hipobj_token_parse(slice_str(texts[i]), &token), -EINVAL);
+}
+
+/* ---- The vectors of docs/spec/hipobj.md, which HIPOBJ_DOCUMENT names. ---- */
+
+#define DOCUMENT_BYTES_MAX (64 * KIB)
+
+/* Behind the line that begins so. */
+static char *table(char *text, const char *head)
+{
+	char *at = strstr(text, head);
+
+	assert_non_null(at);
+	return strchr(strchr(at, '\n') + 1, '\n') + 1;
+}
+
+static void row_check(const char *row)
+{
+	unsigned long long transport, qpn, rkey, addr, bytes, port, lid;
+	char text[HIPOBJ_TOKEN_LEN + 1], gid[33], hex[33], again[HIPOBJ_TOKEN_LEN];
+	struct hipobj_token token;
+
+	assert_int_equal(sscanf(row,
+				 "| `%88[^`]` | %llu | %llu | %32s | %llx | %llx | %llu | %llu | "
+				 "%llu |",
+				 text, &transport, &qpn, gid, &rkey, &addr, &bytes, &port, &lid),
+		9);
+	assert_int_equal(hipobj_token_parse(slice_str(text), &token), 0);
+	assert_int_equal(token.transport, transport);
+	assert_int_equal(token.qpn, qpn);
+	assert_int_equal(token.rkey, rkey);
+	assert_int_equal(token.addr, addr);
+	assert_int_equal(token.bytes, bytes);
+	assert_int_equal(token.port, port);
+	assert_int_equal(token.lid, lid);
+	hex_encode(token.gid, sizeof(token.gid), hex);
+	assert_memory_equal(hex, gid, 32);
+	hipobj_token_format(&token, again);
+	assert_memory_equal(again, text, sizeof(again));
+}
+
+static void test_document(void **state)
+{
+	char *text = calloc(1, DOCUMENT_BYTES_MAX), *at;
+	const char *path = getenv("HIPOBJ_DOCUMENT");
+	uint32_t good = 0, bad = 0;
+	FILE *file;
+
+	(void)state;
+	assert_non_null(path);
+	assert_non_null(text);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_true(fread(text, 1, DOCUMENT_BYTES_MAX - 1, file) > 0 && feof(file));
+	fclose(file);
+	at = table(text, "| token | transport |");
+	for (; *at == '|'; at = strchr(at, '\n') + 1, good++)
+		row_check(at);
+	at = table(text, "| text | why |");
+	for (; *at == '|'; at = strchr(at, '\n') + 1, bad++) {
+		struct hipobj_token token;
+		char wrong[128];
+
+		assert_int_equal(sscanf(at, "| `%127[^`]` |", wrong), 1);
+		assert_int_equal(hipobj_token_parse(slice_str(wrong), &token), -EINVAL);
+	}
+	assert_int_equal(good, 3);
+	assert_int_equal(bad, 4);
+	free(text);
 }
 
 static void test_reply(void **state)
@@ -296,6 +367,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_token),
 		cmocka_unit_test(test_token_malformed),
+		cmocka_unit_test(test_document),
 		cmocka_unit_test(test_reply),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_prepare),
