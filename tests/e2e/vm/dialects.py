@@ -1,5 +1,5 @@
-"""tests/e2e/vm/dialects.py: S3 by RDMA tokens, and hipobj-rc-v2, over real queue pairs that are joined by hand on both
-sides, by independent clients: tests/e2e/token has both clients, and token_peer the memory. For one guest with itself,
+"""tests/e2e/vm/dialects.py: S3 by RDMA tokens, hipobj-rc-v2 and elbencho's sessions, over real queue pairs that are joined by
+hand on both sides, by independent clients: tests/e2e/token has the clients, and token_peer the memory. For one guest with itself,
 and for a pair of guests."""
 import os
 import pathlib
@@ -13,6 +13,7 @@ import guest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "lib"), str(TESTS / "token")]
 import contract  # noqa: E402
+import elbencho  # noqa: E402
 import hipobj  # noqa: E402
 
 MIB = 1 << 20
@@ -151,6 +152,38 @@ class Sessions:
         text = urllib.request.urlopen(f"http://{self.address}:9001/metrics", timeout=guest.READY_SECONDS_MAX).read().decode()
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
         assert not any(float(values[f"nebulaio_hipobj_{what}"]) for what in ("sessions", "windows", "staging_bytes")), text
+
+
+class Elbencho:
+    """elbencho's sessions: an unsigned connect before each transfer; the server needs rdma.token_elbencho."""
+
+    def __init__(self, address, peer):
+        self.address, self.peer = address, peer
+        self.client = elbencho.ElbenchoClient(f"{address}:9000", peer, guest.ACCESS_KEY, guest.SECRET_KEY)
+
+    def round_trip(self, size):
+        data = os.urandom(size)
+        answer = self.client.put(f"/tokens/e{size}", data)
+        assert answer[0] == 200 and answer[1][contract.REPLY] == "200" and answer[1]["etag"], answer
+        self.peer.memory[:size + 8] = bytes(size + 8)
+        answer = self.client.get(f"/tokens/e{size}", size)
+        assert answer[0] == 206 and answer[1][contract.MOVED] == str(size) and not answer[2], answer
+        assert self.peer.memory[:size] == data and self.peer.memory[size:size + 8] == bytes(8), "other bytes"
+        answer = self.client.get(f"/tokens/e{size}", size - size // 2, size // 2)
+        assert answer[0] == 206 and self.peer.memory[:size - size // 2] == data[size // 2:], answer
+
+    def parts(self):
+        path, pieces, etags = "/tokens/elbencho-parts", (os.urandom(PART_BYTES), os.urandom(70001)), []
+        upload = begun(self.client, path)
+        for number, piece in enumerate(pieces, 1):
+            answer = self.client.put(path, piece, query={"partNumber": str(number), "uploadId": upload})
+            assert answer[0] == 200 and answer[1][contract.REPLY] == "200", answer
+            etags.append(answer[1]["etag"])
+        assert completed(self.client, path, upload, etags) == b"".join(pieces), "other bytes"
+
+    def nothing_left(self):
+        text = urllib.request.urlopen(f"http://{self.address}:9001/metrics", timeout=guest.READY_SECONDS_MAX).read().decode()
+        assert "\nnebulaio_token_sessions_unproven 0\n" in text, text
 
 
 def moved_by_hipobj(address):
