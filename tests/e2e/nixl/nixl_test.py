@@ -17,22 +17,22 @@ GET, PUT = ('nebulaio_s3_requests_total{operation="%sObject",status="2xx"}' % ve
 
 
 class Agent:
-    """One agent with the backend OBJ, a buffer of memory, and a number for each key."""
+    """One agent with the backend OBJ or another, a buffer of memory, and a number for each key."""
 
-    def __init__(self, name, server, secret_key=SECRET_KEY, **more):
-        self.name = name
+    def __init__(self, name, server, secret_key=SECRET_KEY, backend="OBJ", **more):
+        self.name, self.backend = name, backend
         self.agent = nixl_agent(name, nixl_agent_config(backends=[]))
-        self.agent.create_backend("OBJ", {
+        self.agent.create_backend(backend, {
             "access_key": ACCESS_KEY, "secret_key": secret_key, "bucket": "bucket", "region": "us-east-1", "scheme": "http",
             "endpoint_override": f"http://{server.http}", "use_virtual_addressing": "false", **more})
         self.buffer = numpy.zeros(BUFFER, dtype=numpy.uint8)
-        self.held = [self.agent.register_memory([(self.buffer.ctypes.data, BUFFER, 0, "")], "DRAM", backends=["OBJ"])]
+        self.held = [self.agent.register_memory([(self.buffer.ctypes.data, BUFFER, 0, "")], "DRAM", backends=[backend])]
         self.keys = {}
 
     def key(self, key):
         if key not in self.keys:
             self.keys[key] = len(self.keys) + 1
-            self.held.append(self.agent.register_memory([(0, BUFFER, self.keys[key], key)], "OBJ", backends=["OBJ"]))
+            self.held.append(self.agent.register_memory([(0, BUFFER, self.keys[key], key)], "OBJ", backends=[self.backend]))
         return self.keys[key]
 
     def move(self, way, moves):
@@ -41,7 +41,7 @@ class Agent:
         ours = self.agent.get_xfer_descs([(self.buffer.ctypes.data + at, size, 0) for at, _, _, size in moves], "DRAM")
         theirs = self.agent.get_xfer_descs([(first, size, number) for (_, _, first, size), number in zip(moves, objects)], "OBJ")
         try:
-            handle = self.agent.initialize_xfer(way, ours, theirs, self.name, b"", ["OBJ"])
+            handle = self.agent.initialize_xfer(way, ours, theirs, self.name, b"", [self.backend])
             state, deadline = self.agent.transfer(handle), time.monotonic() + PATIENCE_S
             while state == "PROC" and time.monotonic() < deadline:
                 state = self.agent.check_xfer_state(handle)
@@ -63,7 +63,7 @@ class Agent:
         return self.buffer[:len(data)].tobytes() == data and self.buffer[len(data):len(data) + 64].tobytes() == b"\xee" * 64
 
     def query(self, *keys):
-        return self.agent.query_memory([(0, 0, 0, key) for key in keys], "OBJ", "OBJ")
+        return self.agent.query_memory([(0, 0, 0, key) for key in keys], self.backend, "OBJ")
 
 
 def moves(tap, server, plain, agent):
