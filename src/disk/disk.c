@@ -60,10 +60,11 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 		return 0;
 	}
 	if (strstr(path, "://")) {
-		log_error("disk",
-			"%s: volumes of other hosts need storage.remote.secret_file, which is not "
-			"set",
-			path);
+		log_error("disk", "%s: %s", path,
+			strncmp(path, "rdma://", 7) == 0
+				? "volumes of other hosts need storage.remote.secret_file, which "
+				  "is not set"
+				: "no volume of this kind can be opened here");
 		return -EINVAL;
 	}
 	if (stat(path, &st))

@@ -203,6 +203,9 @@ struct disk_identity {
 struct disk_driver {
 	const char *scheme; /* "rdma://" */
 	const char *name;
+	/* A write that was acknowledged is durable, so the user of a volume that was gone may go on
+	 * after it is revived. */
+	bool durable;
 	void *arg;
 	/* May block. As disk_open. */
 	int (*open)(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
@@ -210,7 +213,8 @@ struct disk_driver {
 	/* The attached reactors have stopped. */
 	void (*close)(void *volume);
 	int (*attach)(void *volume, struct reactor *reactor, struct region *region);
-	/* On an attached reactor; ends in disk_io_end(). -ENOTCONN: the volume is gone. */
+	/* On an attached reactor; ends in disk_io_end(). -ENOTCONN: the volume is gone. -EHOSTDOWN:
+	 * it does not do that now, and may or may not have done it. */
 	void (*start)(void *volume, struct disk_io *io);
 	/* Blocking, on a thread that turns no reactor: READ, WRITE, FLUSH, ZERO. */
 	int (*now)(void *volume, enum disk_op op, void *data, uint64_t bytes, uint64_t offset);
@@ -219,18 +223,21 @@ struct disk_driver {
 	int (*revive)(void *volume, struct disk_identity *ret_identity);
 	bool (*gone)(void *volume);
 };
-/* Sets the driver: kept by pointer, at most one, before any volume is opened. NULL: removes it. */
-void disk_driver_set(const struct disk_driver *driver);
+/* Kept by pointer, at most four, before any volume is opened, until none of its volumes is open. */
+void disk_driver_add(const struct disk_driver *driver);
+void disk_driver_remove(const struct disk_driver *driver);
 /* A driver's operation is over, on the reactor that started it. */
 void disk_io_end(struct disk_io *io, int32_t result);
 
-/* True when a volume has lost its medium. It then fails every operation with -ENOTCONN, even when
- * the medium can be reached again, until it is revived: its user must know that writes may be
- * missing on it. */
+/* True when a volume has lost its medium. It then fails every write, even when the medium can be
+ * reached again, until it is revived: its user must know that writes may be missing on it. A volume
+ * of another host then fails reads, too (-ENOTCONN), a volume in RADOS does not. */
 bool disk_gone(const struct disk *disk);
 /* 0: the volume can be used again; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind
  * cannot be revived. Blocks. */
 int disk_revive(struct disk *disk);
+/* True when such a volume lacks no write that was acknowledged. */
+bool disk_resumes(const struct disk *disk);
 
 /* ---- Arrays: several volumes as one, with erasure coding. ----
  *

@@ -8,17 +8,39 @@
 
 #define ZERO_BYTES MIB /* at a time, when zeros have to be written */
 
-static const struct disk_driver *the_driver;
+#define DRIVERS_MAX 4u
 
-void disk_driver_set(const struct disk_driver *driver)
+static const struct disk_driver *drivers[DRIVERS_MAX];
+
+void disk_driver_add(const struct disk_driver *driver)
 {
-	CHECK(!driver || !the_driver);
-	the_driver = driver;
+	uint32_t at = 0;
+
+	while (at < DRIVERS_MAX && drivers[at])
+		at++;
+	CHECK(at < DRIVERS_MAX);
+	drivers[at] = driver;
+}
+
+void disk_driver_remove(const struct disk_driver *driver)
+{
+	for (uint32_t i = 0; i < DRIVERS_MAX; i++)
+		if (drivers[i] == driver)
+			drivers[i] = NULL;
+}
+
+static const struct disk_driver *driver_of(const char *path)
+{
+	for (uint32_t i = 0; i < DRIVERS_MAX; i++)
+		if (drivers[i] &&
+			strncmp(path, drivers[i]->scheme, strlen(drivers[i]->scheme)) == 0)
+			return drivers[i];
+	return NULL;
 }
 
 bool disk_driver_takes(const char *path)
 {
-	return the_driver && strncmp(path, the_driver->scheme, strlen(the_driver->scheme)) == 0;
+	return driver_of(path) != NULL;
 }
 
 /* Also called while operations run and other threads look at the volume. */
@@ -33,12 +55,13 @@ static void identity_take(struct disk *disk, const struct disk_identity *identit
 
 static int driven_open(struct disk *disk, const struct disk_opts *opts)
 {
+	const struct disk_driver *driver = driver_of(opts->path);
 	struct disk_identity identity;
-	int ret = the_driver->open(the_driver->arg, opts, &identity, &disk->driven);
+	int ret = driver->open(driver->arg, opts, &identity, &disk->driven);
 
 	if (ret)
 		return ret;
-	disk->driver = the_driver;
+	disk->driver = driver;
 	snprintf(disk->what, sizeof(disk->what), "%s", identity.what);
 	identity_take(disk, &identity);
 	return 0;
@@ -120,6 +143,11 @@ bool disk_gone(const struct disk *disk)
 	return disk->driver && disk->driver->gone(disk->driven);
 }
 
+bool disk_resumes(const struct disk *disk)
+{
+	return disk->driver && disk->driver->durable;
+}
+
 int disk_revive(struct disk *disk)
 {
 	struct disk_identity identity;
@@ -137,7 +165,7 @@ int disk_revive(struct disk *disk)
 }
 
 const struct disk_ops DISK_DRIVEN_OPS = {
-	.name = "remote volume",
+	.name = "driven volume",
 	.open = driven_open,
 	.close = driven_close,
 	.attach = driven_attach,

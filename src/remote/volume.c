@@ -458,7 +458,7 @@ int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_re
 		.revive = volume_revive,
 		.gone = volume_gone,
 	};
-	disk_driver_set(&remote->driver);
+	disk_driver_add(&remote->driver);
 	*ret_remote = remote;
 	return 0;
 }
@@ -467,7 +467,7 @@ void remote_initiator_close(struct remote *remote)
 {
 	if (!remote)
 		return;
-	disk_driver_set(NULL);
+	disk_driver_remove(&remote->driver);
 	if (remote->started) {
 		reactor_stop(remote->reactor);
 		pthread_join(remote->thread, NULL);

@@ -1,6 +1,6 @@
 /* store/check/array_monitor.c: the array monitor watches the volumes of an array while the store is
  * open. It gives up volumes that are gone; it takes back volumes that can be reached again, and
- * rebuilds them. docs/design/stripe.md. */
+ * rebuilds them. docs/design/stripe.md. Of a store on one volume in RADOS, it watches that one. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -321,13 +321,31 @@ static void look(struct array_monitor *monitor)
 	monitor->looks++;
 }
 
+/* One volume: suspends the store while it takes no writes. */
+static void lone_watch(struct store *store)
+{
+	store->array_monitor = fiber_self();
+	while (!atomic_load(&store->quiescing)) {
+		if (fiber_park_until(clock_now_ns() + LOOK_NS) == 0)
+			continue;
+		if (disk_gone(store->volume.disk))
+			stripe_suspend(store);
+		if (stripe_suspended(store) && !atomic_load(&store->fenced))
+			(void)stripe_regain(store);
+	}
+	store->array_monitor = NULL;
+}
+
 void store_array_monitor(struct store *store)
 {
 	struct array_monitor monitor = {.store = store};
 	uint32_t rest = 0;
 
-	if (!store->volume.set_count)
+	if (!store->volume.set_count) {
+		if (disk_resumes(store->volume.disk))
+			lone_watch(store);
 		return;
+	}
 	store->array_monitor = fiber_self();
 	rest = store_rebuild(store) ? LOOKS_REST : 0;
 	while (!atomic_load(&store->quiescing)) {

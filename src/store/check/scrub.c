@@ -161,7 +161,7 @@ static void chunk_run(void *arg)
 	counter_add(&mended, volume->mended - before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
 	/* Unreachable data is not damaged; another run checks it. */
-	if (ret == -ENOTCONN || (ret && stripe_lacking(scrub->store)))
+	if (ret == -ENOTCONN || ret == -EHOSTDOWN || (ret && stripe_lacking(scrub->store)))
 		scrub->ret = -EHOSTDOWN;
 	if (!ret || scrub->ret || !row_stands(scrub))
 		return;

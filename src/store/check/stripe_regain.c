@@ -1,5 +1,6 @@
 /* store/check/stripe_regain.c: a store over several volumes takes no writes while too many volumes
- * are gone, and continues by itself when enough are back.
+ * are gone, and continues by itself when enough are back. So does a store on one volume whose
+ * medium loses no acknowledged write.
  *
  * A volume that is back has every acknowledged commit: a commit is acknowledged when it is on all
  * volumes that the superblocks call good, and when a volume that missed it is called lost there. So
@@ -20,14 +21,17 @@
 
 bool stripe_lacking(const struct store *store)
 {
-	return store->volume.set_count &&
-	       (stripe_suspended(store) || !disk_array_quorum(store->volume.disk));
+	if (!store->volume.set_count)
+		return stripe_suspended(store) ||
+		       (disk_resumes(store->volume.disk) && disk_gone(store->volume.disk));
+	return stripe_suspended(store) || !disk_array_quorum(store->volume.disk);
 }
 
 /* On a helper thread: which of the formerly good volumes can be reached again. */
 struct regain {
 	struct store *store;
 	uint64_t members;
+	bool back; /* the only volume */
 	int ret;
 };
 
@@ -45,6 +49,8 @@ static void look_run(void *arg)
 	struct regain *regain = (struct regain *)arg;
 	const struct volume *volume = &regain->store->volume;
 
+	if (!volume->set_count)
+		regain->back = !disk_revive(volume->disk);
 	for (uint32_t m = 0; m < volume->super.set_count; m++)
 		if (disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&
 			!(volume->super.set_lost >> m & 1) && member_back(regain->store, m))
@@ -54,8 +60,11 @@ static void look_run(void *arg)
 static bool enough(const struct regain *regain)
 {
 	const struct volume *volume = &regain->store->volume;
-	uint64_t lost = disk_array_lost(volume->disk) & ~regain->members;
+	uint64_t lost;
 
+	if (!volume->set_count)
+		return regain->back;
+	lost = disk_array_lost(volume->disk) & ~regain->members;
 	return (uint32_t)__builtin_popcountll(lost) <= volume->super.set_parity;
 }
 
@@ -82,14 +91,14 @@ int stripe_regain(struct store *store)
 	if (!regain.ret)
 		fiber_offload_long(regain_run, &regain);
 	if (regain.ret) {
-		log_error("store", "%s: enough volumes are back, but writing to them fails: %s",
+		log_error("store", "%s: the volumes are back, but writing to them fails: %s",
 			store->dir, strerror(-regain.ret));
 		return regain.ret;
 	}
 	disk_resume(store->volume.disk);
 	atomic_store(&store->suspended, false);
-	log_info(
-		"store", "%s: enough volumes are back: the store accepts writes again", store->dir);
+	log_info("store", "%s: %s: the store accepts writes again", store->dir,
+		store->volume.set_count ? "enough volumes are back" : "the volume is back");
 	return 0;
 }
 
@@ -102,6 +111,11 @@ bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
 		snprintf(ret_why, why_cap,
 			"the store accepts no more writes: its volume or its index failed; see "
 			"the log, then restart on a sound disk");
+		return false;
+	}
+	if (stripe_lacking(store) && !count) {
+		snprintf(ret_why, why_cap,
+			"the store accepts no writes: its volume takes none now; see the log");
 		return false;
 	}
 	if (stripe_lacking(store)) {

@@ -171,6 +171,8 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			}
 			return 0;
 		}
+		if (refused && settled && disk_gone(store->volume.disk))
+			return -EHOSTDOWN;
 		if (refused && settled) {
 			counter_add(&volume_full, 1);
 			full_tell(store);

@@ -445,11 +445,13 @@ int index_apply_regain(struct store *store, uint64_t members)
 	pthread_mutex_lock(&store->volume.lock);
 	members &= ~store->volume.super.set_lost;
 	pthread_mutex_unlock(&store->volume.lock);
-	disk_array_regain(store->volume.disk, members);
-	/* The image is written like bodies. The commits of bodies that are written meanwhile are
+	if (store->volume.set_count)
+		disk_array_regain(store->volume.disk, members);
+	/* The image is written like bodies, and so is the superblock of a store on one volume. The
+	 * commits of bodies that are written meanwhile are
 	 * refused until the store goes on; if the checkpoint fails, the volumes are suspended
 	 * again. */
-	if (store->image->on)
+	if (store->image->on || !store->volume.set_count)
 		disk_resume(store->volume.disk);
 	ret = checkpoint_do(store, true);
 	pthread_mutex_unlock(&store->apply->checkpoint_lock);

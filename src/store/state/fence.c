@@ -9,7 +9,7 @@
 #include <string.h>
 
 DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,
-	"Times that too few volumes were left to accept writes.");
+	"Times that too few volumes were left to accept writes, or the only one accepted none.");
 
 void stripe_suspend(struct store *store)
 {
@@ -17,6 +17,13 @@ void stripe_suspend(struct store *store)
 	if (atomic_exchange(&store->suspended, true))
 		return;
 	counter_add(&suspensions, 1);
+	if (!store->volume.set_count) {
+		log_error("store",
+			"%s: the volume takes no writes now: the store accepts none, and continues "
+			"by itself when the volume does",
+			store->dir);
+		return;
+	}
 	log_error("store",
 		"%s: too few volumes are left: the store accepts no writes, and reads only data "
 		"that the other volumes hold. It continues by itself when enough volumes can be "

@@ -192,12 +192,12 @@ void memory_disks_open(void)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		assert_true(disks[i].memory != MAP_FAILED);
 	}
-	disk_driver_set(&DRIVER);
+	disk_driver_add(&DRIVER);
 }
 
 void memory_disks_close(void)
 {
-	disk_driver_set(NULL);
+	disk_driver_remove(&DRIVER);
 	for (uint32_t i = 0; i < MEMORY_DISKS; i++)
 		munmap(disks[i].memory, MEMORY_DISK_BYTES);
 }
