@@ -144,6 +144,36 @@ static void protect_decide(struct store *store)
 	image_forget(store);
 }
 
+/* The index of a data folder whose server had lost the store to another one: that one has moved the
+ * log's tail on meanwhile. The volumes have everything that this index has. */
+static bool index_behind(const struct store *store)
+{
+	const struct superblock *super = &store->volume.super;
+	struct state_record state;
+
+	return super->image_bytes && index_state_read(store->index, &state) == 0 &&
+	       memcmp(state.uuid, super->uuid, sizeof(super->uuid)) == 0 &&
+	       state.applied_seq + 1 < super->tail_seq;
+}
+
+static int index_again(struct store *store)
+{
+	char path[4096];
+	int ret;
+
+	log_warn("store",
+		"%s: its index ends before the log begins: another server has had the store "
+		"meanwhile",
+		store->dir);
+	index_close(store->index);
+	store->index = NULL;
+	snprintf(path, sizeof(path), "%s/index", store->dir);
+	ret = index_destroy(path);
+	if (!ret)
+		ret = image_restore(store);
+	return ret ? ret : index_prepare(store);
+}
+
 /* The index of the data folder, from the volumes when the folder lacks it. */
 static int index_find(struct store *store, bool create, bool created)
 {
@@ -155,7 +185,9 @@ static int index_find(struct store *store, bool create, bool created)
 		ret = image_restore(store);
 	if (!ret)
 		ret = image_load(store);
-	return ret ? ret : index_prepare(store);
+	if (!ret)
+		ret = index_prepare(store);
+	return !ret && create && store->image->on && index_behind(store) ? index_again(store) : ret;
 }
 
 int store_load(struct store *store, bool create)

@@ -324,6 +324,21 @@ static int size_check(struct volume *volume)
 	return 0;
 }
 
+static int super_again(struct volume *volume)
+{
+	struct superblock super;
+	int ret = volume_super_of(volume->disk, volume->path, &super);
+
+	if (ret)
+		return ret;
+	if (memcmp(super.uuid, volume->super.uuid, sizeof(super.uuid)) != 0) {
+		log_error("store", "%s: another store was made on it meanwhile", volume->path);
+		return -EUCLEAN;
+	}
+	volume->super = super;
+	return 0;
+}
+
 static int volume_init(const struct volume_opts *opts, struct volume *volume, int found)
 {
 	struct disk_opts disk = {.path = volume->path,
@@ -335,6 +350,9 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};
 	int ret = disk_open(&disk, &volume->disk);
 
+	/* The last owner may have gone on to write until we got the volume. */
+	if (!ret && !found)
+		ret = super_again(volume);
 	if (!ret)
 		ret = volume_label_check(opts, volume->path, volume->disk, found);
 	/* The log, and at least a chunk of extents. */
