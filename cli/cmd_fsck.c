@@ -7,12 +7,14 @@
 
 #include "cli.h"
 #include "codec/hash.h"
+#include "rados/rados.h"
 #include "remote/remote.h"
 #include "store/local.h"
 
 static const char USAGE[] =
 	"usage: nebulaio fsck [--deep] [--salvage] [--json]\n"
-	"                     [--secret-file FILE [--device NAME]] DIR\n"
+	"                     [--secret-file FILE [--device NAME]]\n"
+	"                     [--ceph-conf FILE] [--ceph-user NAME] DIR\n"
 	"\n"
 	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
 	"--deep also reads every extent and verifies its checksums. No server may run on DIR.\n"
@@ -23,7 +25,10 @@ static const char USAGE[] =
 	"                      keep the damaged part in DIR/damaged-log.*, print the losses,\n"
 	"                      then check. Exit code 0: the rest is clean\n"
 	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
-	"  --device NAME       the RDMA device that reaches those hosts (default simulated)\n";
+	"  --device NAME       the RDMA device that reaches those hosts (default simulated)\n"
+	"  --ceph-conf FILE    ceph.conf of the cluster of a volume rados://… (default\n"
+	"                      $CEPH_CONF, else /etc/ceph/ceph.conf)\n"
+	"  --ceph-user NAME    the Ceph user, without `client.` (default admin)\n";
 
 #define FINDINGS_BYTES_MAX (64 * MIB)
 
@@ -95,11 +100,15 @@ static int fsck_run(int argc, char **argv)
 		{"salvage", no_argument, NULL, 'S'},
 		{"secret-file", required_argument, NULL, 's'},
 		{"device", required_argument, NULL, 'v'},
+		{"ceph-conf", required_argument, NULL, 'c'},
+		{"ceph-user", required_argument, NULL, 'u'},
 		{0},
 	};
 	struct store_fsck_report report = {0};
 	const char *secret_file = NULL, *device = "simulated";
+	struct rv_opts ceph = {.conf_file = "", .user = ""};
 	struct remote *remote = NULL;
+	struct rv *rados = NULL;
 	struct buf findings;
 	bool deep = false, json = false, salvage = false;
 	int option, ret;
@@ -120,6 +129,10 @@ static int fsck_run(int argc, char **argv)
 			salvage = true;
 		else if (option == 's')
 			secret_file = optarg;
+		else if (option == 'c')
+			ceph.conf_file = optarg;
+		else if (option == 'u')
+			ceph.user = optarg;
 		else
 			device = optarg;
 	}
@@ -127,12 +140,15 @@ static int fsck_run(int argc, char **argv)
 		return cli_usage_error(&CLI_FSCK, "expected one folder");
 	if (secret_file && remote_begin(secret_file, device, &remote))
 		return CLI_FAILED;
+	if (rv_open(&ceph, &rados))
+		return CLI_FAILED;
 	buf_init(&findings, FINDINGS_BYTES_MAX);
 	ret = (salvage ? store_salvage : store_fsck)(argv[optind], deep, &report, &findings);
 	if (findings.len)
 		fwrite(findings.data, 1, findings.len, json ? stderr : stdout);
 	buf_free(&findings);
 	remote_initiator_close(remote);
+	rv_close(rados);
 	if (ret && ret != -EUCLEAN) {
 		fprintf(stderr, "nebulaio fsck: %s: %s%s\n", argv[optind], strerror(-ret),
 			ret == -EBUSY ? "; a server runs on it, stop it first" : "");

@@ -55,9 +55,18 @@ struct config {
 			uint64_t bytes_per_s; /* 0: none */
 			bool files;
 		} discard;
+		struct {
+			char conf_file[CONFIG_TEXT_MAX];
+			char user[CONFIG_TEXT_MAX];
+			uint64_t timeout_s;
+			uint64_t lease_s;
+		} rados;
 		bool protect_index;
 		char recovery_key_file[CONFIG_TEXT_MAX];
 	} storage;
+	struct {
+		bool standby;
+	} cluster;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */
 		uint64_t idle_timeout_s;

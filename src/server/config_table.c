@@ -58,8 +58,9 @@ const struct config_key CONFIG_KEYS[] = {
 
 	TEXT("storage.volume", storage.volume, "",
 		"Where objects are stored: a file, a block device, an NVMe passthrough device "
-		"(/dev/ng0n1), or a volume of another host (rdma://HOST:PORT/NAME); empty: "
-		"the volume of an earlier start, else a file in data.dir"),
+		"(/dev/ng0n1), a volume of another host (rdma://HOST:PORT/NAME), or one in Ceph "
+		"RADOS (rados://POOL/NAME, rados://POOL/NAME?data=POOL); empty: the volume of an "
+		"earlier start, else a file in data.dir"),
 	TEXT("storage.volumes", storage.volumes, "",
 		"Several volumes instead of one, with erasure coding over them: a list, or "
 		"their paths separated by commas"),
@@ -73,6 +74,20 @@ const struct config_key CONFIG_KEYS[] = {
 		"has; needed for volumes rdma://HOST:PORT/NAME"),
 	TEXT("storage.remote.device_name", storage.remote.device_name, "",
 		"RDMA device that reaches the volumes of other hosts; empty: rdma.device_name"),
+	TEXT("storage.rados.conf_file", storage.rados.conf_file, "",
+		"ceph.conf of the cluster with the volume rados://…; empty: $CEPH_CONF, else "
+		"/etc/ceph/ceph.conf"),
+	TEXT("storage.rados.user", storage.rados.user, "admin",
+		"Ceph user, without `client.`; its keyring is found as ceph.conf says"),
+	NUMBER("storage.rados.timeout_s", storage.rados.timeout_s, 1, 300, "20",
+		"An operation that Ceph does not do in this time fails, and its request gets 503 "
+		"SlowDown"),
+	NUMBER("storage.rados.lease_s", storage.rados.lease_s, 3, 3600, "15",
+		"The server renews its ownership of the volume three times in this time; another "
+		"server can take the volume when it did not"),
+	FLAG("cluster.standby", cluster.standby, "false",
+		"A start waits, without limit, while another server owns the volume rados://…; "
+		"without it, the start fails after 30 seconds"),
 	NUMBER("storage.scrub.interval_s", storage.scrub.interval_s, 0, 31536000, "604800",
 		"Seconds from the end of a scrub to the start of the next; a scrub reads all "
 		"bodies and repairs damage; 0: only when `nebulaio admin scrub` asks for one"),

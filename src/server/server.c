@@ -14,6 +14,7 @@
 #include "server/job/job.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+#include "rados/rados.h"
 #include "remote/remote.h"
 #include "server/hardware.h"
 #include "server/https.h"
@@ -25,6 +26,7 @@
 #include "server/resources.h"
 #include "server/endpoint.h"
 #include "server/tell.h"
+#include "server/volumes.h"
 #include "server/web.h"
 #include "store/local.h"
 
@@ -59,6 +61,7 @@ struct server {
 	struct https *https;	    /* NULL: off */
 	struct rp_device *device;
 	struct remote *remote;
+	struct rv *rados;
 	struct job_scrub_opts scrub;
 	struct job_discard_opts discard;
 	struct rp_device_attr device_attr;
@@ -724,6 +727,8 @@ int server_open(const struct config *config, struct server **ret_server)
 	if (!ret)
 		ret = open_remote(server);
 	if (!ret)
+		ret = volumes_rados_open(&server->config, &server->rados);
+	if (!ret)
 		ret = open_store(server);
 	if (!ret)
 		ret = open_s3(server);
@@ -984,6 +989,7 @@ void server_close(struct server *server)
 	sem_destroy(&server->identities_done);
 	store_close(server->store);
 	remote_initiator_close(server->remote);
+	rv_close(server->rados);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);
 	rp_close(server->device);

@@ -1,0 +1,363 @@
+/* rados/owner.c: a volume has one owner, the only server that writes to it. docs/design/cluster.md
+ * has the argument.
+ *
+ * The head has the owner's record, which is changed only by compare-and-write, and a lock with a
+ * duration, which the owner renews. A server that gets the lock does not have the volume yet: it
+ * reads the record, has the cluster refuse everything that the process named there still sends
+ * (blocklist), waits until its own operations carry that decision, and then puts its record in the
+ * place of that one. So the lock decides only when a volume may be taken, and no clock decides who
+ * may write. */
+#include "rados/rv_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK	    "owner"
+#define RECORD_NONE "-"
+/* An owner that sleeps longer than this and then goes on to write is not refused any more. */
+#define BLOCKLIST_S (30u * 24 * 3600)
+/* The lease ends for its holder this part earlier than the lock does in the cluster. */
+#define MARGIN_PART 4u
+#define REST_NS	    (200 * NS_PER_MS)
+
+/* An owner is a process on a host. */
+struct record {
+	char addr[128];
+	char host[80];
+	char boot[48];
+	char pids[48]; /* its namespace of process ids */
+	unsigned long long pid, start;
+};
+
+static void text_read(const char *path, char *ret_text, size_t cap)
+{
+	FILE *file = fopen(path, "re");
+	size_t len = file ? fread(ret_text, 1, cap - 1, file) : 0;
+
+	if (file)
+		fclose(file);
+	ret_text[len] = '\0';
+	ret_text[strcspn(ret_text, "\n")] = '\0';
+}
+
+/* When a process began, in the kernel's ticks since boot; 0: it is not there. */
+static unsigned long long process_start(unsigned long long pid)
+{
+	char path[64], text[1024], *at;
+	unsigned long long start = 0;
+
+	snprintf(path, sizeof(path), "/proc/%llu/stat", pid);
+	text_read(path, text, sizeof(text));
+	/* After the name, which may contain anything: fields 3 to 22. */
+	at = strrchr(text, ')');
+	for (int field = 2; at && field < 22; field++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	if (at)
+		start = strtoull(at, NULL, 10);
+	return start;
+}
+
+static void here_fill(struct record *record)
+{
+	ssize_t len;
+
+	text_read("/proc/sys/kernel/random/boot_id", record->boot, sizeof(record->boot));
+	len = readlink("/proc/self/ns/pid", record->pids, sizeof(record->pids) - 1);
+	record->pids[MAX(len, 0)] = '\0';
+}
+
+static int record_make(struct rv_volume *volume)
+{
+	struct record record = {.pid = (unsigned long long)getpid()};
+	char *addrs = NULL;
+	int ret = rados_getaddrs(volume->rv->cluster, &addrs);
+
+	if (ret)
+		return ret;
+	here_fill(&record);
+	gethostname(record.host, sizeof(record.host) - 1);
+	record.start = process_start(record.pid);
+	ret = (size_t)snprintf(volume->owner, sizeof(volume->owner), "1 %s %s %s %s %llu %llu %s",
+		      addrs, record.host, record.boot[0] ? record.boot : "-",
+		      record.pids[0] ? record.pids : "-", record.pid, record.start,
+		      volume->cookie) < sizeof(volume->owner)
+		      ? 0
+		      : -ENAMETOOLONG;
+	rados_buffer_free(addrs);
+	return ret;
+}
+
+static int record_parse(const char *text, struct record *ret_record)
+{
+	int count =
+		sscanf(text, "1 %127s %79s %47s %47s %llu %llu", ret_record->addr, ret_record->host,
+			ret_record->boot, ret_record->pids, &ret_record->pid, &ret_record->start);
+
+	return count == 6 ? 0 : -EUCLEAN;
+}
+
+static int record_read(struct rv_volume *volume, char ret_text[RV_RECORD_BYTES])
+{
+	int len = rados_getxattr(volume->front, RV_HEAD, "owner", ret_text, RV_RECORD_BYTES - 1);
+
+	ret_text[MAX(len, 0)] = '\0';
+	return MIN(len, 0);
+}
+
+/* Whether that process certainly has ended: it ran on this host, since its last start. */
+static bool record_dead(const struct record *record)
+{
+	struct record here = {0};
+
+	here_fill(&here);
+	return here.boot[0] && here.pids[0] && strcmp(here.boot, record->boot) == 0 &&
+	       strcmp(here.pids, record->pids) == 0 && record->start &&
+	       process_start(record->pid) != record->start;
+}
+
+/* "[v2:10.0.0.1:0/7,v1:10.0.0.1:0/7]" or one address without a kind: the cluster refuses a client
+ * by each of its addresses, and they differ only in the kind. */
+static void addr_bare(const char *addrs, char *ret_addr, size_t cap)
+{
+	bool several = strncmp(addrs, "[v", 2) == 0 || strncmp(addrs, "[any", 4) == 0;
+	const char *at = addrs + several;
+
+	if (strncmp(at, "v1:", 3) == 0 || strncmp(at, "v2:", 3) == 0)
+		at += 3;
+	else if (strncmp(at, "any:", 4) == 0)
+		at += 4;
+	snprintf(ret_addr, cap, "%s", at);
+	ret_addr[strcspn(ret_addr, ",")] = '\0';
+	if (several && ret_addr[0] && ret_addr[strlen(ret_addr) - 1] == ']')
+		ret_addr[strlen(ret_addr) - 1] = '\0';
+}
+
+/* From here on, nothing that the former owner still sends takes effect on an object that we have
+ * used. */
+static int fence(struct rv_volume *volume, const struct record *record)
+{
+	char addr[128];
+	int ret;
+
+	addr_bare(record->addr, addr, sizeof(addr));
+	ret = rados_blocklist_add(volume->rv->cluster, addr, BLOCKLIST_S);
+	if (!ret)
+		ret = rados_wait_for_latest_osdmap(volume->rv->cluster);
+	if (ret)
+		log_error("rados",
+			"%s: its last owner was %s (process %llu, %s), which did not give it up, "
+			"and cannot be put on the cluster's blocklist: %s%s",
+			volume->path, record->host, record->pid, addr, strerror(-ret),
+			ret == -EACCES || ret == -EPERM ? ": the Ceph user needs mon 'profile rbd'"
+							: "");
+	else
+		log_info("rados",
+			"%s: its last owner was %s (process %llu, %s), which did not give it up: "
+			"the cluster refuses what it still sends",
+			volume->path, record->host, record->pid, addr);
+	return ret;
+}
+
+static int lock(struct rv_volume *volume, bool renew)
+{
+	struct timeval duration = {.tv_sec = (time_t)volume->rv->opts.lease_s};
+	uint64_t lease_ns = (uint64_t)volume->rv->opts.lease_s * NS_PER_S;
+	uint64_t begin_ns = clock_now_ns();
+	int ret = rados_lock_exclusive(volume->front, RV_HEAD, LOCK, volume->cookie, "nebulaio",
+		&duration, renew ? LIBRADOS_LOCK_FLAG_MAY_RENEW : 0);
+
+	if (!ret)
+		atomic_store(&volume->lease_until_ns, begin_ns + lease_ns - lease_ns / MARGIN_PART);
+	return ret;
+}
+
+/* With the lock: puts our record in the place of the last owner's. -ECANCELED: it changed
+ * meanwhile. */
+static int record_take(struct rv_volume *volume)
+{
+	char text[RV_RECORD_BYTES];
+	struct record record;
+	rados_write_op_t op;
+	int ret = record_read(volume, text);
+
+	if (ret)
+		return ret;
+	if (strcmp(text, RECORD_NONE) != 0) {
+		ret = record_parse(text, &record);
+		if (ret) {
+			log_error("rados", "%s: its owner's record cannot be read: %s",
+				volume->path, text);
+			return ret;
+		}
+		ret = fence(volume, &record);
+	} else {
+		/* An owner before the last one may have been fenced. */
+		ret = rados_wait_for_latest_osdmap(volume->rv->cluster);
+	}
+	if (ret)
+		return ret;
+	op = rados_create_write_op();
+	rados_write_op_cmpxattr(op, "owner", LIBRADOS_CMPXATTR_OP_EQ, text, strlen(text));
+	rados_write_op_setxattr(op, "owner", volume->owner, strlen(volume->owner));
+	ret = rados_write_op_operate(op, volume->front, RV_HEAD, NULL, 0);
+	rados_release_write_op(op);
+	return ret;
+}
+
+/* Ends the lock of a process that has ended, instead of waiting until it runs out. */
+static int lock_break(struct rv_volume *volume)
+{
+	char tag[64], clients[128], cookies[128], addrs[256];
+	size_t tag_len = sizeof(tag), clients_len = sizeof(clients), cookies_len = sizeof(cookies),
+	       addrs_len = sizeof(addrs);
+	int exclusive;
+	ssize_t count = rados_list_lockers(volume->front, RV_HEAD, LOCK, &exclusive, tag, &tag_len,
+		clients, &clients_len, cookies, &cookies_len, addrs, &addrs_len);
+
+	if (count <= 0)
+		return (int)count;
+	return rados_break_lock(volume->front, RV_HEAD, LOCK, clients, cookies);
+}
+
+/* The lock is another's. 0: it may be tried again at once. */
+static int busy(struct rv_volume *volume, struct record *ret_record)
+{
+	char text[RV_RECORD_BYTES];
+	int ret = record_read(volume, text);
+
+	*ret_record = (struct record){.host = "another server"};
+	if (ret || record_parse(text, ret_record) || !record_dead(ret_record))
+		return -EBUSY;
+	ret = fence(volume, ret_record);
+	if (!ret)
+		ret = lock_break(volume);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+struct wait {
+	uint64_t deadline_ns;
+	bool told;
+};
+
+/* False: it has waited long enough. */
+static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct record *record)
+{
+	bool over = !volume->rv->opts.standby && clock_now_ns() >= wait->deadline_ns;
+
+	if (over) {
+		log_error("rados",
+			"%s: %s (process %llu, %s) has this volume open: stop that server, or "
+			"start this one with cluster.standby: true, and it waits",
+			volume->path, record->host, record->pid, record->addr);
+		return false;
+	}
+	if (!wait->told)
+		log_info("rados", "%s: %s (process %llu, %s) has it; %s", volume->path,
+			record->host, record->pid, record->addr,
+			volume->rv->opts.standby ? "standing by until it has no owner"
+						 : "waiting for the end of its lease");
+	wait->told = true;
+	nanosleep(&(struct timespec){.tv_nsec = (long)REST_NS}, NULL);
+	return true;
+}
+
+int rv_own(struct rv_volume *volume, uint64_t wait_ns)
+{
+	struct wait wait = {.deadline_ns = clock_now_ns() + wait_ns};
+	uint8_t id[16];
+	int ret;
+
+	random_fill(id, sizeof(id));
+	for (uint32_t i = 0; i < sizeof(id); i++)
+		snprintf(&volume->cookie[2 * i], 3, "%02x", id[i]);
+	ret = record_make(volume);
+	while (!ret && !volume->owns) {
+		struct record record;
+
+		ret = lock(volume, false);
+		if (!ret)
+			ret = record_take(volume);
+		if (!ret) {
+			volume->owns = true;
+		} else if (ret == -EBUSY) {
+			ret = busy(volume, &record);
+			if (ret == -EBUSY && wait_more(volume, &wait, &record))
+				ret = 0;
+		} else if (ret == -ECANCELED || ret == -EEXIST) {
+			/* We were too slow: another server took it after our lock had run out. */
+			(void)rados_unlock(volume->front, RV_HEAD, LOCK, volume->cookie);
+			ret = 0;
+		}
+	}
+	return ret;
+}
+
+/* All our writes have ended. */
+void rv_disown(struct rv_volume *volume)
+{
+	rados_write_op_t op;
+	int ret;
+
+	if (!volume->owns || atomic_load(&volume->lost))
+		return;
+	op = rados_create_write_op();
+	rados_write_op_cmpxattr(
+		op, "owner", LIBRADOS_CMPXATTR_OP_EQ, volume->owner, strlen(volume->owner));
+	rados_write_op_setxattr(op, "owner", RECORD_NONE, strlen(RECORD_NONE));
+	ret = rados_write_op_operate(op, volume->front, RV_HEAD, NULL, 0);
+	rados_release_write_op(op);
+	if (!ret)
+		ret = rados_unlock(volume->front, RV_HEAD, LOCK, volume->cookie);
+	if (ret)
+		log_warn("rados",
+			"%s: it could not be given up (%s): the next owner waits until the lease "
+			"is over",
+			volume->path, strerror(-ret));
+	volume->owns = false;
+}
+
+int rv_renew(struct rv_volume *volume)
+{
+	char text[RV_RECORD_BYTES];
+	bool was = rv_leased(volume);
+	int ret = lock(volume, true);
+
+	/* While our lease lasted nobody else can have taken it. */
+	if (!ret && !was) {
+		ret = record_read(volume, text);
+		if (!ret && strcmp(text, volume->owner) != 0)
+			ret = -ESHUTDOWN;
+		if (ret)
+			atomic_store(&volume->lease_until_ns, 0);
+	}
+	if (ret == -ESHUTDOWN) {
+		rv_lost(volume);
+	} else if (ret && !volume->renew_told) {
+		log_warn("rados", "%s: its lease cannot be renewed: %s", volume->path,
+			strerror(-ret));
+		volume->renew_told = true;
+	} else if (!ret) {
+		volume->renew_told = false;
+	}
+	return ret;
+}
+
+void rv_lost(struct rv_volume *volume)
+{
+	if (atomic_exchange(&volume->lost, true))
+		return;
+	atomic_store(&volume->lease_until_ns, 0);
+	log_error("rados",
+		"%s: another server has taken this volume, because this one did not renew its "
+		"lease: nothing more is written from here",
+		volume->path);
+	if (volume->rv->opts.lost)
+		volume->rv->opts.lost(volume->rv->opts.lost_arg);
+}
