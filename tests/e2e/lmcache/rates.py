@@ -25,6 +25,13 @@ def ours():
                    "nebulaio.secret_key": KEYS[1], "nebulaio.pending_bytes": 1 << 40}, (COUNT + 2) * CHUNK_BYTES, layers=LAYERS, tokens=TOKENS)
 
 
+def closed(one):
+    """LMCache's own backend may wait for ever in its close(), so it ends with the process."""
+    one.cpu.close()
+    if type(one.backend).__name__ == "NebulaBackend":
+        one.backend.close()
+
+
 def theirs():
     from lmcache.v1.storage_backend.remote_backend import RemoteBackend
 
@@ -62,7 +69,7 @@ def test_rates():
             with Timed() as stored:
                 one.stored(one.keys(*numbers), objs)
                 nebula.becomes(lambda: not getattr(one.backend, "put_tasks", None))
-            one.close()
+            closed(one)
             one = make()
             with Timed() as loaded:
                 there = one.backend.batched_contains(one.keys(*numbers))
@@ -71,7 +78,7 @@ def test_rates():
             for obj in found:
                 if obj:
                     obj.ref_count_down()
-            one.close()
+            closed(one)
             tap.check(good and there == COUNT, f"{COUNT} chunks of 4 MiB {name}: every byte")
             print(f"# {name}: stored {stored}; loaded {loaded}; load of the machine {os.getloadavg()[0]:.1f}", flush=True)
             with opened() as client:
@@ -79,4 +86,6 @@ def test_rates():
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    status = run()
+    sys.stdout.flush()
+    os._exit(status)
