@@ -3,6 +3,7 @@
 prefetch()         objects one after the other, while the next ones are being received
 ObjectDataset      objects by number; a torch.utils.data.Dataset where torch is installed
 StreamDataset      objects in order, split among a DataLoader's workers, by prefetch()
+EpochDataset       objects in another order each epoch, split among ranks and workers, many by one call; resumes
 save_tensors(),    named arrays or tensors as one object, in the layout of the safetensors format: see tensors.py
 load_tensors(),
 list_tensors()
@@ -14,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ else:
     except ImportError:
         Dataset = IterableDataset = object
 
-__all__ = ["ObjectDataset", "StreamDataset", "TensorInfo", "list_tensors", "load_tensors", "prefetch", "save_tensors"]
+__all__ = ["EpochDataset", "ObjectDataset", "StreamDataset", "TensorInfo", "list_tensors", "load_tensors", "prefetch", "save_tensors"]
 
 DEPTH = 16
 
@@ -172,17 +174,84 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]
         self._entries = [ObjectInfo(key, False, size, "", "") for key, size in _objects(client, bucket, keys, prefix)]
         self._decode: Decode = decode or _as_it_is
 
-    def _share(self) -> tuple[int, int]:
-        try:
-            from torch.utils.data import get_worker_info  # type: ignore[import-not-found,unused-ignore]
-        except ImportError:
-            return self._part
-        info = get_worker_info()
-        return (info.id, info.num_workers) if info else self._part
-
     def __iter__(self) -> Iterator[Any]:
-        number, count = self._share()
+        number, count = _worker() or self._part
         with self._clients.get().clone() as client:
             for key, array in prefetch(client, self._bucket, self._entries[number::count], depth=self._depth,
                                        pooled=self._pooled):
                 yield self._decode(key, array)
+
+
+def _worker() -> tuple[int, int] | None:
+    """Number and count of a DataLoader's workers, inside of one."""
+    try:
+        from torch.utils.data import get_worker_info  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return None
+    info = get_worker_info()
+    return (info.id, info.num_workers) if info else None
+
+
+class EpochDataset(IterableDataset):  # type: ignore[misc]
+    """All objects once in each epoch, in an order that seed and epoch give. rank=(number, count) takes a share of that
+    order, and in a DataLoader each worker a share of the rank's; every object is in one share. A call reads batch objects
+    while the program has those of the call before.
+
+    state_dict() and load_state_dict() are those of the process that iterates, for which torchdata's
+    StatefulDataLoader calls them in each worker: {"epoch", "taken"}: the next iteration goes on there. An iteration
+    that ends moves on to the next epoch; set_epoch() chooses one, as for torch's DistributedSampler."""
+
+    def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
+                 seed: int = 0, batch: int = 64, rank: tuple[int, int] = (0, 1), part: tuple[int, int] = (0, 1),
+                 decode: Decode | None = None) -> None:
+        if batch < 1 or not 0 <= rank[0] < rank[1] or not 0 <= part[0] < part[1]:
+            raise ValueError(f"batch={batch}, rank={rank}, part={part}: one of them is out of bounds")
+        self._clients = _PerProcess(client)
+        self._bucket, self._seed, self._batch, self._rank, self._part = bucket, seed, batch, rank, part
+        self._objects = _objects(client, bucket, keys, prefix)
+        self._decode: Decode = decode or _as_it_is
+        self._epoch = self._taken = 0
+
+    def __len__(self) -> int:
+        """Objects of the rank's share."""
+        return len(range(self._rank[0], len(self._objects), self._rank[1]))
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._taken = epoch, 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self._epoch, "taken": self._taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        epoch, taken = state["epoch"], state["taken"]
+        if epoch < 0 or taken < 0:
+            raise ValueError(f"no state of an iteration: {state}")
+        self._epoch, self._taken = epoch, taken
+
+    def _order(self) -> Any:
+        """Numbers of this share's objects in this epoch."""
+        order = numpy.random.default_rng((self._seed, self._epoch)).permutation(len(self._objects))
+        number, count = _worker() or self._part
+        return order[self._rank[0]::self._rank[1]][number::count]
+
+    def _read(self, client: RDMAClient, numbers: Any) -> list[tuple[str, Any]]:
+        objects = [self._objects[number] for number in numbers]
+        unknown = [key for key, size in objects if not size]
+        heads = dict(zip(unknown, client.head_many((self._bucket, key) for key in unknown)))
+        arrays = [numpy.empty(size or heads[key].object_bytes, numpy.uint8) for key, size in objects]
+        results = client.get_many((self._bucket, key, array) for (key, _), array in zip(objects, arrays))
+        return [(key, array[:result.bytes]) for (key, _), array, result in zip(objects, arrays, results)]
+
+    def __iter__(self) -> Iterator[Any]:
+        order = self._order()
+        parts = deque(order[at:at + self._batch] for at in range(self._taken, len(order), self._batch))
+        with self._clients.get().clone() as client, ThreadPoolExecutor(1, "nebulaio-data") as reader:
+            ahead = reader.submit(self._read, client, parts.popleft()) if parts else None
+            while ahead:
+                objects = ahead.result()
+                ahead = reader.submit(self._read, client, parts.popleft()) if parts else None
+                for key, array in objects:
+                    self._taken += 1
+                    yield self._decode(key, array)
+        self._epoch, self._taken = self._epoch + 1, 0

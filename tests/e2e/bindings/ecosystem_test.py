@@ -112,6 +112,10 @@ def test_torch():
         stream = data.StreamDataset(client, BUCKET, prefix="samples/", decode=lambda key, array: int(array[0]))
         loader = torch.utils.data.DataLoader(stream, batch_size=8, num_workers=2)
         tap.check(sorted(int(x) for batch in loader for x in batch) == list(range(64)), "torch: a stream, shared by two workers")
+        epochs = data.EpochDataset(client, BUCKET, prefix="samples/", seed=1, batch=4, decode=lambda key, array: int(array[0]))
+        loader = torch.utils.data.DataLoader(epochs, batch_size=8, num_workers=2)
+        tap.check(isinstance(epochs, torch.utils.data.IterableDataset) and
+                  sorted(int(x) for batch in loader for x in batch) == list(range(64)), "torch: an epoch, shared by two workers")
 
 
 @needs("safetensors", "ml_dtypes", "numpy")

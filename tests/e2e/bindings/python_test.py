@@ -191,6 +191,43 @@ def test_batch_ends():
                   "each of 4,000 HEAD requests has an end when no server answers", heads[-1:])
 
 
+@needs("numpy")
+def test_epochs():
+    """Objects of 100 KiB in another order each epoch, over ranks and workers."""
+    from nebulaio import data
+
+    count = 60
+    with opened() as client:
+        client.put_many([(BUCKET, f"epochs/{i:03}", bytes([i]) * OBJECT_BYTES) for i in range(count)])
+
+        def made(**more):
+            return data.EpochDataset(client, BUCKET, prefix="epochs/", batch=7, decode=lambda key, array: (
+                int(key[-3:]) if array.nbytes == OBJECT_BYTES and (array == int(key[-3:])).all() else None), **more)
+
+        dataset = made(seed=3)
+        first, second = list(dataset), list(dataset)
+        tap.check(sorted(first) == sorted(second) == list(range(count)) and first != second and dataset.state_dict() == {"epoch": 2, "taken": 0},
+                  "epochs: every byte of each object once, in another order each time", dataset.state_dict())
+        dataset.set_epoch(0)
+        tap.check(list(dataset) == first and list(made(seed=3)) == first and list(made(seed=4)) != first, "epochs: seed and epoch give the order")
+        shares = [list(made(seed=3, rank=(rank, 3), part=(worker, 2))) for rank in range(3) for worker in range(2)]
+        tap.check(sorted(sum(shares, [])) == list(range(count)) and all(len(share) == 10 for share in shares) and len(made(rank=(1, 3))) == 20,
+                  "epochs: three ranks with two workers share the objects", [len(share) for share in shares])
+        begun = made(seed=3)
+        items = iter(begun)
+        taken = [next(items) for _ in range(17)]
+        state = json.loads(json.dumps(begun.state_dict()))
+        items.close()
+        again = made(seed=3)
+        again.load_state_dict(state)
+        tap.check(taken + list(again) == first and list(again) == second, "epochs: another process goes on where one stopped", state)
+        keyed = data.EpochDataset(client, BUCKET, [f"epochs/{i:03}" for i in range(5)] + ["epochs/none"])
+        tap.check(raised(nebulaio.NotFoundError, list, keyed) is not None and raised(ValueError, made, rank=(3, 3)) is not None and
+                  raised(ValueError, lambda: data.EpochDataset(client, BUCKET, prefix="epochs/", batch=0)) is not None and raised(ValueError, begun.load_state_dict, {"epoch": 0, "taken": -1}) is not None and
+                  list(data.EpochDataset(client, BUCKET, prefix="nothing/")) == [], "epochs: what is wrong is told; no objects")
+        client.delete_many([(BUCKET, f"epochs/{i:03}") for i in range(count)])
+
+
 @needs()
 def test_errors():
     with opened() as client:
