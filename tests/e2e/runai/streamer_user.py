@@ -33,7 +33,7 @@ def read(library, streamer, files, end_early):
         places.append(at)
         at += size
     number, file_index, index, done = U64(), U32(), U32(), ctypes.c_int()
-    begin = time.perf_counter()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     code = library.runai_file_streamer_request(
         streamer, ctypes.byref(number), len(files), array(ctypes.c_char_p, [path.encode() for path, _ in files]),
         array(U32, [len(ranges) for _, ranges in files]), array(ctypes.c_size_t, [offset for offset, _ in ranges]),
@@ -46,11 +46,11 @@ def read(library, streamer, files, end_early):
         first = first or time.perf_counter() - begin
         if one == 1:
             break
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
     if end_early:
         library.runai_file_streamer_end(streamer)
-    return {"code": code, "codes": codes, "digest": hashlib.sha256(memory).hexdigest() if total <= 1 << 30 else "",
-            "seconds": seconds, "first": first, "cpu": time.process_time(), "bytes": total}
+    return {"code": code, "codes": codes, "digest": hashlib.sha256(memory).hexdigest(),
+            "seconds": seconds, "first": first, "cpu": cpu, "bytes": total}
 
 
 def listing(library, streamer, prefix, recursive):
