@@ -29,7 +29,7 @@ class Seen:
         self.bytes = collections.Counter()
         self.largest = 0  # payload of one packet
         self.tcp_bytes = 0
-        # Of the RDMA WRITE packets that arrive. Those that leave are keepalives: a client that waits long enough for its
+        # Of the RDMA WRITE packets that arrive. The leaving ones are keepalives: a client that waits long enough for its
         # data asks the server's device whether it is there, by a write of no bytes.
         self.dscps = collections.Counter()
 
