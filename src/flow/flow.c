@@ -74,11 +74,65 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	return ret && !(ret == -ECANCELED && finished) ? ret : finished;
 }
 
+/* ---- MD5 of several transfers at once. ---- */
+
+/* Below it, a fiber's stop costs more than lanes gain. */
+#define GATHER_BYTES_MIN 1024u
+
+struct gathered {
+	struct list link;
+	struct md5_part part;
+	bool done;
+};
+
+/* What the fibers of this thread's reactor have to hash. A fiber that has something lets the others
+ * run first; when it runs again, all that have something, too, are in the list, and it hashes for
+ * as many as there are lanes. */
+static _Thread_local struct list gathering;
+
+static void gathered_run(void)
+{
+	struct md5_part parts[MD5_LANES_MAX];
+	uint32_t count = 0;
+	struct list *link;
+
+	while (count < MD5_LANES_MAX && (link = list_pop(&gathering))) {
+		struct gathered *gathered = CONTAINER_OF(link, struct gathered, link);
+
+		parts[count++] = gathered->part;
+		gathered->done = true;
+	}
+	md5_update_parts(parts, count);
+}
+
+static void md5_gather(struct md5 *md5, const struct flow_piece *piece)
+{
+	struct gathered gathered = {.part = {md5, piece->data, piece->bytes}};
+
+	if (piece->bytes < GATHER_BYTES_MIN || !fiber_self()) {
+		md5_update(md5, piece->data, piece->bytes);
+		return;
+	}
+	if (!gathering.next)
+		list_init(&gathering);
+	list_push_back(&gathering, &gathered.link);
+	fiber_yield();
+	if (gathered.done)
+		return;
+	/* It is among those that are hashed, also when earlier ones wait for their share's turn. */
+	list_remove(&gathered.link);
+	list_push_front(&gathering, &gathered.link);
+	gathered_run();
+}
+
 static int checksum_piece(struct flow_stage *stage, const struct flow_piece *piece)
 {
 	struct flow_checksum *self = CONTAINER_OF(stage, struct flow_checksum, stage);
 
-	checksum_update(&self->checksum, piece->data, piece->bytes);
+	if (self->checksum.kind == CHECKSUM_MD5)
+		md5_gather(&self->checksum.as.md5, piece);
+	else
+		checksum_update(&self->checksum, piece->data, piece->bytes);
 	return 0;
 }
 

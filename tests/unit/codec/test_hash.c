@@ -86,6 +86,46 @@ static void test_a_copied_context_goes_on_alone(void **state)
 	assert_memory_equal(digest, expected, SHA256_BYTES);
 }
 
+/* Any number of messages, of any lengths, in any steps, has the digests that each has alone. */
+static void test_md5_of_several_at_once(void **state)
+{
+	enum { MESSAGES = 37, BYTES_MAX = 5000 };
+	static uint8_t text[MESSAGES][BYTES_MAX];
+	static const uint32_t widths[] = {1, 8, 16};
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 7);
+	for (uint32_t i = 0; i < MESSAGES * BYTES_MAX; i++)
+		text[i / BYTES_MAX][i % BYTES_MAX] = (uint8_t)prng_next(&prng);
+	for (uint32_t turn = 0; turn < 200; turn++) {
+		uint32_t count = (uint32_t)prng_below(&prng, MESSAGES + 1);
+		size_t used[MESSAGES] = {0};
+		struct md5 sums[MESSAGES];
+
+		for (uint32_t i = 0; i < count; i++)
+			md5_init(&sums[i]);
+		for (uint32_t step = 0; step < 3; step++) {
+			struct md5_part parts[MESSAGES];
+
+			for (uint32_t i = 0; i < count; i++) {
+				size_t len = prng_below(&prng, turn % 2 ? BYTES_MAX / 3 : 200);
+
+				parts[i] = (struct md5_part){&sums[i], text[i] + used[i], len};
+				used[i] += len;
+			}
+			md5_update_parts_width(parts, count, widths[turn % 3]);
+		}
+		for (uint32_t i = 0; i < count; i++) {
+			uint8_t digest[MD5_BYTES], expected[MD5_BYTES];
+
+			md5_final(&sums[i], digest);
+			md5_of(text[i], used[i], expected);
+			assert_memory_equal(digest, expected, MD5_BYTES);
+		}
+	}
+}
+
 /* RFC 4231, cases 1, 2 and 6. */
 static void test_hmac_vectors(void **state)
 {
@@ -230,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_sha_vectors),
 		cmocka_unit_test(test_a_million_letters_in_uneven_steps),
 		cmocka_unit_test(test_a_copied_context_goes_on_alone),
+		cmocka_unit_test(test_md5_of_several_at_once),
 		cmocka_unit_test(test_hmac_vectors),
 		cmocka_unit_test(test_hmac_sha1_vectors),
 		cmocka_unit_test(test_hmac_key_serves_many_messages),

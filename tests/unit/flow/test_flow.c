@@ -311,6 +311,44 @@ static void checksums_of_all_kinds(void)
 	free(gather.data);
 }
 
+/* Transfers that run at the same time are hashed together: each has its own digest. */
+enum { TOGETHER = 40 };
+
+static uint32_t together_running;
+
+static void one_of_many(void *arg)
+{
+	uint32_t offset = (uint32_t)(uintptr_t)arg;
+	size_t bytes = offset % 3 ? 70000 + 1000 * offset : 5 * offset;
+	struct gather gather = gather_new();
+	uint8_t want[CHECKSUM_BYTES_MAX], got[CHECKSUM_BYTES_MAX];
+	struct flow_checksum stage;
+	struct flow_stage *stages[] = {&stage.stage};
+	struct flow_source *source;
+	uint64_t moved;
+
+	assert_int_equal(flow_checksum_init(&stage, CHECKSUM_MD5), 0);
+	assert_int_equal(
+		flow_memory_source_open(&core, slice_of(content + offset, bytes), &source), 0);
+	assert_int_equal(flow_run(source, stages, 1, &gather.sink, &moved), 0);
+	assert_int_equal(moved, bytes);
+	checksum_of(CHECKSUM_MD5, content + offset, bytes, want);
+	checksum_final(&stage.checksum, got);
+	assert_memory_equal(got, want, MD5_BYTES);
+	free(gather.data);
+	together_running--;
+}
+
+static void many_md5_at_once(void)
+{
+	for (uintptr_t i = 0; i < TOGETHER; i++) {
+		together_running++;
+		assert_int_equal(fiber_spawn(reactor, "md5", one_of_many, (void *)i), 0);
+	}
+	while (together_running)
+		fiber_yield();
+}
+
 /* ---- Encrypted bodies. ---- */
 
 static const uint8_t crypt_key[AEAD_KEY_BYTES] = "a key of thirty-two bytes, it is";
@@ -615,6 +653,7 @@ static void test_checksums(void **state)
 {
 	(void)state;
 	run(checksums_of_all_kinds);
+	run(many_md5_at_once);
 }
 
 static void test_encrypted(void **state)
