@@ -1,5 +1,5 @@
-/* cli/cmd_admin.c: `nebulaio admin`: accounts, managed policies, and the state of the store and its
- * volumes. */
+/* cli/cmd_admin.c: `nebulaio admin`: accounts, managed policies, quotas of buckets, and the state
+ * of the store and its volumes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,16 @@ static const char USAGE[] =
 	"usage: nebulaio admin [OPTIONS] info | health | buckets | accounts | policies\n"
 	"       nebulaio admin [OPTIONS] account-create NUMBER [DISPLAY-NAME]\n"
 	"       nebulaio admin [OPTIONS] account-show | account-key | account-remove NUMBER\n"
+	"       nebulaio admin [OPTIONS] bucket-show | bucket-quota-remove NAME\n"
+	"       nebulaio admin [OPTIONS] bucket-quota NAME BYTES [OBJECTS]\n"
 	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
 	"       nebulaio admin [OPTIONS] scrub | scrub-status\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"\n"
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
+	"bucket-quota sets the most that a bucket holds, noncurrent versions included: BYTES is\n"
+	"a size such as 10GiB, OBJECTS a number; 0 is no limit. bucket-show prints what it holds.\n"
 	"account-key makes a key for the account's own root user. policies, policy-put and\n"
 	"policy-remove act on the account of --account; FILE is a policy as JSON. scrub starts\n"
 	"to read all bodies; it finds damage and repairs it. scrub-status prints the progress;\n"
@@ -179,6 +183,80 @@ static int admin_buckets(struct admin *admin, int count, char **arguments)
 	return ret;
 }
 
+/* ---- What a bucket holds, and its quota. ---- */
+
+static const char *limit_text(uint64_t limit, const char *text)
+{
+	return limit ? text : "no limit";
+}
+
+static void bucket_print(const struct admin *admin, const json_t *bucket)
+{
+	const json_t *quota = json_object_get(bucket, "quota");
+	uint64_t bytes_max = number(quota, "bytes"), objects_max = number(quota, "objects");
+	char used[32], most[32], objects[32];
+
+	if (admin->opts.json) {
+		admin_print_json(bucket);
+		return;
+	}
+	snprintf(objects, sizeof(objects), "%llu", (unsigned long long)objects_max);
+	remote_bytes_text(bytes_max, most);
+	printf("bucket   %s\naccount  %s\nholds    %s in %llu object%s and versions\n"
+	       "quota    %s, objects: %s\n",
+		admin_text(bucket, "name"), admin_text(bucket, "account_id"),
+		remote_bytes_text(number(bucket, "bytes"), used),
+		(unsigned long long)number(bucket, "objects"), REMOTE_S(number(bucket, "objects")),
+		limit_text(bytes_max, most), limit_text(objects_max, objects));
+}
+
+static int bucket_show(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {.method = "GET", .parts = {"buckets", arguments[0]}};
+	json_t *bucket;
+	int ret = admin_request(admin, &request, &bucket);
+
+	(void)count;
+	if (!ret)
+		bucket_print(admin, bucket);
+	json_decref(bucket);
+	return ret;
+}
+
+static int bucket_quota(struct admin *admin, int count, char **arguments)
+{
+	struct admin_request request = {
+		.method = "PUT", .parts = {"buckets", arguments[0], "quota"}};
+	uint64_t bytes, objects = 0;
+	json_t *body, *bucket;
+	int ret;
+
+	if (slice_to_bytes(slice_str(arguments[1]), &bytes) || bytes > INT64_MAX)
+		return cli_usage_error(admin->command,
+			"'%s': BYTES is a whole number, or one with KiB, MiB, GiB or TiB",
+			arguments[1]);
+	if (count > 2 && (slice_to_u64(slice_str(arguments[2]), &objects) || objects > INT64_MAX))
+		return cli_usage_error(
+			admin->command, "'%s': OBJECTS is a whole number", arguments[2]);
+	body = json_pack("{s:I, s:I}", "bytes", (json_int_t)bytes, "objects", (json_int_t)objects);
+	request.body = body;
+	ret = admin_request(admin, &request, &bucket);
+	if (!ret)
+		bucket_print(admin, bucket);
+	json_decref(bucket);
+	json_decref(body);
+	return ret;
+}
+
+static int bucket_quota_remove(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {
+		.method = "DELETE", .parts = {"buckets", arguments[0], "quota"}};
+
+	(void)count;
+	return admin_request(admin, &request, NULL);
+}
+
 static int admin_accounts(struct admin *admin, int count, char **arguments)
 {
 	json_t *json;
@@ -326,6 +404,9 @@ static int admin_command_run(int argc, char **argv)
 		{"info", 0, 0, admin_info},
 		{"health", 0, 0, admin_health},
 		{"buckets", 0, 0, admin_buckets},
+		{"bucket-show", 1, 1, bucket_show},
+		{"bucket-quota", 2, 3, bucket_quota},
+		{"bucket-quota-remove", 1, 1, bucket_quota_remove},
 		{"scrub", 0, 0, admin_scrub},
 		{"scrub-status", 0, 0, admin_scrub_status},
 		{"volume-replace", 2, 2, admin_volume_replace},

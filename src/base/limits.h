@@ -56,6 +56,7 @@
 #define LIMIT_TOKEN_QUEUE_PAIRS_MAX 2048u
 #define LIMIT_HIPOBJ_SESSIONS_MAX   1024u
 #define LIMIT_FIBERS_MAX	    65536u
+#define LIMIT_METRIC_BUCKETS_MAX    200u
 
 _Static_assert(LIMIT_SPAN_FRAMES_MAX *FRAME_BYTES <= LIMIT_ARENA_BYTES_MAX, "a span fits an arena");
 _Static_assert(FRAME_BYTES == 1u << FRAME_SHIFT, "the frame shift matches the frame size");

@@ -1,4 +1,5 @@
 /* base/slice.c: the longer operations on borrowed runs of bytes. */
+#include "base/limits.h"
 #include "base/slice.h"
 
 #include <errno.h>
@@ -60,6 +61,35 @@ int slice_to_u64(struct slice s, uint64_t *ret_value)
 	}
 	*ret_value = value;
 	return 0;
+}
+
+int slice_to_bytes(struct slice s, uint64_t *ret_bytes)
+{
+	static const struct {
+		const char *name;
+		uint64_t bytes;
+	} UNITS[] = {{"", 1}, {"B", 1}, {"KiB", KIB}, {"MiB", MIB}, {"GiB", GIB}, {"TiB", TIB}};
+	size_t digits = 0;
+	struct slice unit;
+	uint64_t number;
+	int ret;
+
+	while (digits < s.len && s.data[digits] >= '0' && s.data[digits] <= '9')
+		digits++;
+	ret = slice_to_u64(slice_to(s, digits), &number);
+	if (ret)
+		return ret;
+	for (unit = slice_from(s, digits); unit.len && unit.data[0] == ' ';)
+		unit = slice_from(unit, 1);
+	for (size_t i = 0; i < sizeof(UNITS) / sizeof(UNITS[0]); i++) {
+		if (!slice_eq_nocase(unit, slice_str(UNITS[i].name)))
+			continue;
+		if (__builtin_mul_overflow(number, UNITS[i].bytes, &number))
+			return -ERANGE;
+		*ret_bytes = number;
+		return 0;
+	}
+	return -EINVAL;
 }
 
 int slice_copy_str(struct slice s, char *buf, size_t buf_bytes)

@@ -86,6 +86,8 @@ ptrdiff_t slice_find(struct slice s, struct slice needle);
 
 /* Parses all of s as an unsigned decimal; -EINVAL on anything else, -ERANGE past UINT64_MAX. */
 int slice_to_u64(struct slice s, uint64_t *ret_value);
+/* A size: "256MiB", "4 GiB", "65536". -EINVAL; -ERANGE. */
+int slice_to_bytes(struct slice s, uint64_t *ret_bytes);
 /* In decimal digits, which lie in text. */
 #define SLICE_U64_MAX 20u
 struct slice slice_of_u64(uint64_t value, char text[SLICE_U64_MAX]);

@@ -53,28 +53,6 @@ static bool same_bool(const char *a, const char *b)
 	return parse_bool(a, &first) && parse_bool(b, &second) && first == second;
 }
 
-/* "256MiB", "4 GiB", "65536". */
-static bool parse_bytes(const char *text, uint64_t *ret_value)
-{
-	static const struct {
-		const char *name;
-		uint64_t bytes;
-	} UNITS[] = {{"", 1}, {"B", 1}, {"KiB", KIB}, {"MiB", MIB}, {"GiB", GIB}, {"TiB", TIB}};
-	size_t digits = strspn(text, "0123456789");
-	const char *unit = text + digits;
-	uint64_t number;
-
-	if (slice_to_u64(slice_of(text, digits), &number))
-		return false;
-	while (*unit == ' ')
-		unit++;
-	for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
-		if (strcasecmp(unit, UNITS[i].name) == 0)
-			return !__builtin_mul_overflow(number, UNITS[i].bytes, ret_value);
-	}
-	return false;
-}
-
 static bool in_choices(const char *choices, const char *value)
 {
 	struct slice rest = slice_str(choices);
@@ -91,7 +69,7 @@ static int set_number(void *at, const struct config_key *key, const char *value,
 {
 	bool minus = key->type == CONFIG_I64 && value[0] == '-';
 	uint64_t number;
-	bool ok = key->type == CONFIG_BYTES ? parse_bytes(value, &number)
+	bool ok = key->type == CONFIG_BYTES ? slice_to_bytes(slice_str(value), &number) == 0
 					    : slice_to_u64(slice_str(value + minus), &number) == 0;
 
 	if (key->may_be_auto && strcmp(value, "auto") == 0) {

@@ -54,6 +54,16 @@ int store_bucket_list(
 	return engine_of(store)->bucket_list(store, after, visit, arg);
 }
 
+int store_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
+{
+	return engine_of(store)->bucket_usage(store, name, ret_used);
+}
+
+int store_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes)
+{
+	return engine_of(store)->bucket_room(store, name, key, bytes);
+}
+
 /* ---- Writing. ---- */
 
 int store_put_open(

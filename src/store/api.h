@@ -35,6 +35,11 @@ struct store_get; /* an object being read: a snapshot that stays readable until 
 #define STORE_BUCKETS_MAX 65536u
 
 /* ---- Buckets. ---- */
+/* The most that a bucket holds, its versions that are not current included; 0: no limit. */
+struct store_quota {
+	uint64_t bytes;
+	uint64_t objects; /* delete markers are not counted */
+};
 struct store_bucket {
 	char name[LIMIT_BUCKET_LEN_MAX + 1];
 	uint64_t id;	     /* never reused */
@@ -43,6 +48,7 @@ struct store_bucket {
 	char region[33];
 	uint8_t versioning; /* enum store_versioning */
 	uint8_t flags;	    /* STORE_BUCKET_… */
+	struct store_quota quota;
 };
 enum store_versioning {
 	STORE_VERSIONING_NEVER,
@@ -59,8 +65,9 @@ int store_bucket_get(
 int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
 /* create fills in nothing. If id or created_ns is given, the store keeps it. -EINVAL: the name is
  * empty or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
-/* Gets a copy of the bucket, in commit order, and changes its versioning and flags (other changes
- * are ignored). Returns 0, or -errno, which store_bucket_edit then returns. Must not block. */
+/* Gets a copy of the bucket, in commit order, and changes its versioning, flags and quota (other
+ * changes are ignored). Returns 0, or -errno, which store_bucket_edit then returns. Must not block.
+ */
 typedef int store_bucket_edit_fn(struct store_bucket *bucket, void *arg);
 /* -ENOENT; -EINVAL: versioning cannot go back to "never enabled". */
 int store_bucket_edit(
@@ -70,6 +77,15 @@ int store_bucket_edit(
 typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg);
 int store_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
+
+/* What the bucket holds, counted as its quota counts. With a commit's result it has the commit; a
+ * commit that is being written may be in it, too. */
+int store_bucket_usage(
+	struct store *store, struct slice name, struct store_quota *ret_used); /* -ENOENT */
+/* Whether a put of that many bytes (UINT64_MAX: not known yet) can fit the bucket's quota now. Only
+ * the commit decides: other commits may come first. -EDQUOT: it cannot; -ENOENT: no such bucket.
+ * store_put_open asks, too. */
+int store_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes);
 
 /* ---- The metadata of an object. ---- */
 struct store_meta {
@@ -98,8 +114,8 @@ struct store_put_opts {
 			    in the index */
 };
 /* -ENOENT: no such bucket; -EINVAL: a key that is empty or longer than LIMIT_KEY_LEN_MAX; -ENOSPC:
- * the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO: the store is fenced. Nothing is
- * visible until commit. bucket and key are copied. */
+ * the volume is full; -EDQUOT: the bucket's quota; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO: the
+ * store is fenced. Nothing is visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* A number that no other body of this store has, had or will have. It stays with the body when
@@ -160,7 +176,8 @@ void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox
 typedef int store_check_fn(const struct store_meta *current, void *arg);
 /* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; the put's
  * bytes or bodies must cover it exactly. The call fills in mtime_ns and version_id. -ENOENT: the
- * bucket was deleted; -ESTALE: an object to be composed or dropped was replaced or deleted, or
+ * bucket was deleted; -EDQUOT: the bucket would hold more than its quota, and more than before;
+ * -ESTALE: an object to be composed or dropped was replaced or deleted, or
  * named twice, and nothing changed; -EINVAL: the put's bytes do not cover the body, or more than
  * STORE_HEADERS_BYTES_MAX; -EFBIG: more bodies than one group of the log can hold; -ENOSPC; -EIO:
  * the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that check returned. */

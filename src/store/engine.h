@@ -17,6 +17,10 @@ struct store_engine {
 	int (*bucket_list)(
 		struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
 
+	int (*bucket_usage)(struct store *store, struct slice name, struct store_quota *ret_used);
+	int (*bucket_room)(
+		struct store *store, struct slice name, struct slice key, uint64_t bytes);
+
 	int (*put_open)(
 		struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 	int (*put_sink)(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
@@ -75,6 +79,15 @@ struct store_engine {
 static inline bool store_key_valid(struct slice key)
 {
 	return key.len > 0 && key.len <= LIMIT_KEY_LEN_MAX;
+}
+
+/* Whether a bucket may hold that: a quota refuses only what adds to it. */
+static inline bool store_quota_fits(const struct store_quota *quota, const struct store_quota *used,
+	int64_t bytes, int64_t objects)
+{
+	return !(quota->bytes && bytes > 0 && used->bytes + (uint64_t)bytes > quota->bytes) &&
+	       !(quota->objects && objects > 0 &&
+		       used->objects + (uint64_t)objects > quota->objects);
 }
 
 /* The sequence number that a version id stands for. False: not an id of a store, or "null". */

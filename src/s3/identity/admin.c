@@ -151,45 +151,6 @@ static void tell_entity(struct admin *admin)
 	iam_account_put(account);
 }
 
-struct buckets {
-	struct admin *admin;
-	json_t *list;
-	const char *owner; /* NULL: all; otherwise only whether there is one */
-	bool found;
-};
-
-static bool visit_bucket(const struct store_bucket *bucket, void *arg)
-{
-	struct buckets *buckets = arg;
-	struct iam_owner owner;
-
-	if (!s3_bucket_name_valid(slice_str(bucket->name)))
-		return true;
-	if (buckets->owner) {
-		buckets->found |= strcmp(bucket->owner, buckets->owner) == 0;
-		return !buckets->found;
-	}
-	iam_owner_or_id(buckets->admin->call->s3->iam, slice_str(bucket->owner), &owner);
-	json_array_append_new(buckets->list,
-		json_pack("{s:s, s:s, s:s, s:I, s:s}", "name", bucket->name, "owner", bucket->owner,
-			"account_id", owner.account, "created",
-			(json_int_t)(bucket->created_ns / NS_PER_MS), "region", bucket->region));
-	return true;
-}
-
-static void tell_buckets(struct admin *admin)
-{
-	struct buckets buckets = {.admin = admin, .list = json_array()};
-	int ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
-
-	if (ret) {
-		json_decref(buckets.list);
-		fail_errno(admin, ret, NULL);
-		return;
-	}
-	done(admin, json_pack("{s:o}", "buckets", buckets.list));
-}
-
 static void count_account(const json_t *account, void *arg)
 {
 	(void)account;
@@ -333,10 +294,24 @@ static void put_entity(struct admin *admin)
 	json_decref(description);
 }
 
+struct owning {
+	const char *owner;
+	bool found;
+};
+
+static bool is_owned(const struct store_bucket *bucket, void *arg)
+{
+	struct owning *owning = arg;
+
+	owning->found |= s3_bucket_name_valid(slice_str(bucket->name)) &&
+			 strcmp(bucket->owner, owning->owner) == 0;
+	return !owning->found;
+}
+
 static void delete_account(struct admin *admin)
 {
 	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
-	struct buckets buckets = {.admin = admin};
+	struct owning buckets = {0};
 	const char *name;
 	int ret = account ? 0 : -ENOENT;
 	char owner[IAM_OWNER_LEN_MAX + 1];
@@ -344,13 +319,13 @@ static void delete_account(struct admin *admin)
 	slice_copy_str(json_member_text(account, "id"), owner, sizeof(owner));
 	buckets.owner = owner;
 	if (!ret)
-		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
+		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, is_owned, &buckets);
 	json_object_foreach(json_object_get(account, "users"), name, user)
 	{
 		if (ret || buckets.found || !json_member_text(user, "id").len)
 			continue;
 		slice_copy_str(json_member_text(user, "id"), owner, sizeof(owner));
-		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
+		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, is_owned, &buckets);
 	}
 	iam_account_put(account);
 	if (!ret && buckets.found)
@@ -538,6 +513,14 @@ static void run_account(struct admin *admin)
 		not_allowed(admin);
 }
 
+static void run_buckets(struct admin *admin)
+{
+	const struct admin_path path = {
+		.parts = admin->parts + 1, .count = admin->count - 1, .body = admin->body};
+
+	s3_admin_buckets(admin->call, &path, admin->answer);
+}
+
 static void run(struct admin *admin)
 {
 	bool get = admin->call->request->method == S3_GET;
@@ -554,8 +537,8 @@ static void run(struct admin *admin)
 	else if (admin->count == 1 && is_part(admin, 0, "scrub") &&
 		 admin->call->request->method == S3_POST)
 		begin_scrub(admin);
-	else if (admin->count == 1 && is_part(admin, 0, "buckets") && get)
-		tell_buckets(admin);
+	else if (is_part(admin, 0, "buckets"))
+		run_buckets(admin);
 	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)
 		tell_accounts(admin);
 	else if (!is_part(admin, 0, "accounts"))

@@ -14,4 +14,14 @@ struct admin_answer {
 /* Answers an authenticated call of the server's root. */
 void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer);
 
+/* ---- admin_bucket.c ---- */
+/* The path's parts after "buckets", and the request's body (NULL: none). */
+struct admin_path {
+	const struct slice *parts;
+	uint32_t count;
+	const json_t *body;
+};
+void s3_admin_buckets(
+	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer);
+
 #endif

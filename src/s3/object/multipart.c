@@ -120,6 +120,15 @@ const struct s3_error *s3_upload_sse(
 	return error == s3_error_at(S3_E_ACCESS_DENIED) ? s3_error_at(S3_E_INVALID_REQUEST) : error;
 }
 
+const struct s3_error *s3_upload_room(struct s3_call *call, uint64_t bytes)
+{
+	int ret = store_bucket_room(call->s3->store, call->bucket, call->key, bytes);
+
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
 void s3_upload_close(struct s3_upload *upload)
 {
 	store_get_close(upload->get);

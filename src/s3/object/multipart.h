@@ -53,6 +53,9 @@ const struct s3_error *s3_upload_still_there(
 struct s3_sse;
 const struct s3_error *s3_upload_sse(
 	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse);
+/* Refuses a part that alone is too large for what the bucket's quota leaves: the object would be,
+ * too. */
+const struct s3_error *s3_upload_room(struct s3_call *call, uint64_t bytes);
 void s3_upload_close(struct s3_upload *upload);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);

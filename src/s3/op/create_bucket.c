@@ -221,7 +221,8 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	if (ret == -EEXIST)
 		error = create_again(call, bucket.region, &making);
 	else if (ret)
-		error = s3_fail_errno(call, ret);
+		error = ret == -EDQUOT ? s3_error_at(S3_E_TOO_MANY_BUCKETS)
+				       : s3_fail_errno(call, ret);
 	if (error)
 		return error;
 	s3_settings_changed(call->s3, call->bucket);

@@ -81,6 +81,8 @@ const struct s3_error *s3_op_upload_part(struct s3_call *call)
 		return error;
 	error = match_sums(call, &upload, &sums);
 	if (!error)
+		error = s3_upload_room(call, call->request->body ? call->request->body->bytes : 0);
+	if (!error)
 		error = s3_upload_sse(call, &upload, &sse);
 	call->sse = sse.kind != S3_SSE_NONE ? &sse : NULL;
 	if (!error)

@@ -89,6 +89,8 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	error = choose_range(call, copy, &range);
 	if (!error && range.bytes > LIMIT_PUT_BYTES_MAX)
 		error = s3_error_at(S3_E_ENTITY_TOO_LARGE);
+	if (!error)
+		error = s3_upload_room(call, range.bytes);
 	if (error)
 		return error;
 	opts.bytes = range.bytes;

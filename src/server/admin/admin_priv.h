@@ -19,6 +19,9 @@ void admin_process_read(struct admin_process *ret_process);
 /* Writes them under the names that Prometheus' own clients use. Unknown values are left out. */
 void admin_process_metrics(struct buf *out);
 
+/* What each bucket holds, and its quota. */
+void admin_bucket_metrics(const struct admin_opts *opts, struct buf *out);
+
 #define ADMIN_METRICS_BYTES_MAX (4 * MIB)
 /* Answers with the text of `make`. In a fiber, make runs on a helper thread, because the text is
  * long. In a fiber, or on any thread. */

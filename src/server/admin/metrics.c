@@ -359,6 +359,7 @@ void admin_metrics(const struct admin_opts *opts, struct buf *out)
 	put_region(opts, out);
 	put_rings(opts->region, out);
 	put_store(opts, out);
+	admin_bucket_metrics(opts, out);
 	put_volumes(opts, out);
 	put_reactors(opts, out);
 }

@@ -92,6 +92,8 @@ int local_put_open(
 	if (!bucket)
 		return -ENOENT;
 	ret = grow_check(store);
+	if (!ret)
+		ret = quota_room(store, bucket, opts->key, opts->bytes);
 	put = ret ? NULL : (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
 	if (!put) {
 		bucket_put(bucket);

@@ -32,6 +32,7 @@ struct fsck {
 /* The name of an object in findings. */
 struct subject {
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	uint64_t bucket_id;
 	struct slice key; /* of the row */
 };
 
@@ -48,7 +49,8 @@ static void subject_fill(struct fsck *fsck, struct slice index_key, struct subje
 	uint64_t bucket_id;
 
 	memcpy(&bucket_id, index_key.data + 1, sizeof(bucket_id));
-	bucket = buckets_find_id(fsck->store->buckets, be64toh(bucket_id));
+	ret_subject->bucket_id = be64toh(bucket_id);
+	bucket = buckets_find_id(fsck->store->buckets, ret_subject->bucket_id);
 	snprintf(ret_subject->bucket, sizeof(ret_subject->bucket), "%s",
 		bucket ? bucket->info.name : "?");
 	bucket_put(bucket);
@@ -125,6 +127,19 @@ static void inline_check(
 	free(value);
 }
 
+/* Counts anew what a start counts. */
+static void use_count(
+	const struct fsck *fsck, const struct subject *subject, const struct object *object)
+{
+	struct bucket *bucket = buckets_find_id(fsck->store->buckets, subject->bucket_id);
+
+	if (bucket && object->body != BODY_MARKER)
+		bucket_used_add(bucket, (int64_t)object->meta.bytes, 1);
+	if (bucket)
+		atomic_fetch_add(&bucket->objects, 1);
+	bucket_put(bucket);
+}
+
 static bool object_visit(struct slice key, struct slice value, void *arg)
 {
 	struct fsck *fsck = (struct fsck *)arg;
@@ -145,6 +160,7 @@ static bool object_visit(struct slice key, struct slice value, void *arg)
 		return true;
 	}
 	fsck->report->bytes += object->meta.bytes;
+	use_count(fsck, &subject, object);
 	if (object->body == BODY_INLINE)
 		inline_check(fsck, &subject, object);
 	for (uint32_t i = 0; i < object->segment_count; i++) {
@@ -175,6 +191,20 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	return true;
 }
 
+/* A program without quotas may have deleted the bucket: such a row has no effect. */
+static bool quota_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct store_quota quota;
+	uint64_t id;
+
+	if (quota_record_parse(key, value, &id, &quota)) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "a damaged quota of a bucket\n");
+	}
+	return true;
+}
+
 static bool outbox_row_visit(struct slice key, struct slice value, void *arg)
 {
 	struct fsck *fsck = (struct fsck *)arg;
@@ -200,7 +230,7 @@ static bool row_count(struct slice key, struct slice value, void *arg)
  * so. */
 static int unknown_visit(struct fsck *fsck)
 {
-	static const char KINDS[] = "ABDMNOSV";
+	static const char KINDS[] = "ABDMNOQSV";
 	uint32_t features = fsck->store->features & ~INDEX_FEATURES;
 	uint64_t count = 0;
 	int ret = 0;
@@ -238,6 +268,64 @@ static void orphans_check(struct fsck *fsck)
 	}
 }
 
+/* ---- The use of buckets, counted and as the snapshot has it. ---- */
+
+struct use {
+	struct bucket *bucket;
+	uint64_t rows;
+	struct store_quota used;
+};
+struct uses {
+	struct use *list;
+	uint32_t count;
+};
+
+static void use_keep(struct bucket *bucket, void *arg)
+{
+	struct uses *uses = (struct uses *)arg;
+	struct use *use = &uses->list[uses->count++];
+
+	use->bucket = bucket;
+	use->rows = atomic_load(&bucket->objects);
+	bucket_used(bucket, &use->used);
+}
+
+static void use_compare(struct fsck *fsck, const struct use *use)
+{
+	struct store_quota used;
+
+	bucket_used(use->bucket, &used);
+	if (used.bytes == use->used.bytes && used.objects == use->used.objects &&
+		atomic_load(&use->bucket->objects) == use->rows)
+		return;
+	fsck->report->bad_records++;
+	buf_printf(fsck->out,
+		"bucket %s: %llu objects with %llu bytes, but the snapshot of the last shutdown "
+		"has %llu with %llu: remove the file 'space' of the data folder, and the next "
+		"start counts anew\n",
+		use->bucket->info.name, (unsigned long long)use->used.objects,
+		(unsigned long long)use->used.bytes, (unsigned long long)used.objects,
+		(unsigned long long)used.bytes);
+}
+
+/* snapshot_load, which also replaces the counted use of the buckets. */
+static int snapshot_compare(struct fsck *fsck, uint64_t **ret_words, uint64_t *ret_count)
+{
+	struct buckets *buckets = fsck->store->buckets;
+	struct uses uses = {0};
+	int ret;
+
+	uses.list = (struct use *)calloc(buckets_count(buckets) + 1, sizeof(*uses.list));
+	if (!uses.list)
+		return -ENOMEM;
+	buckets_visit(buckets, use_keep, &uses);
+	ret = snapshot_load(fsck->store, ret_words, ret_count);
+	for (uint32_t i = 0; !ret && i < uses.count; i++)
+		use_compare(fsck, &uses.list[i]);
+	free(uses.list);
+	return ret;
+}
+
 /* Compares the index with the snapshot of the last clean shutdown, if there is one. */
 static void snapshot_check(struct fsck *fsck)
 {
@@ -246,7 +334,7 @@ static void snapshot_check(struct fsck *fsck)
 	uint64_t lost = 0, unmarked = 0, count;
 	uint64_t *words;
 
-	if (snapshot_load(fsck->store, &words, &count))
+	if (snapshot_compare(fsck, &words, &count))
 		return;
 	for (uint64_t i = first; i < count; i++) {
 		uint64_t named = space_word(space, i);
@@ -307,6 +395,8 @@ static int fsck_run(struct fsck *fsck)
 	int ret = index_visit(index, SLICE("B"), bucket_visit, fsck);
 
 	fsck->report->opened = true;
+	if (!ret)
+		ret = index_visit(index, SLICE("Q"), quota_visit, fsck);
 	if (!ret)
 		ret = index_visit(index, SLICE("O"), object_visit, fsck);
 	if (!ret)

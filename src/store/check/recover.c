@@ -61,9 +61,30 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	return buckets_add(store->buckets, &info) == 0;
 }
 
+/* A program without quotas may have deleted the bucket. */
+static bool quota_visit(struct slice key, struct slice value, void *arg)
+{
+	const struct store *store = (const struct store *)arg;
+	struct store_quota quota;
+	struct bucket *bucket;
+	uint64_t id;
+
+	if (quota_record_parse(key, value, &id, &quota)) {
+		log_error("store", "a damaged quota in the index: run fsck");
+		return true;
+	}
+	bucket = buckets_find_id(store->buckets, id);
+	if (bucket)
+		bucket_quota_set(bucket, &quota);
+	bucket_put(bucket);
+	return true;
+}
+
 int recover_buckets(struct store *store)
 {
-	return index_visit(store->index, SLICE("B"), bucket_visit, store);
+	int ret = index_visit(store->index, SLICE("B"), bucket_visit, store);
+
+	return ret ? ret : index_visit(store->index, SLICE("Q"), quota_visit, store);
 }
 
 struct scan {
@@ -147,6 +168,8 @@ static void scan_object(struct scan *scan, struct slice key, struct slice value)
 	bucket = buckets_find_id(store->buckets, be64toh(bucket_id));
 	if (bucket) {
 		atomic_fetch_add(&bucket->objects, 1);
+		if (object->body != BODY_MARKER)
+			bucket_used_add(bucket, (int64_t)object->meta.bytes, 1);
 		atomic_fetch_add(&store->objects, 1);
 		bucket_put(bucket);
 	} else {

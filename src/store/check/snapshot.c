@@ -31,10 +31,14 @@ struct snapshot_head {
 };
 _Static_assert(sizeof(struct snapshot_head) == 64, "as docs/spec/disk.md has it");
 
+#define SNAPSHOT_VERSION 2u
+
 struct snapshot_bucket {
 	uint64_t id;
 	uint64_t objects;
+	struct store_quota used;
 };
+_Static_assert(sizeof(struct snapshot_bucket) == 32, "as docs/spec/disk.md has it");
 
 struct snapshot {
 	struct snapshot_head head;
@@ -97,13 +101,16 @@ static void bucket_fill(struct bucket *bucket, void *arg)
 {
 	struct bucket_fill *fill = (struct bucket_fill *)arg;
 
-	fill->snapshot->buckets[fill->count++] = (struct snapshot_bucket){
-		.id = bucket->info.id, .objects = atomic_load(&bucket->objects)};
+	struct snapshot_bucket *to = &fill->snapshot->buckets[fill->count++];
+
+	to->id = bucket->info.id;
+	to->objects = atomic_load(&bucket->objects);
+	bucket_used(bucket, &to->used);
 }
 
 int snapshot_write(struct store *store)
 {
-	struct snapshot snapshot = {.head = {.version = STORE_VERSION,
+	struct snapshot snapshot = {.head = {.version = SNAPSHOT_VERSION,
 					    .seq = store->committer->seq_next - 1,
 					    .volume_bytes = disk_bytes(store->volume.disk),
 					    .bucket_count = buckets_count(store->buckets),
@@ -141,7 +148,8 @@ int snapshot_write(struct store *store)
 /* Whether it is of this store, and nothing has been written since. */
 static bool head_is_last(const struct store *store, const struct snapshot_head *head)
 {
-	return memcmp(head->magic, MAGIC, sizeof(MAGIC)) == 0 && head->version == STORE_VERSION &&
+	return memcmp(head->magic, MAGIC, sizeof(MAGIC)) == 0 &&
+	       head->version == SNAPSHOT_VERSION &&
 	       memcmp(head->uuid, store->volume.super.uuid, sizeof(head->uuid)) == 0 &&
 	       head->seq == store->committer->seq_next - 1;
 }
@@ -208,6 +216,19 @@ int snapshot_size_check(const struct store *store)
 	return -EUCLEAN;
 }
 
+static void bucket_take(struct store *store, const struct snapshot_bucket *from)
+{
+	struct bucket *bucket = buckets_find_id(store->buckets, from->id);
+
+	atomic_fetch_add(&store->objects, from->objects);
+	if (!bucket)
+		return;
+	atomic_store(&bucket->objects, from->objects);
+	atomic_store(&bucket->used_bytes, from->used.bytes);
+	atomic_store(&bucket->used_objects, from->used.objects);
+	bucket_put(bucket);
+}
+
 int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count)
 {
 	struct snapshot snapshot;
@@ -225,15 +246,8 @@ int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_
 		head_counts(store, &snapshot.head) && snapshot_alloc(&snapshot) == 0) {
 		if (read_all(file, &snapshot))
 			ret = 0;
-		for (uint64_t i = 0; !ret && i < snapshot.head.bucket_count; i++) {
-			struct bucket *bucket =
-				buckets_find_id(store->buckets, snapshot.buckets[i].id);
-
-			if (bucket)
-				atomic_store(&bucket->objects, snapshot.buckets[i].objects);
-			bucket_put(bucket);
-			atomic_fetch_add(&store->objects, snapshot.buckets[i].objects);
-		}
+		for (uint64_t i = 0; !ret && i < snapshot.head.bucket_count; i++)
+			bucket_take(store, &snapshot.buckets[i]);
 		*ret_word_count = snapshot.head.word_count;
 		*ret_words = ret ? NULL : snapshot.words;
 		if (!ret)

@@ -71,7 +71,8 @@ size_t commit_bytes(const struct commit *commit)
 	if (commit->kind == COMMIT_OUTBOX_END)
 		return outbox_end_bytes(commit);
 	if (commit->kind != COMMIT_ITEMS)
-		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
+		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX) +
+		       quota_row_bytes();
 	for (uint32_t i = 0; i < commit->item_count; i++)
 		bytes += commit_item_bytes(&commit->items[i], commit) +
 			 outbox_row_bytes(&commit->items[i]);
@@ -102,10 +103,14 @@ static void bucket_edit_plan(struct commit *commit, struct bucket *bucket, struc
 	commit->bucket_info = bucket->info;
 	commit->bucket_info.versioning = edited.versioning;
 	commit->bucket_info.flags = edited.flags;
+	commit->bucket_info.quota = edited.quota;
 	commit->bucket = bucket;
 	key_bucket(&key, slice_str(bucket->info.name));
 	len = bucket_record_put(&commit->bucket_info, record);
 	memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
+	if (bucket->info.quota.bytes != edited.quota.bytes ||
+		bucket->info.quota.objects != edited.quota.objects)
+		quota_row_add(group, &commit->bucket_info);
 }
 
 static void bucket_plan(struct store *store, struct commit *commit, struct group *group)
@@ -135,6 +140,8 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 			commit->bucket_info.created_ns = clock_real_ns();
 		len = bucket_record_put(&commit->bucket_info, record);
 		memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
+		if (commit->bucket_info.quota.bytes || commit->bucket_info.quota.objects)
+			quota_row_add(group, &commit->bucket_info);
 		return;
 	}
 	if (!bucket)
@@ -147,6 +154,11 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 	}
 	commit->bucket = bucket;
 	group_add(group, MUTATION_DELETE, 0, &key, 0);
+	if (bucket->info.quota.bytes || bucket->info.quota.objects) {
+		commit->bucket_info = bucket->info;
+		commit->bucket_info.quota = (struct store_quota){0};
+		quota_row_add(group, &commit->bucket_info);
+	}
 }
 
 void commit_plan(struct store *store, struct commit *commit, struct group *group)
@@ -223,6 +235,8 @@ void commit_undo(struct store *store, struct commit *commit, int error)
 		commit->bucket = NULL;
 	}
 	commit->result = error;
+	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
+		quota_undo(commit, &commit->items[i]);
 	if (commit->composition)
 		composition_undo(commit->composition);
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++) {

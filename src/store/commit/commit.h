@@ -74,6 +74,8 @@ struct commit_item {
 	int result;			     /* -ERESTART: read the entries again and retry */
 	bool planned;			     /* has mutations in the group */
 	bool entry_taken;		     /* entry's pin is the group's */
+	bool used_counted;		     /* its share of the bucket's use is counted: */
+	int64_t used_bytes, used_objects;
 	uint32_t change_count;
 	struct change changes[CHANGES_MAX];
 };
@@ -125,6 +127,18 @@ void commit_item_plan(struct store *store, const struct commit *commit, struct c
 	struct group *group);
 /* The next number for an item that the group orders. */
 uint64_t group_number_next(const struct store *store, struct group *group);
+/* ---- quota.c ---- */
+/* Counts what the item's changes and the composition add to the use of their buckets. -EDQUOT: a
+ * put that the quota refuses; nothing is counted. */
+int quota_plan(const struct commit *commit, struct commit_item *item);
+/* Takes what quota_plan counted off again. */
+void quota_undo(const struct commit *commit, struct commit_item *item);
+/* The row of the bucket's quota: put, or deleted when there is none. */
+void quota_row_add(struct group *group, const struct store_bucket *bucket);
+size_t quota_row_bytes(void);
+/* store_bucket_room of a bucket. Fiber call. */
+int quota_room(struct store *store, struct bucket *bucket, struct slice key, uint64_t bytes);
+
 /* Undoes the plan. */
 void commit_item_drop(struct store *store, struct commit_item *item);
 
@@ -156,6 +170,8 @@ void version_unprepare(struct store *store, struct commit_item *item);
 /* ---- Calls of the engine implemented here; contracts in store/api.h. ---- */
 int local_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
+int local_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used);
+int local_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes);
 int local_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition);
 int local_outbox_visit(

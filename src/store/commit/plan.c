@@ -28,12 +28,6 @@
 _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
-/* The entry's object at this point of the order: planned earlier in this group, or published. */
-static struct object *entry_view(const struct record_entry *entry)
-{
-	return entry->has_pending ? entry->pending : entry->object;
-}
-
 static bool is_null_version(const struct object *object)
 {
 	return object->meta.version_id[0] == 'n';
@@ -46,7 +40,8 @@ uint32_t commit_rows_max(const struct object *object)
 
 static size_t rows_bytes(const struct record_entry *entry)
 {
-	return entry ? MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * commit_rows_max(entry_view(entry))
+	return entry ? MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) *
+			       commit_rows_max(record_entry_view(entry))
 		     : 0;
 }
 
@@ -71,7 +66,7 @@ static size_t object_bytes(const struct object *object, bool composes)
 
 size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit)
 {
-	const struct object *current = entry_view(item->entry);
+	const struct object *current = record_entry_view(item->entry);
 	size_t row = MUTATION_BYTES(1 + 8 + item->entry->key_len, 0);
 	size_t bytes = row + rows_bytes(item->entry);
 
@@ -86,7 +81,7 @@ size_t commit_item_bytes(const struct commit_item *item, const struct commit *co
 	row = MUTATION_BYTES(1 + 8 + 2 * item->entry->key_len + 10, 0);
 	bytes += CHANGES_MAX * (row + RECORD_SLACK) + record_bytes_of(current);
 	bytes += rows_bytes(item->null_entry) + rows_bytes(item->version_entry);
-	return bytes + (item->promote ? record_bytes_of(entry_view(item->promote)) : 0);
+	return bytes + (item->promote ? record_bytes_of(record_entry_view(item->promote)) : 0);
 }
 
 void commit_rows_delete(struct group *group, const struct object *object)
@@ -258,7 +253,7 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 	struct commit_item *item, struct group *group)
 {
 	bool enabled = commit->bucket->info.versioning == STORE_VERSIONING_ENABLED;
-	struct object *current = entry_view(item->entry);
+	struct object *current = record_entry_view(item->entry);
 	enum change_old old = OLD_DIES;
 	int ret = 0;
 
@@ -276,7 +271,7 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 		plan_current(store, item, old);
 	if (!item->object)
 		return plan_marker(store, item, enabled, group);
-	if (!enabled && entry_view(item->null_entry)) {
+	if (!enabled && record_entry_view(item->null_entry)) {
 		record_entry_pin_more(store->records, item->null_entry);
 		change_add(item, item->null_entry, NULL, OLD_DIES, 0);
 	}
@@ -308,7 +303,7 @@ static int plan_append(struct store *store, const struct commit *commit, struct 
 static int plan_write(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group)
 {
-	struct object *current = entry_view(item->entry);
+	struct object *current = record_entry_view(item->entry);
 	uint8_t versioning = commit->bucket->info.versioning;
 	int ret = 0;
 
@@ -333,7 +328,7 @@ static int plan_write(struct store *store, const struct commit *commit, struct c
 /* New headers for the same body. */
 static int plan_edit(struct commit_item *item)
 {
-	struct object *current = entry_view(item->entry);
+	struct object *current = record_entry_view(item->entry);
 	struct slice headers = SLICE_NONE;
 	int ret;
 
@@ -362,7 +357,7 @@ static int plan_edit(struct commit_item *item)
 /* The newest version is deleted: the next becomes current, unless it is a delete marker. */
 static void plan_promotion(struct store *store, struct commit_item *item, bool was_current)
 {
-	struct object *next = item->promote ? entry_view(item->promote) : NULL;
+	struct object *next = item->promote ? record_entry_view(item->promote) : NULL;
 
 	if (next && next->body != BODY_MARKER) {
 		record_entry_pin_more(store->records, item->promote);
@@ -376,11 +371,12 @@ static void plan_promotion(struct store *store, struct commit_item *item, bool w
 
 static int plan_version_delete(struct store *store, struct commit_item *item)
 {
-	struct object *current = entry_view(item->entry);
-	struct object *victim = item->version_entry ? entry_view(item->version_entry) : current;
+	struct object *current = record_entry_view(item->entry);
+	struct object *victim =
+		item->version_entry ? record_entry_view(item->version_entry) : current;
 	bool unchanged = atomic_load(&item->entry->changes) == item->changes_seen;
-	bool newest =
-		!item->version_entry || (!current && !(item->newest && entry_view(item->newest)));
+	bool newest = !item->version_entry ||
+		      (!current && !(item->newest && record_entry_view(item->newest)));
 	int ret = 0;
 
 	if (!victim || !slice_eq(slice_str(victim->meta.version_id), item->version_id) ||
@@ -406,7 +402,7 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 static void change_apply(struct group *group, struct change *change, const struct commit *commit)
 {
 	uint8_t flags = change->flags & CHANGE_FLUSHED ? MUTATION_BODY_FLUSHED : 0;
-	const struct object *old = entry_view(change->entry);
+	const struct object *old = record_entry_view(change->entry);
 	const struct object *object = change->object;
 	struct key key;
 
@@ -444,8 +440,13 @@ void commit_item_plan(struct store *store, const struct commit *commit, struct c
 	struct group *group)
 {
 	item->result = item_plan(store, commit, item, group);
-	if (!item->result && commit->composition)
+	if (!item->result)
+		item->result = quota_plan(commit, item);
+	if (!item->result && commit->composition) {
 		item->result = composition_plan(commit->composition, group);
+		if (item->result)
+			quota_undo(commit, item);
+	}
 	if (item->result) {
 		commit_item_drop(store, item);
 		return;

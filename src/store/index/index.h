@@ -14,7 +14,9 @@
  * half to open the index. It may ignore the high half, which are kinds of rows: it keeps them. */
 #define INDEX_FEATURES_NEEDED 0xffffu
 #define INDEX_FEATURE_OUTBOX  (1u << 16)
-#define INDEX_FEATURES	      INDEX_FEATURE_OUTBOX /* those of this program */
+#define INDEX_FEATURE_QUOTA   (1u << 17)
+/* Those of this program. */
+#define INDEX_FEATURES (INDEX_FEATURE_OUTBOX | INDEX_FEATURE_QUOTA)
 
 struct state_record {
 	uint32_t version;

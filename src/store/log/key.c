@@ -47,6 +47,12 @@ void key_bucket(struct key *key, struct slice name)
 	key_bytes(key, name.data, name.len);
 }
 
+void key_quota(struct key *key, uint64_t bucket_id)
+{
+	key_start(key, 'Q');
+	key_u64(key, bucket_id);
+}
+
 void key_object(struct key *key, uint64_t bucket_id, struct slice object_key)
 {
 	key_start(key, 'O');

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #define SEGMENT_KEY_BYTES 13u
+#define QUOTA_KEY_BYTES	  9u
 #define KEY_BYTES_MAX	  (1u + 8u + 2u * LIMIT_KEY_LEN_MAX + 2u + 8u) /* a version's, escaped */
 struct key {
 	uint32_t len;
@@ -16,6 +17,7 @@ struct key {
 bool key_successor(struct key *key);
 void key_state(struct key *key);
 void key_bucket(struct key *key, struct slice name);
+void key_quota(struct key *key, uint64_t bucket_id);
 void key_object(struct key *key, uint64_t bucket_id, struct slice object_key);
 void key_version(struct key *key, uint64_t bucket_id, struct slice object_key, uint64_t seq);
 /* The prefix of all versions of one object, and that of all objects with a prefix. */

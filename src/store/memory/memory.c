@@ -106,6 +106,7 @@ static int memory_bucket_edit(
 	if (!ret) {
 		bucket->info.versioning = edited.versioning;
 		bucket->info.flags = edited.flags;
+		bucket->info.quota = edited.quota;
 	}
 	pthread_mutex_unlock(&store->lock);
 	return ret;
@@ -128,6 +129,32 @@ static int memory_bucket_list(
 		;
 	free(copies);
 	return copies ? 0 : -ENOMEM;
+}
+
+static int memory_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
+{
+	const struct bucket *bucket;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name);
+	if (bucket)
+		memory_bucket_used(bucket, ret_used);
+	pthread_mutex_unlock(&store->lock);
+	return bucket ? 0 : -ENOENT;
+}
+
+static int memory_bucket_room(
+	struct store *store, struct slice name, struct slice key, uint64_t bytes)
+{
+	const struct bucket *bucket;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name);
+	if (bucket)
+		ret = memory_quota_room(bucket, key, bytes == UINT64_MAX ? 0 : (int64_t)bytes);
+	pthread_mutex_unlock(&store->lock);
+	return ret;
 }
 
 /* ---- Watching. ---- */
@@ -246,6 +273,8 @@ static const struct store_engine MEMORY_ENGINE = {
 	.bucket_delete = memory_bucket_delete,
 	.bucket_edit = memory_bucket_edit,
 	.bucket_list = memory_bucket_list,
+	.bucket_usage = memory_bucket_usage,
+	.bucket_room = memory_bucket_room,
 	.put_open = memory_put_open,
 	.put_sink = memory_put_sink,
 	.put_tagged = memory_put_tagged,

@@ -58,8 +58,9 @@ int memory_put_open(
 	put->bucket = memory_bucket_find(store, opts->bucket);
 	if (put->bucket)
 		put->bucket->refs++;
-	else
-		ret = -ENOENT;
+	ret = !put->bucket ? -ENOENT
+			   : memory_quota_room(put->bucket, opts->key,
+				     opts->bytes == UINT64_MAX ? 0 : (int64_t)opts->bytes);
 	put->body->body_number = ++store->seq_last;
 	pthread_mutex_unlock(&store->lock);
 	put->head = (struct store_put_head){.engine = store->head.engine,
@@ -328,6 +329,17 @@ static bool tags_cover(const struct body *body)
 	return !body->tag_count || body->tag_count == pieces;
 }
 
+/* Of the objects of the put's own bucket that the commit deletes: they make room. */
+static int64_t ending_bytes(const struct store_put *put)
+{
+	int64_t bytes = 0;
+
+	for (uint32_t i = 0; i < put->ending_count; i++)
+		if (put->endings[i].bucket == put->bucket)
+			bytes += (int64_t)put->endings[i].object->meta.bytes;
+	return bytes;
+}
+
 static int commit_locked(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
@@ -337,6 +349,9 @@ static int commit_locked(
 
 	if (!ret && !tags_cover(put->body))
 		ret = -EINVAL;
+	if (!ret)
+		ret = memory_quota_room(put->bucket, slice_of(put->key, put->key_len),
+			(int64_t)meta->bytes - ending_bytes(put));
 	if (ret)
 		return ret;
 	object = put_object(put, meta);

@@ -274,3 +274,45 @@ void memory_object_supersede(struct object *object)
 		object->refs--; /* the superseding call has a reference of its own */
 	}
 }
+
+/* ---- Quotas. ---- */
+
+void memory_bucket_used(const struct bucket *bucket, struct store_quota *ret_used)
+{
+	*ret_used = (struct store_quota){0};
+	for (uint32_t k = 0; k < bucket->key_count; k++)
+		for (uint32_t v = 0; v < bucket->keys[k]->version_count; v++) {
+			const struct object *object = bucket->keys[k]->versions[v];
+
+			ret_used->objects += !object->meta.delete_marker;
+			ret_used->bytes += object->meta.bytes;
+		}
+}
+
+/* The version that a put to the key replaces. */
+static const struct object *replaced(const struct bucket *bucket, struct slice name)
+{
+	const struct key *key = memory_key_find(bucket, name);
+
+	if (bucket->info.versioning == STORE_VERSIONING_ENABLED)
+		return NULL;
+	for (uint32_t v = 0; key && v < key->version_count; v++)
+		if (slice_eq(slice_str(key->versions[v]->meta.version_id), SLICE("null")))
+			return key->versions[v];
+	return NULL;
+}
+
+int memory_quota_room(const struct bucket *bucket, struct slice key, int64_t bytes)
+{
+	const struct object *old = replaced(bucket, key);
+	struct store_quota used;
+
+	if (!bucket->info.quota.bytes && !bucket->info.quota.objects)
+		return 0;
+	memory_bucket_used(bucket, &used);
+	if (old)
+		bytes -= (int64_t)old->meta.bytes;
+	return store_quota_fits(&bucket->info.quota, &used, bytes, !old || old->meta.delete_marker)
+		       ? 0
+		       : -EDQUOT;
+}

@@ -71,6 +71,10 @@ struct store_get {
 int memory_array_reserve(void **array, uint32_t count, uint32_t *cap, size_t element_bytes);
 
 struct bucket *memory_bucket_find(const struct store *store, struct slice name);
+/* Counted as the bucket's quota counts. */
+void memory_bucket_used(const struct bucket *bucket, struct store_quota *ret_used);
+/* Whether the bucket has room for an object of that many bytes at the key; -EDQUOT. */
+int memory_quota_room(const struct bucket *bucket, struct slice key, int64_t bytes);
 /* The index of the name, or the index where it would be inserted. */
 uint32_t memory_bucket_place(const struct store *store, struct slice name);
 void memory_bucket_put(struct bucket *bucket); /* drops a reference; takes NULL */

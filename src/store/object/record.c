@@ -5,6 +5,7 @@
 #include "store/object/record.h"
 #include "store/volume/volume.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -437,5 +438,37 @@ int bucket_record_parse(struct slice name, struct slice value, struct store_buck
 	memcpy(bucket.owner, value.data + sizeof(head), head.owner_len);
 	memcpy(bucket.region, value.data + sizeof(head) + head.owner_len, head.region_len);
 	*ret_bucket = bucket;
+	return 0;
+}
+
+struct quota_record {
+	uint8_t version;
+	uint8_t zero[7];
+	uint64_t bytes, objects;
+};
+_Static_assert(sizeof(struct quota_record) == QUOTA_RECORD_BYTES, "as docs/spec/disk.md has it");
+
+void quota_record_put(const struct store_quota *quota, uint8_t out[QUOTA_RECORD_BYTES])
+{
+	const struct quota_record record = {
+		.version = RECORD_VERSION, .bytes = quota->bytes, .objects = quota->objects};
+
+	memcpy(out, &record, sizeof(record));
+}
+
+int quota_record_parse(struct slice key, struct slice value, uint64_t *ret_bucket_id,
+	struct store_quota *ret_quota)
+{
+	struct quota_record record;
+	uint64_t big;
+
+	if (key.len != 1 + sizeof(big) || value.len != sizeof(record))
+		return -EUCLEAN;
+	memcpy(&record, value.data, sizeof(record));
+	if (record.version != RECORD_VERSION)
+		return -EUCLEAN;
+	memcpy(&big, key.data + 1, sizeof(big));
+	*ret_bucket_id = be64toh(big);
+	*ret_quota = (struct store_quota){.bytes = record.bytes, .objects = record.objects};
 	return 0;
 }

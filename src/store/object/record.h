@@ -27,6 +27,11 @@ void segment_record_put(const struct segment *segment, uint8_t *out);
 int segment_record_parse(struct slice value, struct segment **ret_segment);
 #define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u)
 size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX]);
+/* The value of a quota's row: the quota of the bucket. -EUCLEAN. */
+#define QUOTA_RECORD_BYTES 24u
+void quota_record_put(const struct store_quota *quota, uint8_t out[QUOTA_RECORD_BYTES]);
+int quota_record_parse(struct slice key, struct slice value, uint64_t *ret_bucket_id,
+	struct store_quota *ret_quota);
 int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket);
 
 #endif

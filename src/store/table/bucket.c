@@ -141,6 +141,25 @@ uint32_t buckets_count(struct buckets *buckets)
 	return count;
 }
 
+void bucket_quota_set(struct bucket *bucket, const struct store_quota *quota)
+{
+	bucket->info.quota = *quota;
+	atomic_store_explicit(&bucket->quota_bytes, quota->bytes, memory_order_relaxed);
+	atomic_store_explicit(&bucket->quota_objects, quota->objects, memory_order_relaxed);
+}
+
+void bucket_used(const struct bucket *bucket, struct store_quota *ret_used)
+{
+	ret_used->bytes = atomic_load_explicit(&bucket->used_bytes, memory_order_relaxed);
+	ret_used->objects = atomic_load_explicit(&bucket->used_objects, memory_order_relaxed);
+}
+
+void bucket_used_add(struct bucket *bucket, int64_t bytes, int64_t objects)
+{
+	atomic_fetch_add_explicit(&bucket->used_bytes, (uint64_t)bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&bucket->used_objects, (uint64_t)objects, memory_order_relaxed);
+}
+
 int buckets_add(struct buckets *buckets, const struct store_bucket *info)
 {
 	struct bucket *bucket = (struct bucket *)calloc(1, sizeof(*bucket));
@@ -149,6 +168,7 @@ int buckets_add(struct buckets *buckets, const struct store_bucket *info)
 	if (!bucket)
 		return -ENOMEM;
 	bucket->info = *info;
+	bucket_quota_set(bucket, &info->quota);
 	atomic_init(&bucket->refs, 1);
 	pthread_rwlock_wrlock(&buckets->lock);
 	slot = &buckets->by_name[name_slot(slice_str(info->name))];
@@ -168,6 +188,7 @@ void buckets_change(struct buckets *buckets, struct bucket *bucket, const struct
 	pthread_rwlock_wrlock(&buckets->lock);
 	bucket->info.versioning = info->versioning;
 	bucket->info.flags = info->flags;
+	bucket_quota_set(bucket, &info->quota);
 	pthread_rwlock_unlock(&buckets->lock);
 }
 

@@ -17,7 +17,11 @@ struct bucket {
 	struct store_bucket info;
 	_Atomic uint32_t refs;
 	_Atomic bool dead;
-	_Atomic uint64_t objects; /* the committer writes it */
+	_Atomic uint64_t objects; /* its rows; the committer writes it when they are published */
+	/* Of info, for other threads; 0: no limit. */
+	_Atomic uint64_t quota_bytes, quota_objects;
+	/* Counted as the quota counts; the committer writes them when it plans. */
+	_Atomic uint64_t used_bytes, used_objects;
 	struct bucket *by_name;
 	struct bucket *by_id;
 };
@@ -33,11 +37,16 @@ void bucket_put(struct bucket *bucket);
 uint32_t buckets_count(struct buckets *buckets);
 /* -ENOMEM; the name must not exist. */
 int buckets_add(struct buckets *buckets, const struct store_bucket *info);
-/* Takes over versioning and flags. */
+/* Takes over versioning, flags and quota. */
 void buckets_change(
 	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);
 /* A copy of the bucket's current state. */
 void buckets_info(struct buckets *buckets, struct bucket *bucket, struct store_bucket *ret_info);
+/* At a start, before other threads know the bucket. */
+void bucket_quota_set(struct bucket *bucket, const struct store_quota *quota);
+void bucket_used(const struct bucket *bucket, struct store_quota *ret_used);
+/* Of the committer, or of a start. */
+void bucket_used_add(struct bucket *bucket, int64_t bytes, int64_t objects);
 void buckets_remove(struct buckets *buckets, struct bucket *bucket);
 /* Buckets after a name, in order, copied; *ret_count of them, to be freed. -ENOMEM. */
 int buckets_sorted(struct buckets *buckets, struct slice after, struct store_bucket **ret_sorted,
@@ -83,6 +92,12 @@ int record_entry_pin_version(struct record_table *table, uint64_t bucket_id, str
  * index. Any thread. NULL: no memory. */
 struct record_entry *record_entry_pin_fresh(
 	struct record_table *table, uint64_t bucket_id, struct slice key, uint64_t seq);
+/* The entry's object at this point of the commit order: planned earlier in this group, or
+ * published. Of the committer. */
+static inline struct object *record_entry_view(const struct record_entry *entry)
+{
+	return entry->has_pending ? entry->pending : entry->object;
+}
 /* Adds a pin to a pinned entry. */
 void record_entry_pin_more(struct record_table *table, struct record_entry *entry);
 /* The index key of an entry. */

@@ -677,6 +677,51 @@ static void test_usage(void **state)
 	assert_int_equal(usage.buckets, 1);
 }
 
+static int quota_edit(struct store_bucket *bucket, void *arg)
+{
+	bucket->quota = *(const struct store_quota *)arg;
+	return 0;
+}
+
+static void test_quota(void **state)
+{
+	struct store_quota quota = {.bytes = 100, .objects = 3}, used;
+	struct object_put what = {.key = "c", .bytes = 21, .seed = 3, .length_unknown = true};
+	struct store_bucket bucket;
+	struct store_put *put;
+
+	(void)state;
+	put_small("a", 1);
+	put_small("b", 2);
+	assert_int_equal(store_bucket_edit(store, SLICE("b"), quota_edit, &quota), 0);
+	assert_int_equal(store_bucket_get(store, SLICE("b"), &bucket), 0);
+	assert_int_equal(bucket.quota.bytes, 100);
+	assert_int_equal(bucket.quota.objects, 3);
+	assert_int_equal(put_open("b", SLICE("c"), 21, &put), -EDQUOT);
+	assert_int_equal(store_bucket_room(store, SLICE("b"), SLICE("c"), 21), -EDQUOT);
+	assert_int_equal(store_bucket_room(store, SLICE("b"), SLICE("a"), 60), 0);
+	assert_int_equal(store_bucket_room(store, SLICE("no"), SLICE("a"), 1), -ENOENT);
+	assert_int_equal(put_object(&what), -EDQUOT);
+	assert_gone(NULL, "c");
+	what.bytes = 20;
+	assert_int_equal(put_object(&what), 0);
+	assert_int_equal(store_bucket_usage(store, SLICE("b"), &used), 0);
+	assert_int_equal(used.bytes, 100);
+	assert_int_equal(used.objects, 3);
+	assert_int_equal(store_bucket_usage(store, SLICE("no"), &used), -ENOENT);
+	/* Nothing is added; a new version is. */
+	put_small("a", 4);
+	assert_int_equal(versioning_set(STORE_VERSIONING_ENABLED), 0);
+	what = (struct object_put){.key = "a", .bytes = 0, .length_unknown = true};
+	assert_int_equal(put_object(&what), -EDQUOT);
+	assert_int_equal(key_delete("a"), 0);
+	assert_int_equal(store_bucket_usage(store, SLICE("b"), &used), 0);
+	assert_int_equal(used.objects, 3);
+	quota = (struct store_quota){0};
+	assert_int_equal(store_bucket_edit(store, SLICE("b"), quota_edit, &quota), 0);
+	assert_int_equal(put_object(&what), 0);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -693,6 +738,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_watch_ended, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_watch_rights, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_outbox, open_store, close_store),
+		cmocka_unit_test_setup_teardown(test_quota, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_usage, open_store, close_store),
 	};
 

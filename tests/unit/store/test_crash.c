@@ -2,7 +2,8 @@
  * joining of parts, appends, renames and edits in place.
  * After each restart every acknowledged object exists and is intact. A change that was not
  * acknowledged has happened completely or not at all, and so has the outbox row of its commit. fsck
- * is clean. A protected store also loses its data folder at random, and a volume with it.
+ * is clean, and each bucket is said to hold what its versions add up to. A protected store also
+ * loses its data folder at random, and a volume with it.
  *
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
 #include "rig.h"
@@ -250,6 +251,29 @@ static void outbox_verify(struct rig *rig, struct shared *shared)
 	free(told.numbers);
 }
 
+static void use_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct store_quota *sum = (struct store_quota *)arg;
+
+	sum->bytes += entry->meta->bytes;
+	sum->objects += !entry->meta->delete_marker;
+}
+
+/* The few keys have no more than a page of versions, or it is left out. */
+static void use_verify(struct rig *rig, const char *bucket)
+{
+	struct store_quota sum = {0}, used;
+	struct store_list_opts opts = {
+		.bucket = slice_str(bucket), .entries_max = LIMIT_LIST_KEYS_MAX};
+	bool more;
+
+	if (store_list_versions(rig->store, &opts, use_visit, &sum, &more) ||
+		store_bucket_usage(rig->store, slice_str(bucket), &used))
+		_exit(14);
+	if (!more && (used.bytes != sum.bytes || used.objects != sum.objects))
+		_exit(15);
+}
+
 static void verify_run(struct rig *rig, void *arg)
 {
 	struct shared *shared = (struct shared *)arg;
@@ -280,6 +304,9 @@ static void verify_run(struct rig *rig, void *arg)
 			}
 		}
 	outbox_verify(rig, shared);
+	use_verify(rig, "b");
+	use_verify(rig, "v");
+	use_verify(rig, "parts");
 }
 
 /* The volume is rebuilt before the next is lost. */
