@@ -1,7 +1,8 @@
 // The list of buckets; creates and deletes them.
 import { Component, h } from "preact";
 import { Bucket, Session, ask, listBuckets, path } from "./api";
-import { Button, Check, Empty, Field, FormDialog, Icon, Loaded, many, when } from "./ui";
+import { Holding, holdings } from "./quota";
+import { Button, Check, Empty, Field, FormDialog, Icon, Loaded, bytes, count, many, when } from "./ui";
 
 interface CreateState {
 	name: string;
@@ -56,7 +57,7 @@ export class Buckets extends Component<{ session: Session }, State> {
 		this.setState({ creating: false, deleting: undefined, round: this.state.round + 1 });
 	}
 
-	private table(buckets: Bucket[]): JSX.Element {
+	private table({ buckets, held }: { buckets: Bucket[]; held: Map<string, Holding> }): JSX.Element {
 		const shown = buckets.filter((each) => each.name.includes(this.state.filter));
 		if (!buckets.length)
 			return <Empty icon="bucket" title="No buckets yet"><p>A bucket holds objects. Create one, or ask for the right to list those that there are.</p></Empty>;
@@ -64,11 +65,13 @@ export class Buckets extends Component<{ session: Session }, State> {
 			<div class="scroll">
 				<table>
 					<caption>{shown.length === buckets.length ? many(buckets.length, "bucket") : `${shown.length} of ${many(buckets.length, "bucket")}`}</caption>
-					<thead><tr><th scope="col">Name</th><th scope="col" class="number">Created</th><th scope="col" class="acts"><span class="unseen">Actions</span></th></tr></thead>
+					<thead><tr><th scope="col">Name</th>{held.size ? <th scope="col" class="number">Holds</th> : null}{held.size ? <th scope="col" class="number">Objects</th> : null}<th scope="col" class="number">Created</th><th scope="col" class="acts"><span class="unseen">Actions</span></th></tr></thead>
 					<tbody>
 						{shown.map((each) => (
 							<tr key={each.name}>
 								<td class="long"><a class="item" href={`#/b/${encodeURIComponent(each.name)}`}><Icon name="bucket" /><span>{each.name}</span></a></td>
+								{held.size ? <td class="number">{bytes(held.get(each.name)?.bytes ?? 0)}{held.get(each.name)?.quota.bytes ? <span class="quiet"> of {bytes(held.get(each.name)?.quota.bytes ?? 0)}</span> : null}</td> : null}
+								{held.size ? <td class="number">{count(held.get(each.name)?.objects ?? 0)}</td> : null}
 								<td class="number">{when(each.created)}</td>
 								<td class="acts"><Button label={`Delete ${each.name}`} icon="bin" kind="quiet" bare onClick={() => this.setState({ deleting: each.name })} /></td>
 							</tr>
@@ -88,7 +91,7 @@ export class Buckets extends Component<{ session: Session }, State> {
 					<input class="search" type="search" placeholder="Filter" aria-label="Filter by name" value={state.filter} onInput={(event) => this.setState({ filter: (event.target as HTMLInputElement).value })} />
 					<Button label="Create bucket" icon="plus" kind="primary" onClick={() => this.setState({ creating: true })} />
 				</div>
-				<Loaded of={String(state.round)} load={listBuckets} show={(buckets: Bucket[]) => this.table(buckets)} />
+				<Loaded of={String(state.round)} load={async () => ({ buckets: await listBuckets(), held: await holdings() })} show={(all: { buckets: Bucket[]; held: Map<string, Holding> }) => this.table(all)} />
 				{state.creating ? <CreateBucket onDone={() => this.done()} /> : null}
 				{state.deleting ? <DeleteBucket name={state.deleting} onDone={() => this.done()} /> : null}
 			</section>

@@ -1,6 +1,8 @@
 // One object: its properties, a preview, its tags, a link to share.
 import { Component, h } from "preact";
 import { Item, ask, path, post, query, reachable } from "./api";
+import { Summary, format } from "./formats";
+import { Retention } from "./retention";
 import { Tags } from "./tags";
 import { Button, Copy, Dialog, Field, Loaded, Problem, bytes, told, when } from "./ui";
 
@@ -22,7 +24,16 @@ function where(props: Props, more: Record<string, string> = {}): string {
 
 /* ---- The preview. ---- */
 
-type Look = { image: string } | { text: string; cut: boolean } | { none: string };
+type Look = { image: string } | { text: string; cut: boolean } | { none: string } | { summary: Summary };
+
+/** What is in memory already is not asked for again. */
+function part(props: Props, start: Uint8Array) {
+	return async (from: number, to: number): Promise<Uint8Array> => {
+		if (to <= start.length) return start.subarray(from, to);
+		const answer = await ask(where(props), { headers: { Range: `bytes=${from}-${to - 1}` } });
+		return new Uint8Array(await answer.arrayBuffer());
+	};
+}
 
 async function look(props: Props): Promise<Look> {
 	const { item } = props;
@@ -37,6 +48,13 @@ async function look(props: Props): Promise<Look> {
 		return { image: URL.createObjectURL(new Blob([await whole.arrayBuffer()], { type: image })) };
 	}
 	const data = new Uint8Array(await answer.arrayBuffer());
+	const known = format(item.key.toLowerCase(), data);
+	if (known)
+		try {
+			return { summary: await known(item.size, part(props, data)) };
+		} catch (error) {
+			return { none: `It cannot be read as what it seems to be. ${told(error)}` };
+		}
 	if (data.includes(0)) return { none: "These bytes are no text." };
 	let shown: string;
 	try {
@@ -54,6 +72,19 @@ async function look(props: Props): Promise<Look> {
 	return { text: shown, cut: item.size > data.length };
 }
 
+function Summed(props: Summary): JSX.Element {
+	return (
+		<div>
+			<dl class="facts"><div><dt>Format</dt><dd>{props.kind}</dd></div>{props.facts.map(([name, value]) => <div><dt>{name}</dt><dd class="long">{value}</dd></div>)}</dl>
+			<div class="scroll part" tabIndex={0} role="region" aria-label="Its parts"><table>
+				<thead><tr>{props.columns.map((each) => <th scope="col">{each}</th>)}</tr></thead>
+				<tbody>{props.rows.map((row) => <tr>{row.map((cell) => <td class="long">{cell}</td>)}</tr>)}</tbody>
+			</table></div>
+			{props.more ? <p class="quiet">And {props.more.toLocaleString("en")} more.</p> : null}
+		</div>
+	);
+}
+
 class Preview extends Component<Props, {}> {
 	private url?: string;
 
@@ -64,6 +95,7 @@ class Preview extends Component<Props, {}> {
 	render(): JSX.Element {
 		const { props } = this;
 		const show = (seen: Look): JSX.Element => {
+			if ("summary" in seen) return <Summed {...seen.summary} />;
 			if ("none" in seen) return <p class="quiet">{seen.none}</p>;
 			if ("text" in seen) return <div><pre tabIndex={0} aria-label="The object's text">{seen.text}</pre>{seen.cut ? <p class="quiet">The first {bytes(PREVIEW_TEXT_BYTES)}.</p> : null}</div>;
 			this.url = seen.image;
@@ -151,6 +183,8 @@ export class ObjectDialog extends Component<Props, { touched: boolean }> {
 					<Facts {...which} />
 					<h3>Tags</h3>
 					<Tags url={where(which, { tagging: "" })} />
+					<h3>Retention</h3>
+					<Retention retention={where(which, { retention: "" })} hold={where(which, { "legal-hold": "" })} />
 					<h3>Share</h3>
 					<Share {...which} />
 				</div>

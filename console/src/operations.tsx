@@ -2,6 +2,7 @@
 import { Component, h } from "preact";
 import { Session, ask, json } from "./api";
 import { Health } from "./health";
+import { Flows } from "./flows";
 import { by, parse } from "./metrics";
 import { Act, Badge, Card, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many, told } from "./ui";
 
@@ -165,8 +166,8 @@ export function Operations(props: { key?: string; session: Session; at: string[]
 	if (props.session.arn !== "arn:aws:iam::000000000000:root") return <Health key="health" />;
 	return (
 		<section>
-			<nav class="tabs" aria-label="Health">{[["now", "Now"], ["sessions", "RDMA sessions"], ["doctor", "Doctor"]].map(([id, label]) => <a href={`#/health/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
-			{tab === "sessions" ? <div><div class="head"><h1>RDMA sessions</h1></div><Sessions key="sessions" /></div> : tab === "doctor" ? <div><div class="head"><h1>Doctor</h1></div><Doctor /></div> : <Health key="health" />}
+			<nav class="tabs" aria-label="Health">{[["now", "Now"], ["sessions", "RDMA sessions"], ["flows", "Flows"], ["doctor", "Doctor"]].map(([id, label]) => <a href={`#/health/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
+			{tab === "flows" ? <div><div class="head"><h1>Flows</h1></div><Flows key="flows" /></div> : tab === "sessions" ? <div><div class="head"><h1>RDMA sessions</h1></div><Sessions key="sessions" /></div> : tab === "doctor" ? <div><div class="head"><h1>Doctor</h1></div><Doctor /></div> : <Health key="health" />}
 		</section>
 	);
 }

@@ -1,6 +1,7 @@
 // The settings of one bucket. Settings for which the page has no form stay unchanged.
 import { Component, h } from "preact";
 import { all, ask, escape, first, optional, parseXml, path, text, xml } from "./api";
+import { Quota } from "./quota";
 import { Tags } from "./tags";
 import { Act, Badge, Button, Card, Field, JsonField, Loaded, Problem, jsonProblem, pretty, told } from "./ui";
 
@@ -304,6 +305,7 @@ export function Settings(props: Props): JSX.Element {
 			<Encryption bucket={bucket} />
 			<PublicAccess bucket={bucket} />
 			<Lock bucket={bucket} />
+			<Quota bucket={bucket} />
 			<Policy bucket={bucket} />
 			<Lifecycle bucket={bucket} />
 			<Cors bucket={bucket} />

@@ -16,6 +16,10 @@ export interface Upload {
 	sent: number;
 	state: "waits" | "runs" | "done" | "failed" | "cancelled";
 	problem?: string;
+	/** How many parts an earlier upload had left. */
+	kept?: number;
+	/** The page went away: the parts stay. */
+	left?: boolean;
 	abort: AbortController;
 	onDone: () => void;
 }
@@ -31,18 +35,85 @@ async function whole(upload: Upload): Promise<void> {
 	}, upload.abort.signal, { "Content-Type": upload.file.type || "application/octet-stream" });
 }
 
+/* ---- What an earlier upload of the same file left. ---- */
+
+const TABLE = Array.from({ length: 256 }, (_, value) => {
+	for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0xedb88320 : 0);
+	return value >>> 0;
+});
+
+/** In base64, as the server tells it of a part. */
+async function crc32(part: Blob): Promise<string> {
+	let crc = ~0;
+	for (let at = 0; at < part.size; at += PART_BYTES) {
+		const data = new Uint8Array(await part.slice(at, at + PART_BYTES).arrayBuffer());
+		for (let i = 0; i < data.length; i++) crc = (crc >>> 8) ^ TABLE[(crc ^ data[i]) & 255];
+	}
+	crc = ~crc >>> 0;
+	return btoa(String.fromCharCode(crc >>> 24, (crc >>> 16) & 255, (crc >>> 8) & 255, crc & 255));
+}
+
+interface Begun {
+	id: string;
+	/** ETags of the parts that are there and have the file's bytes, by number from 0. */
+	tags: Map<number, string>;
+}
+
+async function partsOf(where: string, uploadId: string): Promise<Element[]> {
+	const found: Element[] = [];
+	let marker = "0";
+	for (;;) {
+		const root = await xml(where + query({ uploadId, "part-number-marker": marker }));
+		found.push(...all(root, "Part"));
+		if (text(root, "IsTruncated") !== "true") return found;
+		marker = text(root, "NextPartNumberMarker");
+	}
+}
+
+/** The newest unfinished upload to the key whose parts are the file's; undefined: none. A user who may not list begins anew. */
+async function left(upload: Upload, size: number): Promise<Begun | undefined> {
+	const where = path(upload.bucket, upload.key);
+	try {
+		const root = await xml(path(upload.bucket) + query({ uploads: "", prefix: upload.key }));
+		for (const each of all(root, "Upload").filter((one) => text(one, "Key") === upload.key).reverse()) {
+			const begun: Begun = { id: text(each, "UploadId"), tags: new Map() };
+			for (const part of await partsOf(where, begun.id)) {
+				const at = Number(text(part, "PartNumber")) - 1;
+				const bytes = upload.file.slice(at * size, (at + 1) * size);
+				if (upload.abort.signal.aborted) return undefined;
+				if (bytes.size && bytes.size === Number(text(part, "Size")) && text(part, "ChecksumCRC32") === (await crc32(bytes))) begun.tags.set(at, text(part, "ETag"));
+			}
+			if (begun.tags.size) return begun;
+		}
+	} catch {
+		// Not told: then a new one.
+	}
+	return undefined;
+}
+
+async function begunNow(upload: Upload, where: string): Promise<Begun> {
+	const headers = { "Content-Type": upload.file.type || "application/octet-stream", "x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT" };
+	return { id: text(await xml(where + "?uploads", { method: "POST", headers }), "UploadId"), tags: new Map() };
+}
+
 async function parts(upload: Upload): Promise<void> {
 	const size = Math.max(PART_BYTES, Math.ceil(upload.file.size / PARTS_MAX));
 	const total = Math.ceil(upload.file.size / size);
 	const where = path(upload.bucket, upload.key);
-	const started = await xml(where + "?uploads", { method: "POST", headers: { "Content-Type": upload.file.type || "application/octet-stream" } });
-	const uploadId = text(started, "UploadId");
+	const begun = (await left(upload, size)) ?? (await begunNow(upload, where));
+	const uploadId = begun.id;
 	const tags: string[] = new Array<string>(total);
 	const sent: number[] = new Array<number>(total).fill(0);
 	let next = 0;
+	begun.tags.forEach((tag, part) => {
+		tags[part] = tag;
+		sent[part] = Math.min(size, upload.file.size - part * size);
+	});
+	upload.kept = begun.tags.size;
 	const work = async (): Promise<void> => {
 		while (next < total) {
 			const part = next++;
+			if (tags[part]) continue;
 			const answer = await send(where + query({ partNumber: part + 1, uploadId }), upload.file.slice(part * size, (part + 1) * size), (done) => {
 				sent[part] = done;
 				upload.sent = sent.reduce((sum, each) => sum + each, 0);
@@ -57,8 +128,10 @@ async function parts(upload: Upload): Promise<void> {
 		const answer = await xml(where + query({ uploadId }), { method: "POST", body: `<CompleteMultipartUpload>${list}</CompleteMultipartUpload>` });
 		if (answer.localName === "Error") throw new Error(text(answer, "Message"));
 	} catch (error) {
+		// A cancelled upload is not wanted any more. After a failure the parts stay: the same file, uploaded again, goes on from there.
+		const cancelled = upload.abort.signal.aborted && !upload.left;
 		upload.abort.abort();
-		await ask(where + query({ uploadId }), { method: "DELETE" }).catch(() => undefined);
+		if (cancelled) await ask(where + query({ uploadId }), { method: "DELETE" }).catch(() => undefined);
 		throw error;
 	}
 }
@@ -97,6 +170,12 @@ function cancel(upload: Upload): void {
 	changed();
 }
 
+function again(upload: Upload): void {
+	Object.assign(upload, { state: "waits", problem: undefined, sent: 0, abort: new AbortController() });
+	changed();
+	begin();
+}
+
 const WORDS = { waits: "waits", runs: "", done: "done", failed: "failed", cancelled: "cancelled" };
 
 /** The list of uploads at the page's foot. */
@@ -113,7 +192,10 @@ export class UploadList extends Component<{}, { round: number }> {
 	}
 
 	componentWillUnmount(): void {
-		for (const each of uploads.splice(0)) each.abort.abort();
+		for (const each of uploads.splice(0)) {
+			each.left = true;
+			each.abort.abort();
+		}
 		changed = () => undefined;
 	}
 
@@ -130,10 +212,11 @@ export class UploadList extends Component<{}, { round: number }> {
 		return (
 			<li key={String(each.id)} class={each.state}>
 				<span class="name" title={`${each.bucket}/${each.key}`}>{name}</span>
-				<span class="state">{each.state === "runs" ? `${share} % of ${bytes(each.file.size)}` : WORDS[each.state]}</span>
+				<span class="state">{each.state === "runs" ? `${share} % of ${bytes(each.file.size)}${each.kept ? ", resumed" : ""}` : WORDS[each.state]}</span>
 				{goes ? <Button label={`Cancel ${name}`} icon="close" kind="quiet" bare onClick={() => cancel(each)} /> : null}
 				{goes ? <progress {...{ max: 100 }} value={String(share)} aria-label={name} /> : null}
-				{each.state === "failed" ? <p class="problem">{each.problem}</p> : null}
+				{each.state === "failed" ? <p class="problem">{each.problem} {each.file.size > PART_BYTES ? "The same file, uploaded again, goes on from there." : ""}</p> : null}
+				{each.state === "failed" ? <Button label={`Try ${name} again`} kind="quiet" onClick={() => again(each)} /> : null}
 			</li>
 		);
 	}

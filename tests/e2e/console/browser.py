@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import urllib.parse
@@ -35,6 +36,34 @@ AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pract
 HOSTILE = ['<img src=x onerror="hit()">.html', '"><svg onload=hit()>.svg', "javascript:hit()", "'-hit()-'.txt", "{{hit()}}.json"]
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000020000000208020000" "00fdd49a730000000e49444154789c63f8cfc0c0c0c0c0c00000140003"
                     "0103fb5d5b0000000049454e44ae426082")
+
+
+EVIL = "<img src=x onerror=hit()>"
+
+
+def safetensors():
+    head = json.dumps({"__metadata__": {"format": "pt"}, EVIL: {"dtype": "F16", "shape": [3, 4], "data_offsets": [0, 24]}}).encode()
+    return struct.pack("<Q", len(head)) + head + bytes(24)
+
+
+def parquet():
+    """One column and no row groups; the metadata in Thrift's compact protocol."""
+    def text(value):
+        return bytes([len(value)]) + value.encode()
+
+    metadata = (b"\x15\x02\x19\x2c" b"\x48" + text("schema") + b"\x15\x02\x00" b"\x15\x04\x25\x02\x18" + text("price") + b"\x00"
+                b"\x16\xf2\xc0\x01\x19\x0c\x28" + text("a test") + b"\x00")
+    return b"PAR1" + metadata + struct.pack("<I", len(metadata)) + b"PAR1"
+
+
+def pcapng():
+    """Two packets of an interface with times in nanoseconds."""
+    def block(kind, body):
+        length = len(body) + 12
+        return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+    packets = [block(6, struct.pack("<IIIII", 0, *divmod(at * 10**9, 1 << 32), 60, 1500) + bytes(60)) for at in (1_000_000_000, 1_000_000_001)]
+    return block(0x0a0d0d0a, struct.pack("<IHHq", 0x1a2b3c4d, 1, 0, -1)) + block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HH4sHH4sHH", 2, 4, b"eth7", 9, 1, b"\x09", 0, 0)) + b"".join(packets)
 
 
 def missing():
@@ -246,6 +275,68 @@ class Walk:
         tap.check(self.s3.request("GET", "/photos/dropped.txt")[2] == b"dropped\n", "a file that is dropped is uploaded")
         self.accessible("objects")
 
+    def resume(self):
+        """Half of an upload is there, one part of it with other bytes."""
+        page, tap = self.page, self.tap
+        path, body = self.folder / "half.bin", os.urandom(36 * MIB)
+        path.write_bytes(body)
+        started = self.s3.request("POST", "/photos/half.bin", query={"uploads": ""}, headers={"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"})[2].decode()
+        upload = re.search("<UploadId>(.*)</UploadId>", started)[1]
+        for number, part in ((1, body[:16 * MIB]), (2, bytes(16 * MIB))):
+            self.s3.request("PUT", "/photos/half.bin", part, query={"uploadId": upload, "partNumber": str(number)})
+        before = self.server.metrics()["nebulaio_s3_requests_total" + '{operation="UploadPart",status="2xx"}']
+        page.go("b/photos", "button.item", "dropped.txt")
+        page.driver.find_element(By.ID, "files").send_keys(str(path))
+        page.one("button.item", "half.bin")
+        after = self.server.metrics()["nebulaio_s3_requests_total" + '{operation="UploadPart",status="2xx"}']
+        tap.check(self.s3.request("GET", "/photos/half.bin")[2] == body and after - before == 2 and
+                  b"<Upload>" not in self.s3.request("GET", "/photos", query={"uploads": ""})[2],
+                  "an upload goes on from what an earlier one left, where its bytes are the file's", after - before)
+        path.unlink()
+
+    def summaries(self):
+        """What the heads of well-known formats say, also when they lie."""
+        page, tap = self.page, self.tap
+        page.run("window.hits = 0; window.hit = () => { window.hits++; }")
+        whole = {"m.safetensors": safetensors(), "t.parquet": parquet(), "c.pcapng": pcapng()}
+        torn = {"torn.safetensors": struct.pack("<Q", 1 << 60) + bytes(20), "torn.parquet": b"PAR1" + bytes(20) + struct.pack("<I", 1 << 31) + b"PAR1", "torn.pcapng": pcapng()[:28] + b"\x01\0\0\0\x03\0\0\0" + bytes(20)}
+        self.s3.request("PUT", "/formats")
+        for name, body in (*whole.items(), *torn.items()):
+            self.s3.request("PUT", "/formats/" + name, body)
+        page.go("b/formats", "button.item", "m.safetensors")
+        for name, words in (("m.safetensors", ("safetensors", EVIL, "3 × 4", "F16", "12")), ("t.parquet", ("Parquet", "price", "INT64", "optional", "12,345", "a test")),
+                            ("c.pcapng", ("pcapng", "eth7", "Ethernet", "3,000", "2001-09-09T01:46:40"))):
+            page.click("button.item", name)
+            page.one("dialog table tbody td")
+            seen = page.one("dialog .object").text
+            tap.check(all(word in seen for word in words), f"{name}: its head is told", seen)
+            page.picture(name.split(".")[1])
+            self.accessible(name)
+            page.click("dialog button", "Close")
+        for name in torn:
+            page.click("button.item", name)
+            tap.check(page.one("dialog .quiet", "cannot be read as what it seems"), f"{name} is refused")
+            page.click("dialog button", "Close")
+        tap.check(page.run("return window.hits") == 0, "and no name of a tensor runs")
+
+    def retention(self):
+        page, tap = self.page, self.tap
+        self.s3.request("PUT", "/locked", headers={"x-amz-bucket-object-lock-enabled": "true"})
+        self.s3.request("PUT", "/locked/held", b"held")
+        page.go("b/locked", "button.item", "held")
+        page.click("button.item", "held")
+        page.one("#retain-until")
+        page.run("const e = document.getElementById('retain-until'); e.value = '2099-01-31'; e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true}))")
+        page.click("dialog button", "Retain")
+        page.one("dialog .badge", "governance until")
+        page.click("dialog button", "Put on legal hold")
+        page.one("dialog button", "Lift the legal hold")
+        page.picture("retention")
+        self.accessible("retention")
+        tap.check(b"2099-01-31" in self.s3.request("GET", "/locked/held", query={"retention": ""})[2] and
+                  b"ON" in self.s3.request("GET", "/locked/held", query={"legal-hold": ""})[2], "a version is retained, and put on legal hold")
+        page.click("dialog button", "Close")
+
     def preview(self):
         page, tap = self.page, self.tap
         for name, kind, body in (("a.txt", "text/plain", "héllo".encode()), ("a.json", "application/json", b'{"a":[1,{"b":2}]}'), ("a.png", "image/png", PNG),
@@ -365,8 +456,18 @@ class Walk:
         page.click("button", "Suspend")
         page.one("button", "Enable")
         tap.check(b"Suspended" in self.s3.request("GET", "/photos", query={"versioning": ""})[2], "versions are suspended")
+        page.type("#quota-bytes", "much")
+        page.one("#quota-bytes").send_keys(Keys.ENTER)
+        page.one(".problem", "A size is a number")
+        page.type("#quota-bytes", "1 GiB")
+        page.type("#quota-objects", "1000")
+        page.one("#quota-objects").send_keys(Keys.ENTER)
+        page.one(".notice", "The quota is in force")
+        told = json.loads(nebula.Client(self.server.admin).request("GET", "/admin/v1/buckets/photos")[2])
+        tap.check(told["quota"] == {"bytes": 1 << 30, "objects": 1000}, "a quota is set", told)
         page.picture("settings")
         self.accessible("settings")
+        page.go("buckets", "td", " of 1.0 GiB")
 
     def people(self):
         """Makes a user with few rights, and signs in as that user."""
@@ -435,6 +536,9 @@ class Walk:
             page.picture("sessions")
             self.accessible("sessions")
         tap.check(page.one(".empty", "No RDMA sessions now"), "and it is gone when its client is")
+        page.click(".tabs a", "Flows")
+        tap.check(page.one(".empty", "No flows"), "flows are told: here are none")
+        self.accessible("flows")
         page.click(".tabs a", "Doctor")
         page.one(".findings li", "io_uring")
         page.picture("doctor")
@@ -520,7 +624,7 @@ def run(tap, server, folder):
         each.mkdir(parents=True, exist_ok=True)
     walk = Walk(tap, server, folder)
     try:
-        for step in (walk.sign_in, walk.bucket, walk.upload, walk.preview, walk.delete, walk.settings, walk.hostile, walk.people, walk.narrow, walk.keyboard):
+        for step in (walk.sign_in, walk.bucket, walk.upload, walk.resume, walk.preview, walk.summaries, walk.retention, walk.delete, walk.settings, walk.hostile, walk.people, walk.narrow, walk.keyboard):
             step()
         tap.check(not walk.page.complaints(), "the browser found nothing wrong", walk.page.complaints())
     finally:
