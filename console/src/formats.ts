@@ -1,7 +1,7 @@
-// What the heads of well-known formats say: safetensors, Parquet, pcapng. No page here: bytes to lines alone. The bytes are
+// Reads the heads of well-known formats: safetensors, Parquet, pcapng. No page here: bytes to lines alone. The bytes are
 // anybody's: each count and length is held against what is there, and a fault ends the reading.
 
-/** What a file says of itself, and the rows of its parts. */
+/** The facts that a file states, and the rows of its parts. */
 export interface Summary {
 	kind: string;
 	facts: [string, string][];
@@ -199,7 +199,7 @@ async function pcapng(size: number, fetch: Fetch): Promise<Summary> {
 
 /* ---- */
 
-/** What the object's name, or its first bytes, say that it is; undefined: none of these. */
+/** The reader of the format that the object's name, or its first bytes, name; undefined: none of these. */
 export function format(key: string, start: Uint8Array): ((size: number, fetch: Fetch) => Promise<Summary>) | undefined {
 	if (start.length >= 12 && view(start).getUint32(0, false) === 0x0a0d0d0a) return pcapng;
 	if (start.length >= 12 && String.fromCharCode(...Array.from(start.subarray(0, 4))) === "PAR1") return parquet;

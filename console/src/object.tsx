@@ -26,7 +26,7 @@ function where(props: Props, more: Record<string, string> = {}): string {
 
 type Look = { image: string } | { text: string; cut: boolean } | { none: string } | { summary: Summary };
 
-/** What is in memory already is not asked for again. */
+/** Bytes that are in memory already are not asked for again. */
 function part(props: Props, start: Uint8Array) {
 	return async (from: number, to: number): Promise<Uint8Array> => {
 		if (to <= start.length) return start.subarray(from, to);

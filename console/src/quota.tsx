@@ -1,4 +1,4 @@
-// What a bucket holds, and its quota: told to, and set by, the server's root alone.
+// The use of a bucket, and its quota: told to, and set by, the server's root alone.
 import { Component, h } from "preact";
 import { Failure, ask, json } from "./api";
 import { Button, Card, Field, Loaded, Problem, bytes, count, many, told } from "./ui";

@@ -85,9 +85,9 @@ struct gathered {
 	bool done;
 };
 
-/* What the fibers of this thread's reactor have to hash. A fiber that has something lets the others
- * run first; when it runs again, all that have something, too, are in the list, and it hashes for
- * as many as there are lanes. */
+/* The parts that the fibers of this thread's reactor have to hash. A fiber that has something lets
+ * the others run first; when it runs again, all that have something, too, are in the list, and it
+ * hashes for as many as there are lanes. */
 static _Thread_local struct list gathering;
 
 static void gathered_run(void)

@@ -78,7 +78,7 @@ typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg)
 int store_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
 
-/* What the bucket holds, counted as its quota counts. With a commit's result it has the commit; a
+/* The use of the bucket, counted as its quota counts. With a commit's result it has the commit; a
  * commit that is being written may be in it, too. */
 int store_bucket_usage(
 	struct store *store, struct slice name, struct store_quota *ret_used); /* -ENOENT */

@@ -19,7 +19,7 @@ void admin_process_read(struct admin_process *ret_process);
 /* Writes them under the names that Prometheus' own clients use. Unknown values are left out. */
 void admin_process_metrics(struct buf *out);
 
-/* What each bucket holds, and its quota. */
+/* The use of each bucket, and its quota. */
 void admin_bucket_metrics(const struct admin_opts *opts, struct buf *out);
 
 #define ADMIN_METRICS_BYTES_MAX (4 * MIB)

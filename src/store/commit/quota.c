@@ -31,7 +31,7 @@ static void use_add(struct use *use, const struct object *object, int64_t sign)
 	use->objects += sign;
 }
 
-/* What the composition takes from the bucket of the composed object: the rest is of others. */
+/* Adds what the composition takes from the bucket of the composed object: the rest is of others. */
 static void use_add_components(struct use *use, const struct commit *commit)
 {
 	for (uint32_t i = 0; commit->composition && i < commit->composition->count; i++)
@@ -117,8 +117,8 @@ int local_bucket_usage(struct store *store, struct slice name, struct store_quot
 	return 0;
 }
 
-/* What a put to the key replaces. Where versions are kept it replaces at most a null version: the
- * commit will see whether. */
+/* Subtracts the object that a put to the key replaces. Where versions are kept it replaces at most
+ * a null version: the commit will see whether. */
 static int replaced(
 	struct store *store, struct bucket *bucket, struct slice key, struct use *ret_use)
 {

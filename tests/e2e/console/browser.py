@@ -295,7 +295,7 @@ class Walk:
         path.unlink()
 
     def summaries(self):
-        """What the heads of well-known formats say, also when they lie."""
+        """The heads of well-known formats are shown, also when they lie."""
         page, tap = self.page, self.tap
         page.run("window.hits = 0; window.hit = () => { window.hits++; }")
         whole = {"m.safetensors": safetensors(), "t.parquet": parquet(), "c.pcapng": pcapng()}

@@ -253,7 +253,7 @@ static void rules_run(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("a"), 101, 1, &unknown), -EDQUOT);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("a"), 100, 1, NULL), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("b"), 1, 1, NULL), -EDQUOT);
-	/* What is replaced makes room. */
+	/* A replaced object makes room. */
 	assert_int_equal(store_bucket_room(rig->store, SLICE("b"), SLICE("a"), 100), 0);
 	assert_int_equal(store_bucket_room(rig->store, SLICE("b"), SLICE("b"), 1), -EDQUOT);
 	assert_int_equal(store_bucket_room(rig->store, SLICE("no"), SLICE("b"), 1), -ENOENT);
