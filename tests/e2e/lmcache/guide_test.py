@@ -22,7 +22,7 @@ GUIDE = nebula.ROOT / "docs/guide/kv-cache.md"
 @needs()
 def test_guide():
     shell = [block.text for block in blocks.of(GUIDE) if block.language == "sh"]
-    configuration = next(block.text for block in blocks.of(GUIDE) if block.language == "yaml")
+    configuration = next(block.text for block in blocks.of(GUIDE) if block.language == "text")
     project = (nebula.ROOT / "bindings/python/pyproject.toml").read_text()
     tap.check(len(shell) == 5 and "[lmcache]" in shell[0] and "vllm serve" in shell[4] and 'lmcache = ["lmcache==0.5.6"]' in project,
               "kv-cache.md: its blocks, and what it installs", shell)
