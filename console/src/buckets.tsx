@@ -65,14 +65,14 @@ export class Buckets extends Component<{ session: Session }, State> {
 			<div class="scroll">
 				<table>
 					<caption>{shown.length === buckets.length ? many(buckets.length, "bucket") : `${shown.length} of ${many(buckets.length, "bucket")}`}</caption>
-					<thead><tr><th scope="col">Name</th>{held.size ? <th scope="col" class="number">Holds</th> : null}{held.size ? <th scope="col" class="number">Objects</th> : null}<th scope="col" class="number">Created</th><th scope="col" class="acts"><span class="unseen">Actions</span></th></tr></thead>
+					<thead><tr><th scope="col">Name</th>{held.size ? <th scope="col" class="number">Holds</th> : null}{held.size ? <th scope="col" class="number wide">Objects</th> : null}<th scope="col" class="number wide">Created</th><th scope="col" class="acts"><span class="unseen">Actions</span></th></tr></thead>
 					<tbody>
 						{shown.map((each) => (
 							<tr key={each.name}>
 								<td class="long"><a class="item" href={`#/b/${encodeURIComponent(each.name)}`}><Icon name="bucket" /><span>{each.name}</span></a></td>
 								{held.size ? <td class="number">{bytes(held.get(each.name)?.bytes ?? 0)}{held.get(each.name)?.quota.bytes ? <span class="quiet"> of {bytes(held.get(each.name)?.quota.bytes ?? 0)}</span> : null}</td> : null}
-								{held.size ? <td class="number">{count(held.get(each.name)?.objects ?? 0)}</td> : null}
-								<td class="number">{when(each.created)}</td>
+								{held.size ? <td class="number wide">{count(held.get(each.name)?.objects ?? 0)}</td> : null}
+								<td class="number wide">{when(each.created)}</td>
 								<td class="acts"><Button label={`Delete ${each.name}`} icon="bin" kind="quiet" bare onClick={() => this.setState({ deleting: each.name })} /></td>
 							</tr>
 						))}
