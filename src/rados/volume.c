@@ -189,7 +189,8 @@ static int volume_now(void *arg, enum disk_op op, void *data, uint64_t bytes, ui
 
 		ret = op == DISK_READ ? piece_read(volume, offset, at, piece)
 				      : piece_change(volume, op, offset, at, piece);
-		at += at ? piece : 0;
+		if (at)
+			at += piece;
 		offset += piece;
 		bytes -= piece;
 	}
