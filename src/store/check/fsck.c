@@ -378,8 +378,9 @@ static void image_check(struct fsck *fsck)
 	fsck->report->overlaps += shared;
 	fsck->report->bad_records += outside;
 	fsck->report->bad_checksums += damaged;
+	/* An unusable catalog, which image_load has reported. */
 	if (fsck->store->volume.super.image_bytes && !fsck->report->image_bytes)
-		fsck->report->bad_records++;
+		fsck->report->bad_checksums++;
 	if (shared || outside || damaged)
 		buf_printf(fsck->out,
 			"the volumes' copy of the index: %llu runs of blocks also belong to an "
