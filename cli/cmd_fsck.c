@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 
 #include "cli.h"
-#include "codec/hash.h"
 #include "rados/rados.h"
 #include "remote/remote.h"
 #include "store/local.h"
+#include "volume.h"
 
 static const char USAGE[] =
 	"usage: nebulaio fsck [--deep] [--salvage] [--json]\n"
@@ -78,20 +78,6 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->buckets_remade);
 }
 
-/* Opens access to volumes of other hosts. */
-static int remote_begin(const char *secret_file, const char *device, struct remote **ret_remote)
-{
-	char secret[REMOTE_SECRET_BYTES];
-	const struct remote_opts opts = {
-		.device = {.device_name = device, .gid_index = -1}, .secret = secret};
-	int ret = remote_secret_read(secret_file, secret);
-
-	if (!ret)
-		ret = remote_initiator_open(&opts, ret_remote);
-	secret_wipe(secret, sizeof(secret));
-	return ret;
-}
-
 static int fsck_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
@@ -138,7 +124,7 @@ static int fsck_run(int argc, char **argv)
 	}
 	if (optind != argc - 1)
 		return cli_usage_error(&CLI_FSCK, "expected one folder");
-	if (secret_file && remote_begin(secret_file, device, &remote))
+	if (secret_file && volume_remote_open(secret_file, device, &remote))
 		return CLI_FAILED;
 	if (rv_open(&ceph, &rados))
 		return CLI_FAILED;

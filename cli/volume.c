@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/hash.h"
+#include "remote/remote.h"
+
 #define MEMORY_MIB_MAX (1024 * 1024ull)
 
 int volume_memory_take(struct volume_host *host, const char *text)
@@ -65,6 +68,19 @@ int volume_take(struct volume_host *host, const char *pair, const struct disk_op
 	}
 	host->count++;
 	return CLI_OK;
+}
+
+int volume_remote_open(const char *secret_file, const char *device, struct remote **ret_remote)
+{
+	char secret[REMOTE_SECRET_BYTES];
+	const struct remote_opts opts = {
+		.device = {.device_name = device, .gid_index = -1}, .secret = secret};
+	int ret = remote_secret_read(secret_file, secret);
+
+	if (!ret)
+		ret = remote_initiator_open(&opts, ret_remote);
+	secret_wipe(secret, sizeof(secret));
+	return ret;
 }
 
 int volume_host_open(struct volume_host *host)

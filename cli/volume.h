@@ -13,6 +13,8 @@
 #define VOLUME_MEMORY_MIN    (16 * MIB)
 #define VOLUME_MEMORY_PRESET (64 * MIB)
 
+struct remote;
+
 struct volume_host {
 	const struct cli_command *command; /* which usage errors name */
 	uint64_t memory_bytes;
@@ -37,6 +39,9 @@ int volume_memory_take(struct volume_host *host, const char *mib);
 /* Takes --log-level's value. */
 int volume_log_take(struct volume_host *host, const char *level);
 
+/* Opens access to volumes of other hosts, with their common secret. 0 or -errno, which is logged.
+ */
+int volume_remote_open(const char *secret_file, const char *device, struct remote **ret_remote);
 /* Opens the region and the reactor, and attaches the volumes. 0 or -errno, which is logged. */
 int volume_host_open(struct volume_host *host);
 /* Prints the line, which begins with "ready", and works until a signal. An exit code. */

@@ -6,12 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "codec/hash.h"
 #include "nbd/nbd.h"
 #include "remote/remote.h"
 
 #define LOCK_WAIT_NS   (10 * NS_PER_S)
-#define ADDRESS_PRESET "unix:/run/nebulaio-nbd.sock"
+#define ADDRESS_PRESET NBD_UNIX_SCHEME "/run/nebulaio-nbd.sock"
 
 _Static_assert(VOLUMES_MAX <= NBD_EXPORTS_MAX, "a server exports as many");
 _Static_assert(VOLUME_NAME_LEN_MAX <= NBD_NAME_LEN_MAX, "names fit");
@@ -113,7 +112,7 @@ static int option_take(struct volume_nbd *nbd, int option, const char *value)
 static int safety_check(const struct volume_nbd *nbd)
 {
 	const struct net_tls_opts *tls = &nbd->tls_opts;
-	bool local = strncmp(nbd->address, "unix:", 5) == 0;
+	bool local = strncmp(nbd->address, NBD_UNIX_SCHEME, strlen(NBD_UNIX_SCHEME)) == 0;
 
 	if (!tls->certificate != !tls->key)
 		return cli_usage_error(
@@ -135,9 +134,7 @@ static int safety_check(const struct volume_nbd *nbd)
 /* Volumes of other hosts are opened by their own driver. */
 static int remote_begin(struct volume_nbd *nbd, char **pairs, int count)
 {
-	char secret[REMOTE_SECRET_BYTES], device[64];
-	const struct remote_opts opts = {
-		.device = {.device_name = device, .gid_index = -1}, .secret = secret};
+	char device[64];
 	const char *far = NULL;
 	int ret;
 
@@ -151,11 +148,7 @@ static int remote_begin(struct volume_nbd *nbd, char **pairs, int count)
 	ret = cli_device_find(nbd->device, "127.0.0.1", 0, true, device);
 	if (ret)
 		return ret;
-	ret = remote_secret_read(nbd->secret_file, secret);
-	if (!ret)
-		ret = remote_initiator_open(&opts, &nbd->remote);
-	secret_wipe(secret, sizeof(secret));
-	return ret ? CLI_FAILED : CLI_OK;
+	return volume_remote_open(nbd->secret_file, device, &nbd->remote) ? CLI_FAILED : CLI_OK;
 }
 
 static int command_line(struct volume_nbd *nbd, int argc, char **argv)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIX_SCHEME "unix:"
 /* How long a server that ends waits for answers that clients do not take. */
 #define DRAIN_NS (10 * NS_PER_S)
 
@@ -132,8 +131,9 @@ int nbd_open(const struct nbd_opts *opts, const char *address, struct nbd **ret_
 	nbd->opts.exports = nbd->exports;
 	list_init(&nbd->connections);
 	list_init(&nbd->starved);
-	if (strncmp(address, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0)
-		ret = net_listen_unix(opts->reactor, address + strlen(UNIX_SCHEME), &nbd->listener);
+	if (strncmp(address, NBD_UNIX_SCHEME, strlen(NBD_UNIX_SCHEME)) == 0)
+		ret = net_listen_unix(
+			opts->reactor, address + strlen(NBD_UNIX_SCHEME), &nbd->listener);
 	else
 		ret = net_listen(opts->reactor, address, &nbd->listener);
 	if (!ret)

@@ -14,6 +14,7 @@
 #include "region/region.h"
 
 #define NBD_PORT	    10809u
+#define NBD_UNIX_SCHEME	    "unix:" /* of an address that is a socket of the file system */
 #define NBD_EXPORTS_MAX	    64u
 #define NBD_NAME_LEN_MAX    63u
 #define NBD_CONNECTIONS_MAX 64u
