@@ -33,6 +33,12 @@ struct lib_disk {
 	uint16_t target;
 };
 
+/* A span that peers may reach; mr NULL: none. */
+struct lib_exposed {
+	struct rp_mr *mr;
+	uint32_t frame;
+};
+
 struct lib_conn {
 	struct neb_region *region;
 	struct rp_qp *qp;
@@ -75,7 +81,8 @@ struct neb_region {
 	struct rp_listener *listener;
 	struct rp_cm_event request; /* request NULL: none waits */
 	struct lib_conn conns[LIB_CONNS_MAX];
-	struct rp_mr *exposed[LIB_EXPOSED_MAX];
+	struct lib_exposed exposed[LIB_EXPOSED_MAX];
+	uint32_t exposed_count;
 
 #ifdef NEBULAIO_XDP
 	struct lib_port ports[NEB_INTERFACES_MAX];

@@ -311,14 +311,18 @@ int neb_rdma_expose(
 	opts.fd_offset = (uint64_t)((uint8_t *)span->data -
 				    region_arena(region->region, (uint32_t)arena).base);
 	for (uint32_t i = 0; i < LIB_EXPOSED_MAX; i++) {
+		struct lib_exposed *exposed = &region->exposed[i];
 		int ret;
 
-		if (region->exposed[i])
+		if (exposed->mr)
 			continue;
-		ret = rp_mr_open(region->pd, &opts, &region->exposed[i]);
-		if (!ret)
-			*ret_rkey = rp_mr_rkey(region->exposed[i]);
-		return ret;
+		ret = rp_mr_open(region->pd, &opts, &exposed->mr);
+		if (ret)
+			return ret;
+		exposed->frame = span->frame;
+		region->exposed_count++;
+		*ret_rkey = rp_mr_rkey(exposed->mr);
+		return 0;
 	}
 	return -ENOSPC;
 }
@@ -326,10 +330,13 @@ int neb_rdma_expose(
 int neb_rdma_conceal(struct neb_region *region, uint32_t rkey)
 {
 	for (uint32_t i = 0; i < LIB_EXPOSED_MAX; i++) {
-		if (!region->exposed[i] || rp_mr_rkey(region->exposed[i]) != rkey)
+		struct lib_exposed *exposed = &region->exposed[i];
+
+		if (!exposed->mr || rp_mr_rkey(exposed->mr) != rkey)
 			continue;
-		rp_mr_close(region->exposed[i]);
-		region->exposed[i] = NULL;
+		rp_mr_close(exposed->mr);
+		exposed->mr = NULL;
+		region->exposed_count--;
 		return 0;
 	}
 	return -ENOENT;
@@ -354,8 +361,8 @@ void lib_rdma_close(struct neb_region *region)
 	if (region->cq)
 		rp_cq_close(region->cq);
 	for (uint32_t i = 0; i < LIB_EXPOSED_MAX; i++) {
-		if (region->exposed[i])
-			rp_mr_close(region->exposed[i]);
+		if (region->exposed[i].mr)
+			rp_mr_close(region->exposed[i].mr);
 	}
 	rp_arenas_close(&region->arenas);
 	if (region->pd)

@@ -30,8 +30,12 @@ int neb_span_lease(struct neb_region *region, uint32_t bytes, struct neb_span *r
 int neb_span_owner(const struct neb_region *region, const struct neb_span *span)
 {
 	enum region_owner owner;
-	int ret = region_span_check(region->region, lib_span(span), &owner);
+	int ret;
 
+	/* A span of more bytes than its frames would reach into its neighbour. */
+	if (span->bytes % FRAME_BYTES)
+		return -ESTALE;
+	ret = region_span_check(region->region, lib_span(span), &owner);
 	return ret ? ret : (int)owner;
 }
 
@@ -45,10 +49,22 @@ int lib_span_held(
 	return now == (int)owner ? 0 : -EPERM;
 }
 
+static bool exposed(const struct neb_region *region, const struct neb_span *span)
+{
+	for (uint32_t i = 0; region->exposed_count && i < LIB_EXPOSED_MAX; i++) {
+		if (region->exposed[i].mr && region->exposed[i].frame == span->frame)
+			return true;
+	}
+	return false;
+}
+
 int neb_span_give(struct neb_region *region, const struct neb_span *span)
 {
 	int ret = lib_span_held(region, span, NEB_APP);
 
+	/* Its frames' next holder knows nothing of the peers. */
+	if (!ret && exposed(region, span))
+		ret = -EBUSY;
 	if (!ret)
 		region_give(region->region, lib_span(span), OWNER_APP);
 	return ret;

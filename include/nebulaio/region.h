@@ -88,7 +88,8 @@ struct neb_span {
  * -ENOBUFS: none free now; -EINVAL. */
 NEB_REGION_API int neb_span_lease(
 	struct neb_region *region, uint32_t bytes, struct neb_span *ret_span);
-/* Ends a lease. -EPERM: a device has it; -ESTALE: it was given back before. */
+/* Ends a lease. -EPERM: a device has it; -EBUSY: peers may reach it, neb_rdma_conceal() it first;
+ * -ESTALE: it was given back before. */
 NEB_REGION_API int neb_span_give(struct neb_region *region, const struct neb_span *span);
 /* A checked transfer between owners, for users that are not devices of this library: to NEB_NET
  * while a socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE;
