@@ -14,7 +14,7 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] bucket-quota NAME BYTES [OBJECTS]\n"
 	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
-	"       nebulaio admin [OPTIONS] scrub | scrub-status\n"
+	"       nebulaio admin [OPTIONS] scrub | scrub-status | log\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"\n"
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
@@ -25,7 +25,8 @@ static const char USAGE[] =
 	"to read all bodies; it finds damage and repairs it. scrub-status prints the progress;\n"
 	"its exit code is 6 when the scrub found damage that it cannot repair. volume-replace\n"
 	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
-	"blank; the server rebuilds the volume's contents there.\n"
+	"blank; the server rebuilds the volume's contents there. log prints the latest 200 lines\n"
+	"of the server's log, but none of the flows'; a user who may admin:ConsoleLog may, too.\n"
 	"\n" ADMIN_USAGE;
 
 static int get(struct admin *admin, const char *what, json_t **ret_json)
@@ -398,6 +399,32 @@ static int policy_remove(struct admin *admin, int count, char **arguments)
 	return admin_request(admin, &request, NULL);
 }
 
+static int admin_log(struct admin *admin, int count, char **arguments)
+{
+	json_t *json, *line;
+	size_t idx;
+	int ret = get(admin, "log", &json);
+
+	(void)count;
+	(void)arguments;
+	if (ret)
+		return ret;
+	if (admin->opts.json)
+		admin_print_json(json);
+	json_array_foreach(json_object_get(json, "lines"), idx, line)
+	{
+		const char *request = admin_text(line, "request_id");
+
+		if (!admin->opts.json)
+			printf("%s %-5s %s: %s%s%s%s\n", admin_text(line, "time"),
+				admin_text(line, "level"), admin_text(line, "component"),
+				request[0] ? "[" : "", request, request[0] ? "] " : "",
+				admin_text(line, "message"));
+	}
+	json_decref(json);
+	return CLI_OK;
+}
+
 static int admin_command_run(int argc, char **argv)
 {
 	static const struct admin_verb VERBS[] = {
@@ -409,6 +436,7 @@ static int admin_command_run(int argc, char **argv)
 		{"bucket-quota-remove", 1, 1, bucket_quota_remove},
 		{"scrub", 0, 0, admin_scrub},
 		{"scrub-status", 0, 0, admin_scrub_status},
+		{"log", 0, 0, admin_log},
 		{"volume-replace", 2, 2, admin_volume_replace},
 		{"accounts", 0, 0, admin_accounts},
 		{"account-create", 1, 2, account_create},

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log_ring.h"
 #include "cli.h"
 #include "doctor.h"
 #include "reactor/reactor.h"
@@ -451,6 +452,9 @@ static int serve_run(int argc, char **argv)
 	if (log_format_parse(config.log_format, &format))
 		log_set_format(format, "server");
 	log_set_request(fiber_request);
+	if (!log_ring_open())
+		log_warn("server", "no memory to keep lines of the log: GET /admin/v1/log and "
+				   "the console show none");
 	return serve_until_signal(&config, development);
 }
 

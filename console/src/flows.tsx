@@ -1,38 +1,21 @@
 // The flows of the server's configuration: what each has moved, from the metrics, looked at again and again.
 import { Component, h } from "preact";
-import { ask } from "./api";
-import { Look, by, parse, quantile, rate } from "./metrics";
-import { Badge, Empty, Problem, Waiting, bytes, count, told } from "./ui";
-
-const LOOK_MS = 2000;
+import { Look, by, quantile, rate } from "./metrics";
+import { Poll, look } from "./poll";
+import { Badge, Empty, Problem, Waiting, bytes, count } from "./ui";
 
 const micros = (seconds: number | undefined): string => (seconds === undefined ? "" : seconds < 0.001 ? `${Math.round(seconds * 1e6)} µs` : `${(seconds * 1000).toFixed(1)} ms`);
 
 export class Flows extends Component<{ key?: string }, { before?: Look; now?: Look; problem?: string }> {
 	state = { before: undefined as Look | undefined, now: undefined as Look | undefined, problem: undefined as string | undefined };
-	private timer = 0;
-	private gone = false;
+	private readonly poll = new Poll(look, (now) => this.setState({ before: this.state.now, now, problem: undefined }), (problem) => this.setState({ problem }));
 
 	componentDidMount(): void {
-		void this.look();
+		this.poll.begin();
 	}
 
 	componentWillUnmount(): void {
-		this.gone = true;
-		clearTimeout(this.timer);
-	}
-
-	private async look(): Promise<void> {
-		try {
-			const samples = parse(await (await ask("/metrics", { poll: !!this.state.now })).text());
-			if (this.gone) return;
-			this.setState({ before: this.state.now, now: { at: Date.now(), samples }, problem: undefined });
-		} catch (error) {
-			if (this.gone) return;
-			this.setState({ problem: told(error) });
-			if (!this.state.now) return;
-		}
-		this.timer = window.setTimeout(() => void this.look(), LOOK_MS);
+		this.poll.end();
 	}
 
 	private row(name: string, now: Look, before?: Look): JSX.Element {

@@ -1,11 +1,11 @@
 // The server's health, polled while the page is open.
 import { Component, h } from "preact";
 import { ask, json } from "./api";
-import { Look, by, parse, quantile, rate, sum } from "./metrics";
+import { Look, by, quantile, rate, sum } from "./metrics";
 import { Line, Plot } from "./plot";
-import { Badge, Card, Problem, Waiting, bytes, count, told } from "./ui";
+import { LOOK_MS, Poll, look } from "./poll";
+import { Act, Badge, Card, Problem, Waiting, bytes, count } from "./ui";
 
-const LOOK_MS = 2000;
 const LOOKS_MAX = 150;
 
 interface Info {
@@ -14,9 +14,21 @@ interface Info {
 	volumes: { state: string; bytes: number }[];
 }
 
+interface Scrub {
+	running: boolean;
+	done_bytes: number;
+	all_bytes: number;
+	runs: number;
+	bytes: number;
+	damaged: number;
+	mended: number;
+	parity_mended: number;
+}
+
 interface State {
 	looks: Look[];
 	info?: Info;
+	scrub?: Scrub;
 	problem?: string;
 }
 
@@ -33,35 +45,26 @@ function uptime(seconds: number): string {
 const perSecond = (value: number): string => `${value < 10 && value > 0 ? value.toFixed(1) : count(Math.round(value))}/s`;
 const bytesPerSecond = (value: number): string => `${bytes(value)}/s`;
 
+/** Of volumes, one metric a line. */
+const WRONGS: [string, string][] = [["nebulaio_disk_errors_total", "errors"], ["nebulaio_array_degraded_reads_total", "degraded reads"], ["nebulaio_store_pieces_mended_total", "pieces mended"]];
+
 export class Health extends Component<{}, State> {
 	state: State = { looks: [] };
-	private timer = 0;
-	private gone = false;
+	private readonly poll = new Poll((poll) => this.load(poll), (found) => this.setState({ ...found, problem: undefined, looks: [...this.state.looks, found.now].slice(-LOOKS_MAX) }), (problem) => this.setState({ problem }));
 
 	componentDidMount(): void {
-		void this.look();
+		this.poll.begin();
 	}
 
 	componentWillUnmount(): void {
-		this.gone = true;
-		clearTimeout(this.timer);
+		this.poll.end();
 	}
 
-	private async look(): Promise<void> {
-		try {
-			const poll = this.state.looks.length > 0;
-			const samples = parse(await (await ask("/metrics", { poll })).text());
-			// The server reports volumes and sizes to its root only.
-			const info = await json<Info>("/admin/v1/info", { poll: true }).catch(() => undefined);
-			if (this.gone) return;
-			this.setState({ info, problem: undefined, looks: [...this.state.looks, { at: Date.now(), samples }].slice(-LOOKS_MAX) });
-		} catch (error) {
-			if (this.gone) return;
-			this.setState({ problem: told(error) });
-			// A user without the right to see the metrics is refused again, so polling ends.
-			if (!this.state.looks.length) return;
-		}
-		this.timer = window.setTimeout(() => void this.look(), LOOK_MS);
+	/** The server reports volumes, sizes and scrubs to its root only. */
+	private async load(poll: boolean): Promise<{ now: Look; info?: Info; scrub?: Scrub }> {
+		const now = await look(poll);
+		const info = await json<Info>("/admin/v1/info", { poll: true }).catch(() => undefined);
+		return { now, info, scrub: info && (await json<Scrub>("/admin/v1/scrub", { poll: true }).catch(() => undefined)) };
 	}
 
 	/** A line with a value for each pair of samples. */
@@ -84,6 +87,11 @@ export class Health extends Component<{}, State> {
 		};
 		const moved = transports.reduce<Line[]>((lines, transport) => [...lines, ...[["in", "received"], ["out", "sent"]].map(([direction, word]) =>
 			this.line(`${transport} ${word}`, (before, now) => rate(before, now, "nebulaio_s3_body_bytes_total", { transport, direction })))], []);
+		const copies = (before: Look, now: Look): number | undefined => {
+			const bodies = rate(before, now, "nebulaio_s3_body_bytes_total");
+			return bodies > 0 ? rate(before, now, "nebulaio_copied_bytes_total") / bodies : undefined;
+		};
+		const states = Array.from(by(this.state.looks[this.state.looks.length - 1], "nebulaio_store_volume_state", "state").keys()).sort();
 		const owners = this.names("nebulaio_region_frames", "owner").filter((owner) => owner !== "free").slice(0, 5);
 		return (
 			<div class="plots">
@@ -91,8 +99,12 @@ export class Health extends Component<{}, State> {
 				<Plot title="Latency" format={duration} {...common} lines={[[0.5, "p50"], [0.99, "p99"]].map(([share, label]) => this.line(String(label), (before, now) => quantile(Number(share), before, now, "nebulaio_s3_request_duration_seconds")))} />
 				<Plot title="Bodies by transport" format={bytesPerSecond} ofBytes {...common} lines={moved} />
 				<Plot title="Disks" format={bytesPerSecond} ofBytes {...common} lines={[["nebulaio_disk_read_bytes_total", "read"], ["nebulaio_disk_written_bytes_total", "written"]].map(([name, label]) => this.line(label, (before, now) => rate(before, now, name)))} />
+				<Plot title="Copies by the processor, per byte of bodies" format={(value) => value.toFixed(2)} {...common} lines={[this.line("copies", copies)]} />
 				<Plot title="Memory by owner" format={bytes} ofBytes {...common} lines={owners.map((owner) => this.line(owner, (_, now) => 4096 * sum(now, "nebulaio_region_frames", { owner })))} />
 				<Plot title="Cache: chunks found in memory" format={(value) => `${Math.round(value)} %`} {...common} lines={[this.line("hits", hits)]} />
+				<Plot title="Scrub" format={bytesPerSecond} ofBytes {...common} lines={[this.line("read", (before, now) => rate(before, now, "nebulaio_store_scrub_bytes_total"))]} />
+				<Plot title="Volumes: errors and repairs" format={perSecond} {...common} lines={WRONGS.map(([name, label]) => this.line(label, (before, now) => rate(before, now, name)))} />
+				{states.length ? <Plot title="Volumes by state" format={(value) => count(Math.round(value))} {...common} lines={states.map((state) => this.line(state, (_, now) => sum(now, "nebulaio_store_volume_state", { state })))} /> : null}
 			</div>
 		);
 	}
@@ -122,6 +134,22 @@ export class Health extends Component<{}, State> {
 		);
 	}
 
+	private scrubbed(scrub: Scrub): JSX.Element {
+		const wrong = scrub.damaged > 0;
+		return (
+			<div>
+				{scrub.running ? <meter {...{ min: 0, max: 100 }} value={String(scrub.all_bytes ? Math.round((100 * scrub.done_bytes) / scrub.all_bytes) : 0)} aria-label="Scrubbed" /> : null}
+				<dl class="facts">
+					<div><dt>Now</dt><dd>{scrub.running ? `${bytes(scrub.done_bytes)} of ${bytes(scrub.all_bytes)}` : "not running"}</dd></div>
+					<div><dt>Completed since the start</dt><dd>{count(scrub.runs)}, {bytes(scrub.bytes)} read</dd></div>
+					<div><dt>Damaged, not repaired</dt><dd>{wrong ? <Badge text={count(scrub.damaged)} kind="bad" /> : "none"}</dd></div>
+					<div><dt>Repaired</dt><dd>{count(scrub.mended)} of data, {count(scrub.parity_mended)} of parity</dd></div>
+				</dl>
+				{scrub.running ? null : <Act label="Scrub now" run={async () => { await ask("/admin/v1/scrub", { method: "POST" }); this.poll.begin(); }} />}
+			</div>
+		);
+	}
+
 	private tiles(now: Look): JSX.Element {
 		const build = now.samples.find((each) => each.name === "nebulaio_build_info");
 		const tiles: [string, string][] = [
@@ -133,7 +161,7 @@ export class Health extends Component<{}, State> {
 	}
 
 	render(): JSX.Element {
-		const { looks, info, problem } = this.state;
+		const { looks, info, scrub, problem } = this.state;
 		const now = looks[looks.length - 1];
 		const full = now ? Array.from(by(now, "nebulaio_full_total", "what")).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]) : [];
 		return (
@@ -146,6 +174,7 @@ export class Health extends Component<{}, State> {
 						{this.plots()}
 						<div class="cards">
 							{info ? <Card key="store" title="Store">{this.store(info)}</Card> : null}
+							{scrub ? <Card key="scrub" title="Scrub" text="Reads all bodies and compares checksums and parity: once a week by itself.">{this.scrubbed(scrub)}</Card> : null}
 							<Card key="rdma" title="RDMA">{this.rdma(now)}</Card>
 							<Card key="full" title="Found full since the start" text="What was bounded and full, and how often; the guide to metrics says what then happens.">
 								{full.length ? <dl class="facts">{full.map(([what, value]) => <div><dt>{what}</dt><dd>{count(value)}</dd></div>)}</dl> : <p class="quiet">Nothing.</p>}

@@ -1,12 +1,12 @@
-// Pages for the server's root only: RDMA sessions one by one, and the doctor's findings.
+// The tabs of the server's health, and two for its root only: RDMA sessions one by one, and the doctor's findings.
 import { Component, h } from "preact";
-import { Session, ask, json } from "./api";
+import { Session, json } from "./api";
 import { Health } from "./health";
 import { Flows } from "./flows";
-import { by, parse } from "./metrics";
-import { Act, Badge, Card, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many, told } from "./ui";
-
-const LOOK_MS = 2000;
+import { Log } from "./log";
+import { by } from "./metrics";
+import { Poll, look } from "./poll";
+import { Act, Badge, Card, Copy, Empty, Loaded, Problem, Waiting, bytes, count, many } from "./ui";
 
 interface RdmaSession {
 	id: number;
@@ -46,39 +46,25 @@ const TOKENS: [string, string][] = [["moved", "Moved by RDMA"], ["declined", "Fe
 /** Polled while it is open; after: the last ids of the pages before this one. */
 class Sessions extends Component<{ key?: string }, { page?: Page; tokens?: Map<string, number>; problem?: string; after: number[] }> {
 	state = { page: undefined as Page | undefined, tokens: undefined as Map<string, number> | undefined, problem: undefined as string | undefined, after: [] as number[] };
-	private timer = 0;
-	private gone = false;
-	private round = 0;
+	private readonly poll = new Poll((poll) => this.load(poll), (found) => this.setState({ ...found, problem: undefined }), (problem) => this.setState({ problem }));
 
 	componentDidMount(): void {
-		void this.look(false);
+		this.poll.begin();
 	}
 
 	componentWillUnmount(): void {
-		this.gone = true;
-		clearTimeout(this.timer);
+		this.poll.end();
 	}
 
-	private async look(poll: boolean): Promise<void> {
-		const round = ++this.round;
-		clearTimeout(this.timer);
+	private async load(poll: boolean): Promise<{ page: Page; tokens: Map<string, number> }> {
 		const { after } = this.state;
-		try {
-			const page = await json<Page>("/admin/v1/sessions" + (after.length ? `/${after[after.length - 1]}` : ""), { poll });
-			const samples = parse(await (await ask("/metrics", { poll: true })).text());
-			if (this.gone || round !== this.round) return;
-			this.setState({ page, tokens: by({ at: 0, samples }, "nebulaio_token_requests_total", "result"), problem: undefined });
-		} catch (error) {
-			if (this.gone || round !== this.round) return;
-			this.setState({ problem: told(error) });
-			if (!this.state.page) return;
-		}
-		this.timer = window.setTimeout(() => void this.look(true), LOOK_MS);
+		const page = await json<Page>("/admin/v1/sessions" + (after.length ? `/${after[after.length - 1]}` : ""), { poll });
+		return { page, tokens: by(await look(true), "nebulaio_token_requests_total", "result") };
 	}
 
 	private async turn(after: number[]): Promise<void> {
 		await new Promise<void>((done) => this.setState({ after }, done));
-		await this.look(false);
+		this.poll.begin();
 	}
 
 	private table(page: Page): JSX.Element {
@@ -161,13 +147,24 @@ function Doctor(): JSX.Element {
 	);
 }
 
+/* ---- Tabs. ---- */
+
+/** The last ones are for the root only. */
+const TABS: { id: string; label: string; root: boolean; show: () => JSX.Element }[] = [
+	{ id: "now", label: "Now", root: false, show: () => <Health key="health" /> },
+	{ id: "log", label: "Log", root: false, show: () => <Log key="log" /> },
+	{ id: "sessions", label: "RDMA sessions", root: true, show: () => <Sessions key="sessions" /> },
+	{ id: "flows", label: "Flows", root: true, show: () => <Flows key="flows" /> },
+	{ id: "doctor", label: "Doctor", root: true, show: () => <Doctor /> },
+];
+
 export function Operations(props: { key?: string; session: Session; at: string[] }): JSX.Element {
-	const tab = props.at[0] ?? "now";
-	if (props.session.arn !== "arn:aws:iam::000000000000:root") return <Health key="health" />;
+	const tabs = TABS.filter((each) => !each.root || props.session.arn === "arn:aws:iam::000000000000:root");
+	const tab = tabs.find((each) => each.id === props.at[0]) ?? tabs[0];
 	return (
 		<section>
-			<nav class="tabs" aria-label="Health">{[["now", "Now"], ["sessions", "RDMA sessions"], ["flows", "Flows"], ["doctor", "Doctor"]].map(([id, label]) => <a href={`#/health/${id}`} aria-current={tab === id ? "page" : undefined}>{label}</a>)}</nav>
-			{tab === "flows" ? <div><div class="head"><h1>Flows</h1></div><Flows key="flows" /></div> : tab === "sessions" ? <div><div class="head"><h1>RDMA sessions</h1></div><Sessions key="sessions" /></div> : tab === "doctor" ? <div><div class="head"><h1>Doctor</h1></div><Doctor /></div> : <Health key="health" />}
+			<nav class="tabs" aria-label="Health">{tabs.map(({ id, label }) => <a href={`#/health/${id}`} aria-current={tab.id === id ? "page" : undefined}>{label}</a>)}</nav>
+			{tab === TABS[0] ? tab.show() : <div key={tab.id}><div class="head"><h1>{tab.label}</h1></div>{tab.show()}</div>}
 		</section>
 	);
 }

@@ -9,11 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log_ring.h"
+
 #define LINE_BYTES    1024
 #define MESSAGE_BYTES 960
 /* A control character takes six bytes. Text that does not fit is cut, so that the object is always
  * complete. */
-#define JSON_BYTES	4096
+#define JSON_BYTES 4096
+_Static_assert(JSON_BYTES <= LOG_RING_LINE_BYTES, "a line fits into the ring");
 #define JSON_TAIL_BYTES 4 /* a quote, a brace, the line's end */
 
 enum log_level log_level_now = LOG_INFO;
@@ -53,8 +56,8 @@ void log_set_request(log_request_fn *fn)
 	request_now = fn;
 }
 
-/* RFC 3339, UTC, microseconds; returns its length. */
-static size_t time_put(char *text, size_t size)
+/* RFC 3339, UTC, microseconds. */
+static void time_put(char *text, size_t size)
 {
 	struct timespec ts;
 	struct tm tm;
@@ -63,7 +66,7 @@ static size_t time_put(char *text, size_t size)
 	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
 	len = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &tm);
-	return len + (size_t)snprintf(text + len, size - len, ".%06ldZ", ts.tv_nsec / 1000);
+	snprintf(text + len, size - len, ".%06ldZ", ts.tv_nsec / 1000);
 }
 
 static void line_write(const char *line, size_t len)
@@ -162,41 +165,47 @@ static void json_put_member(struct json *json, const struct log_field *field)
 		json_put(json, number, (size_t)digits);
 }
 
-static void json_line(enum log_level level, const char *tag, const char *message,
-	const char *request, struct log_fields fields)
+/* One line, before it is written in any format. */
+struct line {
+	enum log_level level;
+	const char *tag, *message, *request; /* request may be NULL */
+	char time[40];
+};
+
+static void json_line(const struct line *line, struct log_fields fields)
 {
 	struct json json = {.len = 0};
-	char time[40];
 
-	time_put(time, sizeof(time));
 	json.len = (size_t)snprintf(json.text, sizeof(json.text),
-		"{\"time\":\"%s\",\"level\":\"%s\"", time, LEVEL_NAMES[level]);
-	json_put_member(&json, &(struct log_field){"component", tag, 0});
-	if (request)
-		json_put_member(&json, &(struct log_field){"request_id", request, 0});
-	json_put_member(&json, &(struct log_field){"message", message, 0});
+		"{\"time\":\"%s\",\"level\":\"%s\"", line->time, LEVEL_NAMES[line->level]);
+	json_put_member(&json, &(struct log_field){"component", line->tag, 0});
+	if (line->request)
+		json_put_member(&json, &(struct log_field){"request_id", line->request, 0});
+	json_put_member(&json, &(struct log_field){"message", line->message, 0});
 	for (uint32_t i = 0; i < fields.count; i++)
 		json_put_member(&json, &fields.list[i]);
 	json.text[json.len++] = '}';
+	if (log_ring_is_open())
+		log_ring_put(json.text, json.len);
 	json.text[json.len++] = '\n';
-	line_write(json.text, json.len);
+	if (format_now == LOG_FORMAT_JSON)
+		line_write(json.text, json.len);
 }
 
 /* ---- Text. ---- */
 
-static void text_line(
-	enum log_level level, const char *tag, const char *message, const char *request)
+static void text_line(const struct line *line)
 {
-	char line[LINE_BYTES + 2];
-	size_t len = time_put(line, sizeof(line));
-	int n = snprintf(line + len, LINE_BYTES - len, " %-5s %s: %s%s%s%s", LEVEL_NAMES[level],
-		tag, request ? "[" : "", request ? request : "", request ? "] " : "", message);
+	const char *request = line->request ? line->request : "";
+	char text[LINE_BYTES + 2];
+	size_t len = (size_t)snprintf(text, LINE_BYTES, "%s %-5s %s: %s%s%s%s", line->time,
+		LEVEL_NAMES[line->level], line->tag, request[0] ? "[" : "", request,
+		request[0] ? "] " : "", line->message);
 
-	len += (size_t)n;
 	if (len > LINE_BYTES - 1)
 		len = LINE_BYTES - 1;
-	line[len++] = '\n';
-	line_write(line, len);
+	text[len++] = '\n';
+	line_write(text, len);
 }
 
 static void line_make(enum log_level level, const char *tag, struct log_fields fields,
@@ -204,15 +213,16 @@ static void line_make(enum log_level level, const char *tag, struct log_fields f
 {
 	const char *request = request_now ? request_now() : NULL;
 	char message[MESSAGE_BYTES];
+	struct line line = {.level = level, .tag = tag, .message = message};
 
 	if (vsnprintf(message, sizeof(message), fmt, args) < 0)
 		return;
-	if (request && !request[0])
-		request = NULL;
-	if (format_now == LOG_FORMAT_JSON)
-		json_line(level, tag, message, request, fields);
-	else
-		text_line(level, tag, message, request);
+	time_put(line.time, sizeof(line.time));
+	line.request = request && request[0] ? request : NULL;
+	if (format_now == LOG_FORMAT_TEXT)
+		text_line(&line);
+	if (format_now == LOG_FORMAT_JSON || log_ring_is_open())
+		json_line(&line, fields);
 }
 
 void log_line(enum log_level level, const char *tag, const char *fmt, ...)

@@ -421,6 +421,19 @@ static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell,
 	return true;
 }
 
+/* Root may everything; others may read what has an action of its own. */
+static const struct s3_error *may_admin(struct s3_call *call)
+{
+	struct slice path = slice_from(call->request->path, strlen("/admin/v1/"));
+
+	if (call->identity->root)
+		return NULL;
+	if (call->request->method == S3_GET &&
+		(slice_eq(path, SLICE("log")) || slice_starts(path, SLICE("log/"))))
+		return s3_call_may_operate(call, "admin:ConsoleLog");
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_admin_tell_fn *tell, void *tell_arg)
 {
@@ -432,8 +445,8 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
 	error = request->query.len ? s3_error_at(S3_E_INVALID_URI)
 				   : s3_authenticate(&call, (int64_t)(clock_real_ns() / NS_PER_MS));
-	if (!error && !call.identity->root)
-		error = s3_error_at(S3_E_ACCESS_DENIED);
+	if (!error)
+		error = may_admin(&call);
 	if (error) {
 		answer.status = error->status;
 		answer.code = error->code;
@@ -451,7 +464,7 @@ static void page_run(
 	struct s3_call *call, const struct s3_error *error, s3_page_fn *page, void *arg)
 {
 	if (!error)
-		error = s3_call_may_service(call, "admin:Prometheus", SLICE("arn:aws:s3:::*"));
+		error = s3_call_may_operate(call, "admin:Prometheus");
 	if (error)
 		s3_answer_error(call, error);
 	else

@@ -297,18 +297,19 @@ void s3_sign_free(struct s3_signed *signed_by);
  * URL's Host. The errors are those of s3_sign_end. */
 int s3_presign(const struct s3_request *request, const struct s3_signer *signer, uint32_t expires_s,
 	struct buf *ret_query);
-/* Lets page answer a signed request of a principal who may "admin:Prometheus", or of the server's
- * root; answers the refusal otherwise. In a fiber. */
+/* Lets page answer a signed request of the server's root, or of a principal of its account who may
+ * "admin:Prometheus"; answers the refusal otherwise. In a fiber. */
 typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_reply *reply);
 void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
-/* Answers the root's GET of a path that belongs to the server's other parts: writes JSON. path is
+/* Answers an allowed GET of a path that belongs to the server's other parts: writes JSON. path is
  * the part behind /admin/v1/. -ENOENT: not a path of theirs; -EAGAIN: requested too often; -ENOMEM.
  * Fiber call. */
 typedef int s3_admin_tell_fn(void *arg, struct slice path, struct buf *out);
-/* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root.
- * tell may be NULL. In a fiber. */
+/* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root;
+ * users of its account who may "admin:ConsoleLog" may read the log. tell may be NULL. In a
+ * fiber. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_admin_tell_fn *tell, void *tell_arg);
 /* The ARN of who proved that identity, now; empty: its key is gone. */
@@ -316,8 +317,8 @@ void s3_identity_arn(
 	struct s3 *s3, const struct s3_identity *identity, char *ret_arn, size_t arn_bytes);
 
 /* Lets page answer a request whose bearer token (a JWT, like Prometheus's token for MinIO) names
- * the server's root or an identity that may do "admin:Prometheus"; otherwise answers AccessDenied.
- * Fiber call. */
+ * the server's root or an identity of its account that may do "admin:Prometheus"; otherwise answers
+ * AccessDenied. Fiber call. */
 void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 

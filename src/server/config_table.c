@@ -138,8 +138,8 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
 		"Address where /metrics and /health listen; they need no keys; empty: off"),
 	CHOICE("admin.minio_metrics", admin.minio_metrics, "token", "token|public|off",
-		"Who may read MinIO's scrape paths (/minio/v2/metrics/cluster and node) where S3 "
-		"listens: token: clients with a bearer token; public: everybody; off: nobody"),
+		"Who may read MinIO's scrape paths (/minio/v2/metrics/cluster, node, bucket) where "
+		"S3 listens: token: clients with a bearer token; public: everybody; off: nobody"),
 
 	TEXT("console.address", console.address, "127.0.0.1:9002",
 		"Address where the web console listens; empty: off"),

@@ -1,13 +1,16 @@
-/* server/tell.c: GET /admin/v1/sessions, page by page, and GET /admin/v1/doctor. */
+/* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, and GET
+ * /admin/v1/doctor. */
 #include "server/tell.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/log_ring.h"
 #include "codec/codec.h"
 
 #define PAGE_SESSIONS	   200u
+#define PAGE_LINES	   200u
 #define FINDINGS_KEEP_NS   (10 * NS_PER_S)
 #define FINDINGS_BYTES_MAX (1 * MIB)
 #define ARN_BYTES	   2048u
@@ -132,19 +135,41 @@ static int tell_doctor(struct tell *tell, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
+/* ---- The log. ---- */
+
+static int tell_log(uint64_t after, struct buf *out)
+{
+	struct log_ring_page page;
+
+	buf_put_str(out, "{\"lines\":[");
+	log_ring_read(after, PAGE_LINES, out, &page);
+	buf_printf(out, "],\"last\":%llu,\"lost\":%llu,\"more\":%s}", (unsigned long long)page.last,
+		(unsigned long long)page.lost, page.more ? "true" : "false");
+	return out->failed ? -ENOMEM : 0;
+}
+
+/* "NAME" or "NAME/AFTER". */
+static bool is_page(struct slice path, struct slice name, uint64_t *ret_after)
+{
+	*ret_after = 0;
+	if (slice_eq(path, name))
+		return true;
+	return slice_starts(path, name) && path.len > name.len && path.data[name.len] == '/' &&
+	       slice_to_u64(slice_from(path, name.len + 1), ret_after) == 0;
+}
+
 int tell_run(void *arg, struct slice path, struct buf *out)
 {
 	struct tell *tell = arg;
-	uint64_t after = 0;
+	uint64_t after;
 
+	if (is_page(path, SLICE("log"), &after))
+		return tell_log(after, out);
 	if (*tell->draining)
 		return -EAGAIN;
 	if (slice_eq(path, SLICE("doctor")))
 		return tell_doctor(tell, out);
-	if (slice_eq(path, SLICE("sessions")))
-		return tell_sessions(tell, 0, out);
-	if (slice_starts(path, SLICE("sessions/")) &&
-		slice_to_u64(slice_from(path, strlen("sessions/")), &after) == 0)
+	if (is_page(path, SLICE("sessions"), &after))
 		return tell_sessions(tell, after, out);
 	return -ENOENT;
 }

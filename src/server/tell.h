@@ -1,5 +1,5 @@
-/* server/tell.h: answers the root's requests about the running server: RDMA sessions, and the
- * findings of its doctor. */
+/* server/tell.h: answers operators' requests about the running server: RDMA sessions, the latest
+ * lines of the log, and the findings of its doctor. */
 #ifndef SERVER_TELL_H
 #define SERVER_TELL_H
 

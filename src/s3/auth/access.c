@@ -487,6 +487,15 @@ const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+const struct s3_error *s3_call_may_operate(struct s3_call *call, const char *action)
+{
+	struct slice account = s3_call_principal(call)->who.account;
+
+	if (!call->identity->root && !slice_eq(account, SLICE(IAM_ACCOUNT_OF_ROOT)))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	return s3_call_may_service(call, action, SLICE("arn:aws:s3:::*"));
+}
+
 /* A caller of another account than the role's, who is not an owner, also needs a policy of its
  * own. */
 static bool trust_suffices(const struct access *access, struct slice role_arn)

@@ -50,6 +50,9 @@ const struct s3_error *s3_call_may_service(
 /* The same, with condition keys of this question only. */
 const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *action,
 	struct slice resource, policy_values_fn *values, void *arg);
+/* The same for an action of the server's operators, "admin:…". Only the server's own account grants
+ * these: the owners of other accounts write their policies themselves. */
+const struct s3_error *s3_call_may_operate(struct s3_call *call, const char *action);
 
 /* Whether the request asks to bypass governance retention; access.c checks the action for it. */
 bool s3_lock_bypass(const struct s3_call *call);

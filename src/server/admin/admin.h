@@ -30,9 +30,9 @@ struct admin_opts {
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 /* The text of /metrics; any thread that may call store_usage. */
 void admin_metrics(const struct admin_opts *opts, struct buf *out);
-/* Answers GET /minio/v2/metrics/cluster and .../node, with or without a bearer token, as
- * minio_public says; false: the request has another path. As front_http_opts.page; arg is a struct
- * admin_opts. In a fiber. */
+/* Answers GET /minio/v2/metrics/cluster, .../node and .../bucket, with or without a bearer token,
+ * as minio_public says; false: the request has another path. As front_http_opts.page; arg is a
+ * struct admin_opts. In a fiber. */
 bool admin_minio_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 
 #endif

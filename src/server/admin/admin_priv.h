@@ -19,6 +19,19 @@ void admin_process_read(struct admin_process *ret_process);
 /* Writes them under the names that Prometheus' own clients use. Unknown values are left out. */
 void admin_process_metrics(struct buf *out);
 
+/* The use of buckets, at most LIMIT_METRIC_BUCKETS_MAX of them. */
+struct admin_bucket {
+	char name[LIMIT_BUCKET_LEN_MAX + 1];
+	struct store_quota used, quota; /* used: noncurrent versions, too */
+	bool versions;			/* it has, or had, versions */
+};
+struct admin_buckets {
+	struct admin_bucket *list;
+	uint32_t count, left_out;
+};
+/* -ENOMEM, or an error of store_bucket_list; to be freed in any case. */
+int admin_buckets_read(const struct admin_opts *opts, struct admin_buckets *ret_buckets);
+void admin_buckets_free(struct admin_buckets *buckets);
 /* The use of each bucket, and its quota. */
 void admin_bucket_metrics(const struct admin_opts *opts, struct buf *out);
 

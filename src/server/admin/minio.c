@@ -106,6 +106,16 @@ struct minio {
 	char server[65];
 };
 
+static void minio_init(struct minio *minio, struct buf *out)
+{
+	*minio = (struct minio){.out = out};
+	if (gethostname(minio->server, sizeof(minio->server) - 1))
+		minio->server[0] = '\0';
+	for (char *c = minio->server; *c; c++)
+		if (*c == '"' || *c == '\\' || *c < ' ')
+			*c = '_';
+}
+
 static void put_head(
 	const struct minio *minio, const char *name, const char *type, const char *help)
 {
@@ -195,7 +205,45 @@ static void put_drives(const struct minio *minio, const struct admin_opts *opts)
 	put_gauge(minio, "minio_node_drive_offline_total", "Volumes that are missing.", offline);
 }
 
-/* ---- The two paths. ---- */
+/* ---- Buckets. ---- */
+
+static void put_bucket(
+	const struct minio *minio, const char *name, const char *bucket, uint64_t value)
+{
+	buf_printf(minio->out, "%s{bucket=\"%s\",server=\"%s\"} %" PRIu64 "\n", name, bucket,
+		minio->server, value);
+}
+
+static void bucket_make(const struct admin_opts *opts, struct buf *out)
+{
+	static const char BYTES[] = "minio_bucket_usage_total_bytes";
+	static const char OBJECTS[] = "minio_bucket_usage_object_total";
+	static const char QUOTA[] = "minio_bucket_quota_total_bytes";
+	struct admin_buckets buckets;
+	struct minio minio;
+
+	minio_init(&minio, out);
+	out->failed |= admin_buckets_read(opts, &buckets) != 0;
+	put_head(&minio, BYTES, "gauge",
+		"Bytes of a bucket's objects, of their noncurrent versions, too.");
+	for (uint32_t i = 0; i < buckets.count; i++)
+		put_bucket(&minio, BYTES, buckets.list[i].name, buckets.list[i].used.bytes);
+	/* With versions, the server's own count would mean something else. */
+	put_head(&minio, OBJECTS, "gauge", "Objects of a bucket that never had versions.");
+	for (uint32_t i = 0; i < buckets.count; i++)
+		if (!buckets.list[i].versions)
+			put_bucket(&minio, OBJECTS, buckets.list[i].name,
+				buckets.list[i].used.objects);
+	put_head(&minio, QUOTA, "gauge",
+		"The most bytes that a bucket holds, where there is a limit.");
+	for (uint32_t i = 0; i < buckets.count; i++)
+		if (buckets.list[i].quota.bytes)
+			put_bucket(
+				&minio, QUOTA, buckets.list[i].name, buckets.list[i].quota.bytes);
+	admin_buckets_free(&buckets);
+}
+
+/* ---- The paths. ---- */
 
 static void put_process(const struct minio *minio)
 {
@@ -215,16 +263,6 @@ static void put_process(const struct minio *minio)
 		process.descriptors);
 	put_gauge(minio, "minio_node_file_descriptor_limit_total",
 		"File descriptors that may be open.", process.descriptors_max);
-}
-
-static void minio_init(struct minio *minio, struct buf *out)
-{
-	*minio = (struct minio){.out = out};
-	if (gethostname(minio->server, sizeof(minio->server) - 1))
-		minio->server[0] = '\0';
-	for (char *c = minio->server; *c; c++)
-		if (*c == '"' || *c == '\\' || *c < ' ')
-			*c = '_';
 }
 
 static void node_make(const struct admin_opts *opts, struct buf *out)
@@ -267,25 +305,30 @@ static void cluster_make(const struct admin_opts *opts, struct buf *out)
 	node_make(opts, out);
 }
 
+static admin_make_fn *find_page(struct slice path)
+{
+	struct slice name = slice_from(path, BEGIN.len);
+
+	if (!slice_starts(path, BEGIN))
+		return NULL;
+	return slice_eq(name, SLICE("cluster"))	 ? cluster_make
+	       : slice_eq(name, SLICE("node"))	 ? node_make
+	       : slice_eq(name, SLICE("bucket")) ? bucket_make
+						 : NULL;
+}
+
 static void page(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
-	struct slice name = slice_from(request->path, BEGIN.len);
-
-	if (slice_eq(name, SLICE("cluster")))
-		admin_answer_metrics(arg, request, reply, cluster_make);
-	else
-		admin_answer_metrics(arg, request, reply, node_make);
+	admin_answer_metrics(arg, request, reply, find_page(request->path));
 }
 
 bool admin_minio_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
 	const struct admin_opts *opts = arg;
-	struct slice name = slice_from(request->path, BEGIN.len);
 	struct slice signed_by = SLICE_NONE;
 
-	if (!slice_starts(request->path, BEGIN) || request->query.len ||
-		(request->method != S3_GET && request->method != S3_HEAD) ||
-		!(slice_eq(name, SLICE("cluster")) || slice_eq(name, SLICE("node"))))
+	if (!find_page(request->path) || request->query.len ||
+		(request->method != S3_GET && request->method != S3_HEAD))
 		return false;
 	for (uint32_t i = 0; i < request->header_count; i++)
 		if (slice_eq_nocase(request->headers[i].name, SLICE("authorization")))

@@ -498,6 +498,10 @@ class Walk:
         page.go("health", ".plot", "Requests")
         tap.check(nebula.becomes(lambda: page.run("return [...document.querySelectorAll('.plot path')].some((path) => path.getAttribute('d').includes('L'))")), "plots grow while one looks")
         tap.check(page.one(".tiles", "0.") and page.one(".volumes", "good"), "the version and the volumes are told")
+        tap.check(page.one(".plot", "Copies by the processor") and page.one(".plot", "Volumes: errors"), "copies per byte and the volumes' errors are plotted")
+        page.click("button", "Scrub now")
+        tap.check(nebula.becomes(lambda: any("Completed since the start\n1," in each.text for each in page.all(".card", "Scrub"))), "a scrub is begun, and its end is told", [each.text for each in page.all(".card", "Scrub")])
+        tap.check(page.one(".plot", "Scrub") and page.one(".card", "Scrub").text.count("none") == 1, "with nothing damaged")
         page.picture("health")
         self.accessible("health")
         self.operations()
@@ -517,6 +521,8 @@ class Walk:
             page.loaded()
         page.go("people/users", ".problem", "policies do not allow")
         page.go("health", ".problem", "policies do not allow")
+        page.click(".tabs a", "Log")
+        page.one(".problem", "policies do not allow")
         tap.check(True, "nor does it see users, or how the server does")
         page.click("button", "Sign out")
         page.one("#access-key")
@@ -536,15 +542,57 @@ class Walk:
             page.picture("sessions")
             self.accessible("sessions")
         tap.check(page.one(".empty", "No RDMA sessions now"), "and it is gone when its client is")
-        page.click(".tabs a", "Flows")
-        tap.check(page.one(".empty", "No flows"), "flows are told: here are none")
-        self.accessible("flows")
+        self.flows()
+        self.log()
         page.click(".tabs a", "Doctor")
         page.one(".findings li", "io_uring")
         page.picture("doctor")
         self.accessible("doctor")
         tap.check(page.all(".findings .badge", "good") and page.one("button", "Look again"), "the doctor's findings are told")
         page.go("health", ".plot", "Requests")
+
+    def flows(self):
+        """Two of the configuration: one waits for a peer, one copies a file again and again."""
+        page, tap = self.page, self.tap
+        page.click(".tabs a", "Flows")
+        page.one("caption", "2 of the configuration")
+
+        def cells(name):
+            """Those of a flow's row, all of one moment."""
+            return page.run("const rows = [...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText)); return rows.find((row) => row[0] === arguments[0]) || []", name)
+
+        def starts():
+            return int((cells("copy") or [""] * 7)[6].split()[0])
+
+        tap.check(nebula.becomes(lambda: cells("listen")[1:2] == ["runs"]), "flows are told: one runs", cells("listen"))
+        begun = starts()
+        tap.check(nebula.becomes(lambda: starts() > begun and cells("copy")[2].startswith((f"{starts()}.0 MiB", f"{starts() - 1}.0 MiB"))),
+                  "another begins again and again, and its bytes are counted", cells("copy"))
+        page.picture("flows")
+        self.accessible("flows")
+
+    def log(self):
+        """The log of the server, followed. The refusal of a sign-in above is in it."""
+        page, tap = self.page, self.tap
+        page.click(".tabs a", "Log")
+        page.one(".log tbody tr", "sign-in refused")
+        page.type("#log-words", "sign-in REFUSED")
+        tap.check(nebula.becomes(lambda: page.all(".log tbody tr") and all("sign-in refused" in each.text for each in page.all(".log tbody tr"))), "lines of the log with certain words")
+        before = len(page.all(".log tbody tr"))
+        refuse = "return fetch('/api/sign-in', {method: 'POST', headers: {'X-Console': '1'}, body: JSON.stringify({accessKey: 'nobody', secretKey: 'the-wrong-secret'})}).then((answer) => answer.status)"
+        tap.check(page.run(refuse) == 401 and nebula.becomes(lambda: len(page.all(".log tbody tr")) == before + 1), "a new line appears by itself", before)
+        tap.check("the-wrong-secret" not in page.driver.page_source and nebula.SECRET_KEY not in page.driver.page_source, "no secret is in it")
+        page.click("button", "Hold")
+        tap.check(page.one("button", "Go on").get_attribute("aria-pressed") == "true", "and the page can be held")
+        page.click("button", "Go on")
+        page.run("const s = document.getElementById('log-level'); s.value = 'error'; s.dispatchEvent(new Event('change'))")
+        tap.check(page.one(".empty", "No such lines"), "lines of a level")
+        page.run("const s = document.getElementById('log-level'); s.value = 'trace'; s.dispatchEvent(new Event('change'))")
+        page.one("#log-words").send_keys(Keys.CONTROL, "a")
+        page.one("#log-words").send_keys(Keys.DELETE)
+        page.one(".log tbody tr", "sign-in refused")
+        page.picture("log")
+        self.accessible("log")
 
     def roles(self):
         page, tap = self.page, self.tap
@@ -584,7 +632,7 @@ class Walk:
         page.size(390, 844)
         page.sign_in(nebula.ACCESS_KEY, nebula.SECRET_KEY)
         page.one("td a", "photos")
-        for place, selector in (("buckets", "td a"), ("b/photos", "button.item"), ("settings/photos", ".rules li"), ("people/users/reader", ".rules li"), ("health/sessions", ".empty"), ("health/doctor", ".findings li"), ("health", ".plot")):
+        for place, selector in (("buckets", "td a"), ("b/photos", "button.item"), ("settings/photos", ".rules li"), ("people/users/reader", ".rules li"), ("health/sessions", ".empty"), ("health/log", ".log tr"), ("health/flows", "tbody tr"), ("health/doctor", ".findings li"), ("health", ".plot")):
             page.go(place, selector)
             page.loaded()
             page.picture("phone-" + place.split("/")[0])

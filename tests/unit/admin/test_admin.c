@@ -399,7 +399,7 @@ static void test_minio_paths(void **state)
 	/* Objects of a bucket "minio", and an unknown path. */
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", "AWS4-HMAC-SHA256 x"), 0);
 	assert_int_equal(ask_minio(S3_PUT, "/minio/v2/metrics/cluster", "Bearer x"), 0);
-	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/bucket", "Bearer x"), 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/resource", "Bearer x"), 0);
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/", "Bearer x"), 0);
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster/", "Bearer x"), 0);
 	assert_int_equal(ask_minio(S3_GET, "/minio/", NULL), 0);
@@ -453,6 +453,10 @@ static void test_minio_names(void **state)
 	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/node", NULL), 200);
 	assert_false(has("minio_cluster_"));
 	assert_true(has("# TYPE minio_node_process_uptime_seconds gauge\n"));
+	/* Buckets have a page of their own. */
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/bucket", NULL), 200);
+	assert_false(has("minio_node_") || has("minio_cluster_"));
+	assert_true(has("# TYPE minio_bucket_usage_total_bytes gauge\n"));
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/log_ring.h"
 
 static char got[64 * 1024];
 static int kept_stderr, pipe_fds[2];
@@ -217,6 +218,109 @@ static void test_stderr(void **state)
 	json_decref(json);
 }
 
+/* ---- The ring. From here on, it is open. ---- */
+
+static json_t *ring_read(uint64_t after, uint32_t lines_max, struct log_ring_page *page)
+{
+	json_error_t error;
+	struct buf out;
+	json_t *json;
+
+	buf_init(&out, 2 * LOG_RING_BYTES);
+	buf_put_str(&out, "[");
+	log_ring_read(after, lines_max, &out, page);
+	buf_put_str(&out, "]");
+	assert_false(out.failed);
+	json = json_loadb(out.data, out.len, JSON_REJECT_DUPLICATES, &error);
+	if (!json)
+		fail_msg("%s: %.*s", error.text, (int)MIN(out.len, (size_t)300), out.data);
+	assert_int_equal(json_array_size(json), page->count);
+	buf_free(&out);
+	return json;
+}
+
+static uint64_t id_of(const json_t *lines, size_t idx)
+{
+	return (uint64_t)json_integer_value(json_object_get(json_array_get(lines, idx), "id"));
+}
+
+static void test_ring(void **state)
+{
+	struct log_ring_page page;
+	json_t *lines;
+
+	(void)state;
+	assert_true(log_ring_open() && log_ring_open());
+	lines = ring_read(0, 10, &page);
+	assert_true(!page.count && !page.last && !page.more && !page.lost);
+	json_decref(lines);
+	request = "00000000000000AB";
+	catch_begin();
+	log_warn("store", "a \"quote\" and \xff");
+	request = NULL;
+	for (int i = 2; i <= 5; i++)
+		log_info("s3", "line %d", i);
+	log_debug("s3", "below the level");
+	catch_end();
+	lines = ring_read(0, 10, &page);
+	assert_true(page.count == 5 && page.last == 5 && !page.more && !page.lost);
+	assert_int_equal(id_of(lines, 0), 1);
+	assert_string_equal(member(json_array_get(lines, 0), "level"), "warn");
+	assert_string_equal(member(json_array_get(lines, 0), "request_id"), "00000000000000AB");
+	assert_string_equal(
+		member(json_array_get(lines, 0), "message"), "a \"quote\" and \xef\xbf\xbd");
+	assert_string_equal(member(json_array_get(lines, 4), "message"), "line 5");
+	json_decref(lines);
+	/* The latest two, two from an id on, none behind the last, and an id of before a restart.
+	 */
+	json_decref(lines = ring_read(0, 2, &page));
+	assert_true(page.count == 2 && page.last == 5 && !page.more);
+	lines = ring_read(1, 2, &page);
+	assert_true(page.count == 2 && page.last == 3 && page.more && id_of(lines, 0) == 2);
+	json_decref(lines);
+	json_decref(ring_read(5, 2, &page));
+	assert_true(!page.count && page.last == 5 && !page.more);
+	json_decref(ring_read(UINT64_MAX, 2, &page));
+	assert_true(page.count == 2 && page.last == 5 && !page.lost);
+}
+
+/* Lines of many lengths over the ring's end, several times. */
+static void test_ring_is_bounded(void **state)
+{
+	char object[LOG_RING_LINE_BYTES];
+	struct log_ring_page page;
+	json_t *lines, *before;
+	size_t bytes = 0;
+
+	(void)state;
+	json_decref(ring_read(0, 1, &page));
+	for (uint64_t id = page.last + 1; id <= 3000; id++) {
+		size_t len = id % 7 ? 30 + id * 13 % 700 : LOG_RING_LINE_BYTES;
+
+		memset(object, 'x', len);
+		memcpy(object, "{\"m\":\"", 6);
+		memcpy(object + len - 2, "\"}", 2);
+		log_ring_put(object, len);
+	}
+	lines = ring_read(1, UINT32_MAX, &page);
+	assert_int_equal(page.last, 3000);
+	assert_int_equal(page.lost, 3000 - page.count - 1);
+	assert_true(page.count > 500 && page.count < 2990);
+	for (size_t i = 0; i < page.count; i++) {
+		uint64_t id = id_of(lines, i);
+		size_t len = id % 7 ? 30 + id * 13 % 700 : LOG_RING_LINE_BYTES;
+
+		assert_int_equal(id, 3000 - page.count + 1 + i);
+		assert_int_equal(strlen(member(json_array_get(lines, i), "m")), len - 8);
+		bytes += len;
+	}
+	assert_true(bytes < LOG_RING_BYTES && bytes > LOG_RING_BYTES - 3 * LOG_RING_LINE_BYTES);
+	before = ring_read(0, 3, &page);
+	assert_true(page.count == 3 && page.last == 3000 && id_of(before, 0) == 2998);
+	json_decref(before);
+	json_decref(lines);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +330,8 @@ int main(void)
 		cmocka_unit_test(test_json_takes_any_bytes),
 		cmocka_unit_test(test_json_of_every_length),
 		cmocka_unit_test(test_stderr),
+		cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_ring_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
