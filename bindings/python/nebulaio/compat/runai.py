@@ -28,9 +28,10 @@ _loaded: ctypes.CDLL | None = None
 
 
 def library() -> pathlib.Path:
-    """The library's path: beside libnebulaio, which this package is linked with, or in nebulaio/compat there.
-    FileNotFoundError."""
+    """The library's path: beside this file, where a wheel has it; beside libnebulaio, which this package is linked with;
+    or in nebulaio/compat there. FileNotFoundError."""
     folders = [pathlib.Path(os.environ["NEBULAIO_COMPAT_DIR"])] if os.environ.get("NEBULAIO_COMPAT_DIR") else []
+    folders.append(pathlib.Path(__file__).resolve().parent)
     with open("/proc/self/maps") as maps:
         for line in maps:
             path = line.rstrip("\n").partition("/")[2]
