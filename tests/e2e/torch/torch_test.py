@@ -168,7 +168,8 @@ def test_guide():
         exec(compile(block.text, block.name, "exec"), names)
     dist.destroy_process_group()
     whole_step, part = names["state"], names["part"]["model"]["1.weight"]
-    tap.check(len(program) == 5 and whole_step["step"] == 1000 and torch.equal(part, whole_step["model"]["1.weight"]),
+    tap.check(len(program) == 6 and torch.equal(names["rows"], whole_step["model"]["0.weight"][100:200]), "checkpoints.md: rows of a tensor", program)
+    tap.check(whole_step["step"] == 1000 and torch.equal(part, whole_step["model"]["1.weight"]),
               "checkpoints.md: its blocks run, and what comes back is what was saved")
 
 
