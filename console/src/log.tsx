@@ -2,9 +2,10 @@
 import { Component, h } from "preact";
 import { json } from "./api";
 import { Poll } from "./poll";
-import { Badge, Button, Empty, Field, Problem, Waiting, many } from "./ui";
+import { Act, Badge, Button, Empty, Field, Problem, Waiting, many } from "./ui";
 
-const LINES_MAX = 1000;
+const LINES_MAX = 2000;
+const PAGE_LINES = 200;
 const PAGES_MAX = 10;
 const LEVELS = ["trace", "debug", "info", "warn", "error"];
 
@@ -27,6 +28,8 @@ interface Page {
 interface State {
 	lines?: LogLine[];
 	lost: number;
+	/** The server has no lines before these. */
+	whole: boolean;
 	held: boolean;
 	level: string;
 	words: string;
@@ -36,7 +39,7 @@ interface State {
 const KINDS: Record<string, "bad" | "warn" | undefined> = { error: "bad", warn: "warn" };
 
 export class Log extends Component<{ key?: string }, State> {
-	state: State = { lost: 0, held: false, level: "trace", words: "" };
+	state: State = { lost: 0, whole: false, held: false, level: "trace", words: "" };
 	private last = 0;
 	private view?: HTMLElement;
 	private readonly poll = new Poll((poll) => this.load(poll), (pages) => this.take(pages), (problem) => this.setState({ problem }));
@@ -72,6 +75,15 @@ export class Log extends Component<{ key?: string }, State> {
 		this.setState({ lines, lost, problem: undefined }, () => {
 			if (follows && this.view) this.view.scrollTop = this.view.scrollHeight;
 		});
+	}
+
+	/** Adds lines before the first one. */
+	private async earlier(): Promise<void> {
+		const begin = this.state.lines?.[0]?.id ?? 1;
+		const page = await json<Page>(`/admin/v1/log/${Math.max(begin - 1 - PAGE_LINES, 0)}`);
+		const older = page.lines.filter((each) => each.id < begin);
+		const lines = [...older, ...(this.state.lines ?? [])].slice(-LINES_MAX);
+		this.setState({ lines, whole: !older.length || older[0].id === 1 || lines.length === LINES_MAX });
 	}
 
 	private hold(): void {
@@ -114,6 +126,7 @@ export class Log extends Component<{ key?: string }, State> {
 						<div class="filters">
 							<Field id="log-level" label="Level" value={level} options={LEVELS.map((each): [string, string] => [each, each === "trace" ? "all" : each === "error" ? "error" : `${each} and above`])} onValue={(value) => this.setState({ level: value })} />
 							<Field id="log-words" label="Contains" type="search" value={words} onValue={(value) => this.setState({ words: value })} />
+							{this.state.whole || lines[0]?.id === 1 ? null : <Act label="Earlier lines" run={() => this.earlier()} />}
 							<Button label={held ? "Go on" : "Hold"} pressed={held} onClick={() => this.hold()} />
 						</div>
 						{shown.length ? this.table(shown) : <Empty icon="file" title={lines.length ? "No such lines" : "No lines yet"} />}

@@ -84,10 +84,10 @@ void log_ring_read(
 
 	*ret_page = (struct log_ring_page){0};
 	pthread_mutex_lock(&ring.lock);
-	if (!after || after >= ring.next)
+	if (after >= ring.next)
 		after = ring.next - ring.first > lines_max ? ring.next - lines_max - 1
 							   : ring.first - 1;
-	if (after + 1 < ring.first)
+	if (after + 1 < ring.first && after)
 		ret_page->lost = ring.first - after - 1;
 	ret_page->last = ring.next - 1;
 	for (id = ring.first, at = ring.head; id < ring.next && ret_page->count < lines_max; id++) {

@@ -27,9 +27,10 @@ struct log_ring_page {
 	uint64_t lost; /* lines behind `after` that the ring no longer has */
 	bool more;     /* there are lines behind the page */
 };
+#define LOG_RING_LATEST UINT64_MAX
 /* Appends lines to out, each with its id as the first member, separated by commas: those behind the
- * id `after`, or the latest when after is 0 or an id that no line has yet (of an earlier process).
- * At most lines_max. Out may be `failed` then. */
+ * id `after` (0: from the oldest on), or the latest when after is LOG_RING_LATEST or another id
+ * that no line has yet (of an earlier process). At most lines_max. Out may be `failed` then. */
 void log_ring_read(
 	uint64_t after, uint32_t lines_max, struct buf *out, struct log_ring_page *ret_page);
 

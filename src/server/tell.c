@@ -148,10 +148,9 @@ static int tell_log(uint64_t after, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
-/* "NAME" or "NAME/AFTER". */
+/* "NAME" or "NAME/AFTER"; leaves *ret_after as it is without AFTER. */
 static bool is_page(struct slice path, struct slice name, uint64_t *ret_after)
 {
-	*ret_after = 0;
 	if (slice_eq(path, name))
 		return true;
 	return slice_starts(path, name) && path.len > name.len && path.data[name.len] == '/' &&
@@ -161,10 +160,10 @@ static bool is_page(struct slice path, struct slice name, uint64_t *ret_after)
 int tell_run(void *arg, struct slice path, struct buf *out)
 {
 	struct tell *tell = arg;
-	uint64_t after;
+	uint64_t after = 0, line = LOG_RING_LATEST;
 
-	if (is_page(path, SLICE("log"), &after))
-		return tell_log(after, out);
+	if (is_page(path, SLICE("log"), &line))
+		return tell_log(line, out);
 	if (*tell->draining)
 		return -EAGAIN;
 	if (slice_eq(path, SLICE("doctor")))

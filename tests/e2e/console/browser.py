@@ -577,10 +577,16 @@ class Walk:
         self.accessible("flows")
 
     def log(self):
-        """The log of the server, followed. The refusal of a sign-in above is in it."""
+        """The log of the server, followed. The refusal of a sign-in above is in it, before many lines of a flow."""
         page, tap = self.page, self.tap
         page.click(".tabs a", "Log")
-        page.one(".log tbody tr", "sign-in refused")
+        page.one(".log tbody tr", "copy: started")
+        while page.all("button", "Earlier lines"):
+            shown = len(page.all(".log tbody tr"))
+            page.click("button", "Earlier lines")
+            if not nebula.becomes(lambda: len(page.all(".log tbody tr")) > shown or not page.all("button", "Earlier lines")):
+                break
+        tap.check(page.one(".log tbody tr", "sign-in refused"), "earlier lines of the log are shown when one asks")
         page.type("#log-words", "sign-in REFUSED")
         tap.check(nebula.becomes(lambda: page.all(".log tbody tr") and all("sign-in refused" in each.text for each in page.all(".log tbody tr"))), "lines of the log with certain words")
         before = len(page.all(".log tbody tr"))
