@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/compare.h"
 #include "bench/report.h"
 
 static volatile sig_atomic_t stopped;
@@ -149,6 +150,7 @@ static void rig_close(struct bench_rig *rig)
 		bench_noisy_close(rig->noisy[1][noise]);
 	}
 	bench_server_close(&rig->apart);
+	bench_target_close(&rig->other);
 	bench_target_close(&rig->target);
 	bench_coded_close(rig->coded);
 	bench_anchors_close(rig->anchors);
@@ -181,6 +183,8 @@ static int rig_open(
 		ret = make_folder(rig);
 	if (!ret)
 		ret = bench_target_open(&rig->target, opts, &rig->cpus, rig->folder);
+	if (!ret && opts->compare)
+		ret = bench_compare_open(rig);
 	if (!ret) {
 		ret = bench_anchors_open(rig->folder, &rig->cpus, &rig->anchors);
 		if (ret)
@@ -256,6 +260,8 @@ static int run(struct bench_rig *rig, struct bench_plan *plan)
 	}
 	bench_report_costs(rig, plan);
 	bench_report_marks(rig, plan);
+	if (rig->opts->compare)
+		bench_compare_report(rig, plan);
 	if (!rig->opts->json_path)
 		return 0;
 	ret = bench_report_json(rig, plan, rig->opts->json_path);

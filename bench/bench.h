@@ -30,6 +30,13 @@ struct bench_opts {
 	const char *server_sets[BENCH_SERVER_SETS_MAX]; /* "KEY=VALUE" for our server */
 	uint32_t server_set_count;
 
+	/* Another S3 server, "HOST:PORT", whose HTTP rows take turns with ours; NULL: none. Without
+	 * keys its requests are not signed. */
+	const char *compare;
+	const char *compare_access_key;
+	const char *compare_secret_key;
+	int compare_pid; /* its process; 0: unknown */
+
 	const char *only;      /* part of a row's name, or NULL */
 	const char *json_path; /* NULL: none */
 	bool quick;	       /* the marks' rows only */

@@ -39,9 +39,11 @@ __attribute__((format(printf, 2, 3))) static void failed(
 	va_end(args);
 }
 
-/* Where a row is measured: the server, or one over several volumes. */
+/* Where a row is measured: the server, one over several volumes, or the other one. */
 static struct bench_target *target_of(struct bench_rig *rig, const struct bench_subject *subject)
 {
+	if (subject->way == BENCH_OTHER)
+		return &rig->other;
 	if (rig->coded && subject->way == BENCH_STRIPED)
 		return &rig->coded->local.target;
 	return rig->coded && subject->way == BENCH_REMOTE ? &rig->coded->remote.target
@@ -113,7 +115,8 @@ static void open_row(struct bench_rig *rig, struct member *member)
 		failed(member->record, "%s", strerror(-ret));
 		return;
 	}
-	if (!target->client && (subject->way == BENCH_RDMA || target != &rig->target)) {
+	if (!target->client && (subject->way == BENCH_RDMA || subject->way == BENCH_STRIPED ||
+				       subject->way == BENCH_REMOTE)) {
 		failed(member->record, "%s", target->client_failed);
 		return;
 	}
@@ -314,7 +317,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	struct readings begin = {0}, end = {0};
 	struct bench_result result;
 
-	if (deletes && bench_target_pass(&rig->target, member->data, BENCH_PUT, &result)) {
+	if (deletes && bench_target_pass(target_of(rig, &record->subject), member->data, BENCH_PUT,
+			       &result)) {
 		failed(record, "could not store the objects that the row deletes");
 		return;
 	}

@@ -22,6 +22,8 @@ struct bench_rig {
 	int session_nice;
 	int priority_error; /* 0: the measured processes go before others; else why not */
 	struct bench_target target;
+	struct bench_opts other_opts; /* of the other server; only where opts has one */
+	struct bench_target other;
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;
 	/* Opened when a row first needs them: the separate server, and the noisy tenants of it [0]

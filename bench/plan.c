@@ -95,6 +95,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_BATCH] = "batch",
 	[BENCH_DURABLE] = "durable",
 	[BENCH_PEER] = "peer",
+	[BENCH_OTHER] = "other",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
 	[BENCH_STRIPED] = "striped",
@@ -249,7 +250,7 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
 		return from->op == BENCH_INGEST && way == BENCH_XDP &&
 		       from->bytes != BENCH_PAYLOAD_PACKET;
-	if (way == BENCH_RDMA || way == BENCH_HTTP)
+	if (way == BENCH_RDMA || way == BENCH_HTTP || way == BENCH_OTHER)
 		return true;
 	if (way == BENCH_SESSIONS || way == BENCH_CLIENTS)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->depth == 16 &&
@@ -325,19 +326,33 @@ static int add_anchors(
 	return ret;
 }
 
+/* Beside another server there are the HTTP rows alone, of both. Returns whether a row is left. */
+static bool choose_compared(const struct bench_opts *opts, bool has[BENCH_WAY_COUNT])
+{
+	bool http = has[BENCH_HTTP] || has[BENCH_OTHER], any = false;
+
+	if (opts->compare) {
+		memset(has, 0, BENCH_WAY_COUNT * sizeof(has[0]));
+		has[BENCH_HTTP] = http;
+	}
+	has[BENCH_OTHER] = opts->compare && http;
+	for (int way = 0; way < BENCH_WAY_COUNT; way++)
+		any = any || has[way];
+	return any;
+}
+
 static int make_group(const struct bench_opts *opts, const struct row_group *from, bool whole,
 	struct bench_group *group)
 {
-	bool has[BENCH_WAY_COUNT], any = false;
+	bool has[BENCH_WAY_COUNT];
 	int ret;
 
 	for (int way = 0; way < BENCH_WAY_COUNT; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
 		has[way] = has_way(from, (enum bench_way)way) && wanted(opts, &row, whole);
-		any |= has[way];
 	}
-	if (!any)
+	if (!choose_compared(opts, has))
 		return 0;
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
@@ -393,7 +408,7 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 {
 	struct bench_plan plan = {.groups = calloc(ARRAY_LEN(GROUPS), sizeof(plan.groups[0]))};
 	bool whole = is_whole_name(opts);
-	bool packets = !opts->endpoints && !bench_wire_refused();
+	bool packets = !opts->endpoints && !opts->compare && !bench_wire_refused();
 	int ret = plan.groups ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
@@ -401,9 +416,9 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 			continue;
 		if (GROUPS[i].op == BENCH_INGEST && !packets)
 			continue;
-		if (GROUPS[i].op == BENCH_FLOW && opts->endpoints)
+		if (GROUPS[i].op == BENCH_FLOW && (opts->endpoints || opts->compare))
 			continue;
-		if (GROUPS[i].set >= ROWS_CODED && opts->endpoints)
+		if (GROUPS[i].set >= ROWS_CODED && (opts->endpoints || opts->compare))
 			continue;
 		ret = (GROUPS[i].set == ROWS_TENANTS ? make_tenants : make_group)(
 			opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
@@ -434,7 +449,7 @@ const struct bench_record *bench_group_anchor(
 {
 	const struct bench_record *found = NULL;
 	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_HIPOBJ ||
-		       row->subject.way == BENCH_AT_REST;
+		       row->subject.way == BENCH_AT_REST || row->subject.way == BENCH_OTHER;
 	enum bench_way plain = by_http				  ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
 			       : row->subject.way == BENCH_BATCH  ? BENCH_SINGLES
@@ -471,10 +486,15 @@ const struct bench_record *bench_group_http(
 	if (of->kind != BENCH_ROW || !is_dialect(of->way) ||
 		!has_dialects(of->op, of->heat, of->bytes, of->depth))
 		return NULL;
+	return bench_group_way(group, BENCH_HTTP);
+}
+
+const struct bench_record *bench_group_way(const struct bench_group *group, enum bench_way way)
+{
 	for (uint32_t i = 0; i < group->count; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;
 
-		if (subject->kind == BENCH_ROW && subject->way == BENCH_HTTP)
+		if (subject->kind == BENCH_ROW && subject->way == way && !subject->noise)
 			return group->members[i];
 	}
 	return NULL;

@@ -54,6 +54,7 @@ enum bench_way {
 	BENCH_BATCH,	/* RDMA, many objects by each call */
 	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the receiver's disk */
 	BENCH_PEER,	/* FLOW: until it is in the receiver's memory */
+	BENCH_OTHER,	/* HTTP, another S3 server */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
 	BENCH_QUIET,	/* HTTP, by a client that sleeps while it waits */
@@ -150,5 +151,7 @@ const struct bench_record *bench_group_anchor(
  * for other rows, and where it is not in the run. */
 const struct bench_record *bench_group_http(
 	const struct bench_group *group, const struct bench_record *row);
+/* The row of a group over a way, without noise; NULL: none. */
+const struct bench_record *bench_group_way(const struct bench_group *group, enum bench_way way);
 
 #endif

@@ -15,6 +15,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 
 	if (row->way == BENCH_HTTP)
 		return "http";
+	if (row->way == BENCH_OTHER)
+		return "http other";
 	if (row->way == BENCH_XDP)
 		return "af_xdp";
 	if (row->way == BENCH_SEALED)
@@ -61,7 +63,8 @@ double bench_kernel_copies(const struct bench_subject *row)
 	 * O_DIRECT, are reached without a copy by the kernel. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
-	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way >= BENCH_QUIET) &&
+	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_OTHER ||
+		       row->way >= BENCH_QUIET) &&
 			       has_body
 		       ? 2
 		       : 0;

@@ -112,6 +112,8 @@ static void put_settings(const struct bench_rig *rig, struct json *json)
 	put_flag(json, "rdma_simulated", rig->target.server.rdma_is_simulated);
 	put_flag(json, "idle_poll", rig->idle_fd >= 0);
 	put_flag(json, "priority_raised", rig->priority_error == 0);
+	if (opts->compare)
+		put_text(json, "compared_with", opts->compare);
 	put_flag(json, "data_on_tmpfs", rig->folder_is_tmpfs);
 	put_close(json, '}');
 }
@@ -187,6 +189,8 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 	double ops = (double)record->result.ops, bytes = (double)record->result.bytes;
 	const struct bench_record *http = bench_group_http(group, record);
 	struct span share = bench_share(record, anchor), of_http = bench_share(record, http);
+	const struct bench_record *other = bench_group_way(group, BENCH_OTHER);
+	struct span of_other = bench_share(record, other);
 	char name[BENCH_NAME_BYTES];
 
 	put_open(json, NULL, '{');
@@ -218,6 +222,8 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 	}
 	if (http)
 		put_span(json, "share_of_http", &of_http);
+	if (subject->way == BENCH_HTTP && other)
+		put_span(json, "share_of_other", &of_other);
 	put_noise(rig, json, record);
 	put_close(json, '}');
 }

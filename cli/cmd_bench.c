@@ -40,6 +40,11 @@
 	"  --metrics ADDR:PORT its metrics address: for the counts of copies and flushes\n"        \
 	"  --pid PID           its process: for processor time and context switches\n"             \
 	"  --device NAME       RDMA device to use (default: the one that leads to the server)\n"   \
+	"  --compare HOST:PORT run the HTTP rows against this S3 server, too, in turns\n"          \
+	"  --compare-access-key KEY, --compare-secret-key KEY\n"                                   \
+	"                      its keys (or NEBULAIO_COMPARE_ACCESS_KEY, ..._SECRET_KEY);\n"       \
+	"                      without them its requests are not signed\n"                         \
+	"  --compare-pid PID   its process: for processor time\n"                                  \
 	"  --access-key KEY, --secret-key KEY\n"                                                   \
 	"                      its keys\n"                                                         \
 	"\n"                                                                                       \
@@ -60,7 +65,11 @@ enum {
 	OPT_PRIORITY,
 	OPT_SET,
 	OPT_METRICS,
-	OPT_PID
+	OPT_PID,
+	OPT_COMPARE,
+	OPT_COMPARE_ACCESS,
+	OPT_COMPARE_SECRET,
+	OPT_COMPARE_PID
 };
 static const struct option OPTIONS[] = {
 	{"endpoint", required_argument, NULL, REMOTE_ENDPOINT},
@@ -82,6 +91,10 @@ static const struct option OPTIONS[] = {
 	{"set", required_argument, NULL, OPT_SET},
 	{"metrics", required_argument, NULL, OPT_METRICS},
 	{"pid", required_argument, NULL, OPT_PID},
+	{"compare", required_argument, NULL, OPT_COMPARE},
+	{"compare-access-key", required_argument, NULL, OPT_COMPARE_ACCESS},
+	{"compare-secret-key", required_argument, NULL, OPT_COMPARE_SECRET},
+	{"compare-pid", required_argument, NULL, OPT_COMPARE_PID},
 	{0},
 };
 
@@ -121,11 +134,51 @@ static int numeric_option(struct bench_opts *opts, int option)
 		ret = number("--list-keys", 1, 100000000, &value);
 		opts->list_keys = (uint32_t)value;
 		return ret;
+	case OPT_COMPARE_PID:
+		ret = number("--compare-pid", 1, 1 << 22, &value);
+		opts->compare_pid = (int)value;
+		return ret;
 	default:
 		ret = number("--pid", 1, 1 << 22, &value);
 		opts->server_pid = (int)value;
 		return ret;
 	}
+}
+
+/* The other server. */
+static int compare_option(struct bench_opts *opts, int option)
+{
+	if (option == OPT_COMPARE)
+		opts->compare = optarg;
+	else if (option == OPT_COMPARE_ACCESS)
+		opts->compare_access_key = optarg;
+	else if (option == OPT_COMPARE_SECRET)
+		opts->compare_secret_key = optarg;
+	else
+		return numeric_option(opts, option);
+	return CLI_OK;
+}
+
+static int compare_check(struct bench_opts *opts)
+{
+	if (!opts->compare &&
+		(opts->compare_access_key || opts->compare_secret_key || opts->compare_pid))
+		return cli_usage_error(&CLI_BENCH, "--compare-access-key, --compare-secret-key and "
+						   "--compare-pid need --compare");
+	if (!opts->compare)
+		return CLI_OK;
+	if (!strncmp(opts->compare, "https://", 8))
+		return cli_usage_error(&CLI_BENCH, "--compare: bench asks by HTTP, not HTTPS");
+	if (!strncmp(opts->compare, "http://", 7))
+		opts->compare += 7;
+	if (!opts->compare_access_key)
+		opts->compare_access_key = getenv("NEBULAIO_COMPARE_ACCESS_KEY");
+	if (!opts->compare_secret_key)
+		opts->compare_secret_key = getenv("NEBULAIO_COMPARE_SECRET_KEY");
+	if (!opts->compare_access_key != !opts->compare_secret_key)
+		return cli_usage_error(
+			&CLI_BENCH, "--compare: an access key and a secret key belong together");
+	return CLI_OK;
 }
 
 static int own_option(struct bench_opts *opts, int option)
@@ -165,7 +218,8 @@ static int own_option(struct bench_opts *opts, int option)
 		opts->server_sets[opts->server_set_count++] = optarg;
 		return CLI_OK;
 	default:
-		return numeric_option(opts, option);
+		return option >= OPT_COMPARE ? compare_option(opts, option)
+					     : numeric_option(opts, option);
 	}
 }
 
@@ -204,7 +258,7 @@ static int parse(struct bench_opts *opts, struct remote_opts *remote, int argc, 
 	}
 	if (opts->quick && !list_keys)
 		opts->list_keys = 10000;
-	return CLI_OK;
+	return compare_check(opts);
 }
 
 static int bench_command(int argc, char **argv)

@@ -325,6 +325,36 @@ static void test_noisy_tenants(void **state)
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }
 
+/* Beside another server there are the HTTP rows, each of both, and no others. */
+static void test_another_server(void **state)
+{
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "get 4KiB d16 other";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+	opts.compare = "127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 2);
+	assert_ptr_equal(bench_group_anchor(&plan.groups[0], find(&plan.groups[0], BENCH_OTHER)),
+		find(&plan.groups[0], BENCH_HTTP));
+	bench_plan_close(&plan);
+	opts.only = NULL;
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		uint32_t rows = 0;
+
+		for (uint32_t m = 0; m < plan.groups[g].count; m++)
+			rows += plan.groups[g].members[m]->subject.kind == BENCH_ROW;
+		assert_int_equal(rows, 2);
+		assert_non_null(bench_group_way(&plan.groups[g], BENCH_HTTP));
+		assert_non_null(bench_group_way(&plan.groups[g], BENCH_OTHER));
+	}
+	bench_plan_close(&plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
 		cmocka_unit_test(test_dialects),
 		cmocka_unit_test(test_noisy_tenants),
+		cmocka_unit_test(test_another_server),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
