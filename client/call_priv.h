@@ -45,6 +45,7 @@ struct client_call {
 	struct list *ended; /* the list for it when it is DONE: the client's, or a batch's */
 	struct client_pages *pages; /* NULL: it has one answer */
 	uint64_t begun_ns, deadline_ns;
+	uint64_t begun_boot_ns;			     /* for leases */
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
 	struct slice headers;			     /* encoded as in a capsule */
 	uint32_t header_count;
@@ -62,7 +63,8 @@ struct client_call {
 	uint64_t sealed_bytes;
 	uint64_t counter;	    /* of the request's capsule */
 	struct client_lease *lease; /* the lease that it reads by, or wants to get */
-	struct capsule_lease grant; /* as it was when the read began */
+	struct capsule_lease grant; /* as it was when the read began … */
+	uint64_t grant_until_ns;    /* … and its end */
 	uint64_t landing_bytes;
 	void *landing;	   /* the address where the received bytes land */
 	uint32_t mr_count; /* made for this call */

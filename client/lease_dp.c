@@ -4,6 +4,7 @@
  * proves that the bytes are the object's. If one of them does not match, the request goes to the
  * server. Data path.
  */
+#include "base/life.h"
 #include "session_priv.h"
 
 #include <errno.h>
@@ -17,9 +18,9 @@
 
 /* An object that was asked for once, or (serial not 0) is leased. */
 struct client_lease {
-	uint64_t hash;	 /* 0: none */
-	uint32_t serial; /* of the session that has the lease */
-	uint64_t until_ns;
+	uint64_t hash;	   /* 0: none */
+	uint32_t serial;   /* of the session that has the lease */
+	uint64_t until_ns; /* CLOCK_BOOTTIME */
 	uint64_t bytes;
 	struct capsule_lease grant;
 	uint8_t etag_len;
@@ -100,6 +101,7 @@ static bool read_post(struct client_session *session, struct client_call *call, 
 
 	/* Before the read ends, the lease may be renewed, or its place may go to another object. */
 	call->grant = lease->grant;
+	call->grant_until_ns = lease->until_ns;
 	call->landing_bytes = lease->bytes;
 	memcpy(call->result.etag, lease->etag, lease->etag_len);
 	call->result.etag[lease->etag_len] = '\0';
@@ -125,8 +127,9 @@ static struct client_lease *lease_find(struct client_call *call, uint64_t hash, 
 	for (uint32_t i = 0; i < SET_WAYS; i++) {
 		if (set[i].hash == hash)
 			return &set[i];
-		if (!set[i].hash || (victim->serial && victim->hash &&
-					    (!set[i].serial || set[i].until_ns <= call->begun_ns)))
+		if (!set[i].hash ||
+			(victim->serial && victim->hash &&
+				(!set[i].serial || set[i].until_ns <= call->begun_boot_ns)))
 			victim = &set[i];
 	}
 	*ret_known = false;
@@ -153,7 +156,7 @@ bool client_lease_read(struct client_session *session, struct client_call *call)
 	}
 	call->lease = lease;
 	if (lease->serial != session->serial || !name_is(lease, call) ||
-		call->begun_ns >= lease->until_ns || call->into_bytes < lease->bytes)
+		call->begun_boot_ns >= lease->until_ns || call->into_bytes < lease->bytes)
 		return false;
 	slot_idx = session->free_slots[session->free_count - 1];
 	if (!read_post(session, call, slot_idx))
@@ -203,17 +206,21 @@ void client_lease_take(struct client_session *session, struct client_call *call,
 	lease->bytes = response->bytes_total;
 	lease->serial = session->serial;
 	/* Counted from the request, so that it ends before the server's own time does. */
-	lease->until_ns = call->begun_ns + lease->grant.lease_ms * NS_PER_MS;
+	lease->until_ns = call->begun_boot_ns + lease->grant.lease_ms * NS_PER_MS;
 	lease->etag_len = (uint8_t)response->etag.len;
 	memcpy(lease->etag, response->etag.data, response->etag.len);
 	call->client->stats.leases++;
 }
 
+/* The clock comes after the read. While the lease lasts no other server can have the store, so the
+ * generation was a word of the store's owner. After it, the server may have been stopped, and
+ * another one have changed the object without clearing the generation here. */
 static bool read_holds(const struct client_session *session, const struct client_call *call)
 {
 	const struct capsule_slot *slot = (const void *)session->slots[call->slot_idx].data;
 
 	return slot->generation == call->grant.generation &&
+	       clock_boot_ns() < call->grant_until_ns &&
 	       crc64nvme_update(0, call->landing, call->landing_bytes) == call->grant.crc64nvme;
 }
 

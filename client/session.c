@@ -159,7 +159,7 @@ static void send_hello(struct client_session *session)
 		.features = CAPSULE_FEATURE_ENCRYPTION |
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
 			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE |
-			    (client->leases ? CAPSULE_FEATURE_LEASES : 0),
+			    (client->leases ? CAPSULE_FEATURE_LEASES | CAPSULE_FEATURE_CLOCK : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
 

@@ -96,6 +96,8 @@ enum capsule_goodbye_reason {
 #define CAPSULE_FEATURE_STORE	   16u /* HELLO: asks for the store's id */
 #define CAPSULE_FEATURE_LEASES	   4u  /* HELLO: wants them; CHALLENGE: the client may use them */
 
+#define CAPSULE_FEATURE_CLOCK 32u /* HELLO: looks at its clock after each one-sided read */
+
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
 #define CAPSULE_REQUEST_INLINE	4u

@@ -6,7 +6,8 @@
  * reads the record, has the cluster refuse everything that the process named there still sends
  * (blocklist), waits until its own operations carry that decision, and then puts its record in the
  * place of that one. So the lock decides only when a volume may be taken, and no clock decides who
- * may write. */
+ * may write. Clocks decide who may read: the taker waits until the former owner's last
+ * renewal is too old for it to answer (life.c). */
 #include "rados/rv_priv.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK	    "owner"
 #define RECORD_NONE "-"
 /* An owner that sleeps longer than this and then goes on to write is not refused any more. */
 #define BLOCKLIST_S (30u * 24 * 3600)
@@ -103,14 +103,6 @@ static int record_parse(const char *text, struct record *ret_record)
 	return count == 6 ? 0 : -EUCLEAN;
 }
 
-static int record_read(struct rv_volume *volume, char ret_text[RV_RECORD_BYTES])
-{
-	int len = rados_getxattr(volume->front, RV_HEAD, "owner", ret_text, RV_RECORD_BYTES - 1);
-
-	ret_text[MAX(len, 0)] = '\0';
-	return MIN(len, 0);
-}
-
 /* Whether that process certainly has ended: it ran on this host, since its last start. */
 static bool record_dead(const struct record *record)
 {
@@ -168,47 +160,99 @@ static int fence(struct rv_volume *volume, const struct record *record)
 static int lock(struct rv_volume *volume, bool renew)
 {
 	struct timeval duration = {.tv_sec = (time_t)volume->rv->opts.lease_s};
-	uint64_t lease_ns = (uint64_t)volume->rv->opts.lease_s * NS_PER_S;
-	uint64_t begin_ns = clock_now_ns();
-	int ret = rados_lock_exclusive(volume->front, RV_HEAD, LOCK, volume->cookie, "nebulaio",
+	uint64_t begun_ns = clock_boot_ns();
+	int ret = rados_lock_exclusive(volume->front, RV_HEAD, RV_LOCK, volume->cookie, "nebulaio",
 		&duration, renew ? LIBRADOS_LOCK_FLAG_MAY_RENEW : 0);
 
 	if (!ret)
-		atomic_store(&volume->lease_until_ns, begin_ns + lease_ns - lease_ns / MARGIN_PART);
+		volume->lease_begun_ns = begun_ns;
 	return ret;
 }
 
-/* With the lock: puts our record in the place of the last owner's. -ECANCELED: it changed
- * meanwhile. */
-static int record_take(struct rv_volume *volume)
+/* From the last renewal on. */
+static void lease_set(struct rv_volume *volume)
 {
-	char text[RV_RECORD_BYTES];
-	struct record record;
-	rados_write_op_t op;
-	int ret = record_read(volume, text);
+	uint64_t lease_ns = (uint64_t)volume->rv->opts.lease_s * NS_PER_S;
+	uint64_t until_ns = volume->lease_begun_ns + lease_ns - lease_ns / MARGIN_PART;
 
+	atomic_store(&volume->lease_until_ns, until_ns);
+	life_renew(&volume->life, until_ns);
+}
+
+/* One operation: our record in the place of the one seen. -ECANCELED: it changed meanwhile. */
+static int record_swap(struct rv_volume *volume, const struct rv_seen *seen, uint64_t quiet_ns)
+{
+	char life[RV_LIFE_BYTES];
+	rados_write_op_t op = rados_create_write_op();
+	int ret;
+
+	if (quiet_ns)
+		rv_life_quiet(volume, quiet_ns, life);
+	else
+		rv_life_write(volume, life);
+	rados_write_op_cmpxattr(
+		op, "owner", LIBRADOS_CMPXATTR_OP_EQ, seen->owner, strlen(seen->owner));
+	rados_write_op_setxattr(op, "owner", volume->owner, strlen(volume->owner));
+	rados_write_op_setxattr(op, "life", life, strlen(life));
+	ret = rados_write_op_operate(op, volume->front, RV_HEAD, NULL, 0);
+	rados_release_write_op(op);
+	return ret;
+}
+
+/* With the lock: takes the last owner's place. ret_quiet_ns: it may answer reads until then. */
+static int record_take(struct rv_volume *volume, struct rv_seen *seen, uint64_t *ret_quiet_ns)
+{
+	struct record record;
+	bool owned, dead = false;
+	int ret = rv_seen_read(volume, seen);
+
+	*ret_quiet_ns = 0;
 	if (ret)
 		return ret;
-	if (strcmp(text, RECORD_NONE) != 0) {
-		ret = record_parse(text, &record);
+	owned = strcmp(seen->owner, RECORD_NONE) != 0;
+	if (owned) {
+		ret = record_parse(seen->owner, &record);
 		if (ret) {
 			log_error("rados", "%s: its owner's record cannot be read: %s",
-				volume->path, text);
+				volume->path, seen->owner);
 			return ret;
 		}
+		dead = record_dead(&record);
 		ret = fence(volume, &record);
 	} else {
 		/* An owner before the last one may have been fenced. */
 		ret = rados_wait_for_latest_osdmap(volume->rv->cluster);
 	}
-	if (ret)
-		return ret;
-	op = rados_create_write_op();
-	rados_write_op_cmpxattr(op, "owner", LIBRADOS_CMPXATTR_OP_EQ, text, strlen(text));
-	rados_write_op_setxattr(op, "owner", volume->owner, strlen(volume->owner));
-	ret = rados_write_op_operate(op, volume->front, RV_HEAD, NULL, 0);
-	rados_release_write_op(op);
-	return ret;
+	/* From the fence on, the owner renews no more: this is its last renewal. */
+	if (!ret && owned)
+		ret = rv_seen_read(volume, seen);
+	if (!ret && owned)
+		ret = rv_seen_until(volume, seen, dead, ret_quiet_ns);
+	return ret ? ret : record_swap(volume, seen, *ret_quiet_ns);
+}
+
+/* We are the owner, and answer nothing before the former one certainly does not any more. */
+static int quiet_wait(struct rv_volume *volume, uint64_t until_ns)
+{
+	uint64_t pause_ns = (uint64_t)volume->rv->opts.lease_s * NS_PER_S / 3;
+	uint64_t now_ns = clock_boot_ns();
+	int ret = 0;
+
+	if (!until_ns)
+		return 0;
+	if (now_ns < until_ns)
+		log_info("rados",
+			"%s: it is served in %llu ms: its last owner may answer reads until then",
+			volume->path, (unsigned long long)((until_ns - now_ns) / NS_PER_MS));
+	while (!ret && now_ns < until_ns) {
+		uint64_t rest_ns = MIN(until_ns - now_ns, REST_NS);
+
+		nanosleep(&(struct timespec){.tv_nsec = (long)rest_ns}, NULL);
+		now_ns = clock_boot_ns();
+		if (now_ns - volume->lease_begun_ns >= pause_ns)
+			ret = lock(volume, true);
+	}
+	return ret ? ret : rv_life_renew(volume);
 }
 
 /* Ends the lock of a process that has ended, instead of waiting until it runs out. */
@@ -218,22 +262,21 @@ static int lock_break(struct rv_volume *volume)
 	size_t tag_len = sizeof(tag), clients_len = sizeof(clients), cookies_len = sizeof(cookies),
 	       addrs_len = sizeof(addrs);
 	int exclusive;
-	ssize_t count = rados_list_lockers(volume->front, RV_HEAD, LOCK, &exclusive, tag, &tag_len,
-		clients, &clients_len, cookies, &cookies_len, addrs, &addrs_len);
+	ssize_t count = rados_list_lockers(volume->front, RV_HEAD, RV_LOCK, &exclusive, tag,
+		&tag_len, clients, &clients_len, cookies, &cookies_len, addrs, &addrs_len);
 
 	if (count <= 0)
 		return (int)count;
-	return rados_break_lock(volume->front, RV_HEAD, LOCK, clients, cookies);
+	return rados_break_lock(volume->front, RV_HEAD, RV_LOCK, clients, cookies);
 }
 
 /* The lock is another's. 0: it may be tried again at once. */
-static int busy(struct rv_volume *volume, struct record *ret_record)
+static int busy(struct rv_volume *volume, struct rv_seen *seen, struct record *ret_record)
 {
-	char text[RV_RECORD_BYTES];
-	int ret = record_read(volume, text);
+	int ret = rv_seen_read(volume, seen);
 
 	*ret_record = (struct record){.host = "another server"};
-	if (ret || record_parse(text, ret_record) || !record_dead(ret_record))
+	if (ret || record_parse(seen->owner, ret_record) || !record_dead(ret_record))
 		return -EBUSY;
 	ret = fence(volume, ret_record);
 	if (!ret)
@@ -268,31 +311,43 @@ static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct 
 	return true;
 }
 
-int rv_own(struct rv_volume *volume, uint64_t wait_ns)
+static void cookie_draw(struct rv_volume *volume)
 {
-	struct wait wait = {.deadline_ns = clock_now_ns() + wait_ns};
 	uint8_t id[16];
-	int ret;
 
 	random_fill(id, sizeof(id));
 	for (uint32_t i = 0; i < sizeof(id); i++)
 		snprintf(&volume->cookie[2 * i], 3, "%02x", id[i]);
+}
+
+int rv_own(struct rv_volume *volume, uint64_t wait_ns)
+{
+	struct wait wait = {.deadline_ns = clock_now_ns() + wait_ns};
+	struct rv_seen seen = {0};
+	int ret;
+
+	cookie_draw(volume);
 	ret = record_make(volume);
 	while (!ret && !volume->owns) {
 		struct record record;
+		uint64_t quiet_ns;
 
 		ret = lock(volume, false);
 		if (!ret)
-			ret = record_take(volume);
+			ret = record_take(volume, &seen, &quiet_ns);
 		if (!ret) {
+			ret = quiet_wait(volume, quiet_ns);
+			if (ret)
+				return ret == -EBUSY ? -ESHUTDOWN : ret;
 			volume->owns = true;
+			lease_set(volume);
 		} else if (ret == -EBUSY) {
-			ret = busy(volume, &record);
+			ret = busy(volume, &seen, &record);
 			if (ret == -EBUSY && wait_more(volume, &wait, &record))
 				ret = 0;
 		} else if (ret == -ECANCELED || ret == -EEXIST) {
 			/* We were too slow: another server took it after our lock had run out. */
-			(void)rados_unlock(volume->front, RV_HEAD, LOCK, volume->cookie);
+			(void)rados_unlock(volume->front, RV_HEAD, RV_LOCK, volume->cookie);
 			ret = 0;
 		}
 	}
@@ -314,7 +369,7 @@ void rv_disown(struct rv_volume *volume)
 	ret = rados_write_op_operate(op, volume->front, RV_HEAD, NULL, 0);
 	rados_release_write_op(op);
 	if (!ret)
-		ret = rados_unlock(volume->front, RV_HEAD, LOCK, volume->cookie);
+		ret = rados_unlock(volume->front, RV_HEAD, RV_LOCK, volume->cookie);
 	if (ret)
 		log_warn("rados",
 			"%s: it could not be given up (%s): the next owner waits until the lease "
@@ -325,18 +380,10 @@ void rv_disown(struct rv_volume *volume)
 
 int rv_renew(struct rv_volume *volume)
 {
-	char text[RV_RECORD_BYTES];
-	bool was = rv_leased(volume);
-	int ret = lock(volume, true);
+	int ret = rv_life_renew(volume);
 
-	/* While our lease lasted nobody else can have taken it. */
-	if (!ret && !was) {
-		ret = record_read(volume, text);
-		if (!ret && strcmp(text, volume->owner) != 0)
-			ret = -ESHUTDOWN;
-		if (ret)
-			atomic_store(&volume->lease_until_ns, 0);
-	}
+	if (ret == -ECANCELED)
+		ret = -ESHUTDOWN;
 	if (ret == -ESHUTDOWN) {
 		rv_lost(volume);
 	} else if (ret && !volume->renew_told) {
@@ -344,6 +391,7 @@ int rv_renew(struct rv_volume *volume)
 			strerror(-ret));
 		volume->renew_told = true;
 	} else if (!ret) {
+		lease_set(volume);
 		volume->renew_told = false;
 	}
 	return ret;
@@ -354,6 +402,7 @@ void rv_lost(struct rv_volume *volume)
 	if (atomic_exchange(&volume->lost, true))
 		return;
 	atomic_store(&volume->lease_until_ns, 0);
+	life_renew(&volume->life, 0);
 	log_error("rados",
 		"%s: another server has taken this volume, because this one did not renew its "
 		"lease: nothing more is written from here",

@@ -3,6 +3,7 @@
 #ifndef RADOS_RV_PRIV_H
 #define RADOS_RV_PRIV_H
 
+#include "base/life.h"
 #include "disk/disk.h"
 #include "rados/rados.h"
 
@@ -16,6 +17,8 @@
 #define RV_OID_BYTES	24u
 #define RV_RECORD_BYTES 512u
 #define RV_HEAD		"head"
+#define RV_LOCK		"owner" /* of the head */
+#define RV_LIFE_BYTES	64u
 /* The objects in flight of one reactor. librados keeps a copy of what is being written. */
 #define RV_PIECES	    64u
 #define RV_PIECE_IOVS	    64u
@@ -71,8 +74,11 @@ struct rv_volume {
 	_Atomic uint64_t bytes;
 	/* It failed a write that may be possible later; nothing is written until it is revived. */
 	_Atomic bool down;
-	_Atomic bool lost; /* to another server, for good */
-	_Atomic uint64_t lease_until_ns;
+	_Atomic bool lost;		 /* to another server, for good */
+	_Atomic uint64_t lease_until_ns; /* CLOCK_BOOTTIME, as all times of the lease */
+	uint64_t lease_begun_ns;	 /* when the last renewal that succeeded was sent */
+	uint64_t renewals;		 /* tried */
+	struct life life;
 	_Atomic uint64_t failed_object; /* the last one that failed: the first to be tried again */
 	char cookie[40];
 	char owner[RV_RECORD_BYTES]; /* our record in the head */
@@ -103,6 +109,27 @@ int rv_head_read(struct rv_volume *volume);
 int rv_head_make(struct rv_volume *volume);
 int rv_head_grow(struct rv_volume *volume, uint64_t bytes);
 
+/* ---- life.c: what a taker must know about the former owner's lease. ---- */
+/* The head's record and life, as a taker saw them. */
+struct rv_seen {
+	char owner[RV_RECORD_BYTES];
+	char life[RV_LIFE_BYTES];
+	uint64_t since_ns; /* no renewal that these texts are of was sent after this */
+};
+/* Reads both; since_ns changes when one of them has. */
+int rv_seen_read(struct rv_volume *volume, struct rv_seen *seen);
+/* Until when the owner that the record names may answer reads; 0: not any more. dead: its process
+ * has ended. -EUCLEAN with a log line. */
+int rv_seen_until(const struct rv_volume *volume, const struct rv_seen *seen, bool dead,
+	uint64_t *ret_until_ns);
+/* The text of our own: of the renewal that is tried now, or of an owner that must not answer yet,
+ * because a former one may, until until_ns. */
+void rv_life_write(struct rv_volume *volume, char ret_life[RV_LIFE_BYTES]);
+void rv_life_quiet(struct rv_volume *volume, uint64_t until_ns, char ret_life[RV_LIFE_BYTES]);
+/* One operation: if the record is still ours, renews the lock and the life. -ECANCELED: it is
+ * not. */
+int rv_life_renew(struct rv_volume *volume);
+
 /* ---- owner.c ---- */
 /* Becomes the owner. -EBUSY with a log line. */
 int rv_own(struct rv_volume *volume, uint64_t wait_ns);
@@ -114,7 +141,8 @@ void rv_lost(struct rv_volume *volume);
 /* The owner of a volume that it can write to. */
 static inline bool rv_leased(const struct rv_volume *volume)
 {
-	return clock_now_ns() < atomic_load_explicit(&volume->lease_until_ns, memory_order_relaxed);
+	return clock_boot_ns() <
+	       atomic_load_explicit(&volume->lease_until_ns, memory_order_relaxed);
 }
 
 /* ---- rv_dp.c ---- */

@@ -265,6 +265,7 @@ static void volume_close(void *arg)
 
 	keeper_stop(volume);
 	rv_disown(volume);
+	life_end(&volume->life);
 	rv_pools_close(volume);
 	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
 		free(volume->cores[i]);

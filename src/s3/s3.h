@@ -250,6 +250,9 @@ struct s3_reply {
 	bool broken; /* the body could not be finished: the front must end the connection or fail
 			the transfer */
 	int error;   /* the error of the body's source or sink: -errno; 0: unknown */
+	/* The answer is about this process, not about its store: it is given also when another
+	 * process may have the store (base/life.h). */
+	bool of_process;
 };
 
 /* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */

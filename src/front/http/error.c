@@ -1,7 +1,11 @@
 /* front/http/error.c: the front's own refusals, in the format of S3's errors. */
 #include "front/http/http_priv.h"
 
+#include <errno.h>
 #include <stdio.h>
+
+DEFINE_COUNTER(late_total, "nebulaio_late_answers_total", "transport=\"http\"",
+	"Answers that were withheld because the store might have had another owner by then.");
 
 const char *http_reason(uint32_t status)
 {
@@ -101,6 +105,16 @@ static const struct refusal *refusal_of(uint32_t status)
 			return &refusals[i];
 	}
 	CHECK_FAIL("a status without its refusal");
+}
+
+bool http_reply_late(struct http_reply *reply)
+{
+	if (reply->reply.of_process || reply->reply.status >= 500)
+		return false;
+	counter_add(&late_total, 1);
+	reply->reply.broken = true;
+	reply->reply.error = -EHOSTDOWN;
+	return true;
 }
 
 int http_refuse(struct http_conn *conn, uint32_t status)

@@ -218,9 +218,12 @@ static void handle(struct http_conn *conn)
 	request->query = head->query;
 	request->headers = head->headers;
 	request->header_count = head->header_count;
-	if (conn->opts->page && slice_starts(request->path, SLICE("/minio/")) &&
-		conn->opts->page(conn->opts->page_arg, request, &conn->reply.reply))
-		return;
+	if (conn->opts->page && slice_starts(request->path, SLICE("/minio/"))) {
+		conn->reply.reply.of_process = true;
+		if (conn->opts->page(conn->opts->page_arg, request, &conn->reply.reply))
+			return;
+		conn->reply.reply.of_process = false;
+	}
 	if (conn->opts->handle)
 		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
 	else if (front_hipobj_wanted(request))
@@ -238,10 +241,14 @@ static void handle(struct http_conn *conn)
 static bool answer_end(struct http_conn *conn)
 {
 	struct http_reply *reply = &conn->reply;
-	bool gave_up = reply->reply.broken && !reply->head_sent;
-	bool overload = reply->reply.error == -EHOSTDOWN || reply->reply.error == -ENOBUFS;
-	uint32_t status = overload ? 503 : 500;
+	bool gave_up, overload;
+	uint32_t status;
 
+	if (reply->reply.status && !reply->reply.broken)
+		(void)http_reply_flush(reply);
+	gave_up = reply->reply.broken && !reply->head_sent;
+	overload = reply->reply.error == -EHOSTDOWN || reply->reply.error == -ENOBUFS;
+	status = overload ? 503 : 500;
 	if (gave_up || !reply->reply.status) {
 		/* Nothing has been sent yet, so the client can still get an error. */
 		if (status == 500)

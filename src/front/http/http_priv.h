@@ -220,6 +220,9 @@ static inline void http_conn_check(const struct http_conn *conn)
 /* The time by which so many bytes of a body must have moved: a body may be slow to start, but must
  * keep a minimum rate. */
 uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);
+/* The store may have had another owner before this answer leaves: true when the answer says
+ * something about the store. It is broken then, and replaced by 503 if nothing of it was sent. */
+bool http_reply_late(struct http_reply *reply) __attribute__((cold));
 /* Answers with an S3 error of this status. */
 int http_refuse(struct http_conn *conn, uint32_t status);
 const char *http_reason(uint32_t status);

@@ -1,5 +1,6 @@
 /* front/http/reply_dp.c: sends the answer. The head is written into the connection's buffer and
  * sent together with the first bytes of the body, in one send. */
+#include "base/life.h"
 #include "front/http/http_priv.h"
 
 #include <errno.h>
@@ -144,6 +145,8 @@ static int reply_send(struct http_reply *reply, const void *data, size_t len)
 
 	if (reply->reply.broken)
 		return -EPIPE;
+	if (__builtin_expect(!life_holds(), 0) && http_reply_late(reply))
+		return -EHOSTDOWN;
 	if (!reply->head_sent)
 		iov[count++] = (struct iovec){conn->out, reply->out_len};
 	if (len)

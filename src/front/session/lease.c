@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/life.h"
 #include "base/sanitizer.h"
 #include "front/session/native_priv.h"
 
@@ -33,6 +34,7 @@ DEFINE_COUNTER(ended_changed, ENDS, "why=\"changed\"", ENDS_HELP);
 DEFINE_COUNTER(ended_rights, ENDS, "why=\"rights\"", ENDS_HELP);
 DEFINE_COUNTER(ended_time, ENDS, "why=\"time\"", ENDS_HELP);
 DEFINE_COUNTER(ended_room, ENDS, "why=\"room\"", ENDS_HELP);
+DEFINE_COUNTER(ended_owner, ENDS, "why=\"owner\"", ENDS_HELP);
 DEFINE_COUNTER(ended_session, ENDS, "why=\"session\"", ENDS_HELP);
 
 struct native_lease {
@@ -202,14 +204,27 @@ static uint64_t generation_draw(void)
 	return generation;
 }
 
+/* How long a lease may last; 0: none. A store that another server may take over ends it earlier,
+ * and only a client that looks at its clock after a read may have one. */
+static uint64_t lease_time_ns(const struct native_session *session)
+{
+	uint64_t lease_ns = session->front->opts.lease_ns;
+	uint64_t left_ns = life_left_ns();
+
+	if (left_ns == LIFE_FOREVER)
+		return lease_ns;
+	return session->looks ? MIN(lease_ns, left_ns) / NS_PER_MS * NS_PER_MS : 0;
+}
+
 static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice body)
 {
 	struct native_request *request = request_of(ask);
 	struct native_session *session = request->session;
 	const struct front_native *front = session->front;
+	uint64_t lease_ns = lease_time_ns(session);
 	struct native_lease *lease;
 
-	if (session->phase != NATIVE_OPEN)
+	if (session->phase != NATIVE_OPEN || !lease_ns)
 		return NULL;
 	if (!session->lease_pool)
 		session->lease_pool = pool_open(session);
@@ -220,7 +235,7 @@ static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice 
 	lease->watch.ended = on_ended;
 	lease->bytes = ALIGN_UP(sizeof(*lease->slot) + body.len, SLOT_ALIGN);
 	lease->slot = slot_take(session, lease->bytes);
-	lease->expires_ns = reactor_now_ns(front->reactor) + front->opts.lease_ns;
+	lease->expires_ns = reactor_now_ns(front->reactor) + lease_ns;
 	sanitizer_overtaken_begin();
 	memset(lease->slot, 0, sizeof(*lease->slot));
 	region_copy((uint8_t *)(lease->slot + 1), body.data, body.len, COPY_LEASE);
@@ -230,7 +245,7 @@ static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice 
 		.generation = generation_draw(),
 		.crc64nvme = crc64nvme_update(0, lease->slot + 1, body.len),
 		.rkey = rp_mw_rkey(session->lease_pool->mw),
-		.lease_ms = (uint32_t)(front->opts.lease_ns / NS_PER_MS),
+		.lease_ms = (uint32_t)(lease_ns / NS_PER_MS),
 	};
 	sanitizer_overtaken_begin();
 	__atomic_store_n(&lease->slot->generation, request->lease.generation, __ATOMIC_SEQ_CST);
@@ -267,11 +282,27 @@ void native_lease_ask(struct native_request *request)
 
 /* ---- Ending. ---- */
 
+/* The store may have another owner: no generation holds any more. */
+static void leases_revoke(struct native_lease_pool *pool)
+{
+	LIST_FOR_EACH (link, &pool->leases) {
+		struct native_lease *lease = CONTAINER_OF(link, struct native_lease, link);
+
+		if (!__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
+			continue;
+		slot_close(lease->slot);
+		atomic_store(&pool->ended, true);
+		counter_add(&ended_owner, 1);
+	}
+}
+
 void native_leases_sweep(struct native_session *session, uint64_t now_ns)
 {
 	struct native_lease *lease;
 	uint64_t *left = &session->front->wipe_bytes_left;
 
+	if (__builtin_expect(!life_holds(), 0))
+		leases_revoke(session->lease_pool);
 	while (*left && (lease = oldest(session->lease_pool)) != NULL &&
 		lease->expires_ns <= now_ns) {
 		*left -= MIN(*left, lease->bytes);

@@ -119,6 +119,9 @@ void native_leases_close(struct native_session *session);
 /* ---- session/request.c ---- */
 /* The answer so far, and the place of its encoding. */
 void native_response_fill(struct native_request *request, struct capsule_response *response);
+/* The store may have had another owner before this answer leaves: true when it was replaced by a
+ * refusal, false for an answer that says nothing about the store. */
+bool native_answer_late(struct native_request *request) __attribute__((cold));
 /* Provides room to encode it. Waits for frames in a fiber only. -EMSGSIZE: it does not fit the
  * client's receives; -ENOBUFS, -ETIMEDOUT: no frames. */
 int native_response_room(struct native_request *request, const struct capsule_response *response);

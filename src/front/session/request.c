@@ -1,10 +1,14 @@
 /* front/session/request.c: one request of a native session on its fiber: the capsule becomes a
  * struct s3_request, s3 answers through the reply below, and the answer becomes a capsule. */
+#include "base/life.h"
 #include "front/session/native_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+DEFINE_COUNTER(late_total, "nebulaio_late_answers_total", "transport=\"rdma\"",
+	"Answers that were withheld because the store might have had another owner by then.");
 
 /* The methods of requests in the form of HTTP: CAPSULE_OP_S3. */
 #define METHOD(method_)                                         \
@@ -593,6 +597,16 @@ static void response_fit(struct native_request *request, struct capsule_response
 		native_session_fail(request->session, "no frame to refuse a request in");
 }
 
+bool native_answer_late(struct native_request *request)
+{
+	if (request->refusal || request->reply.status >= 500 ||
+		request->in.opcode == CAPSULE_OP_PING)
+		return false;
+	counter_add(&late_total, 1);
+	refuse(request, 503, "SlowDown", "The store cannot serve this now. Try again later.");
+	return true;
+}
+
 static void answer(struct native_request *request)
 {
 	struct capsule_response response;
@@ -610,6 +624,8 @@ static void answer(struct native_request *request)
 		refuse(request, 503, "SlowDown", "Please reduce your request rate.");
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
+	if (__builtin_expect(!life_holds(), 0))
+		native_answer_late(request);
 	native_response_fill(request, &response);
 	if (request->session->phase != NATIVE_FAILED)
 		response_fit(request, &response);

@@ -236,6 +236,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	/* Leased copies are not encrypted. */
 	session->leases = !session->encrypted && front->opts.lease_bytes && front->attr.windows &&
 			  (hello->features & CAPSULE_FEATURE_LEASES);
+	session->looks = hello->features & CAPSULE_FEATURE_CLOCK;
 	/* An encrypted body uses the nonce of its request, and a request has only one. */
 	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);
 	memcpy(session->hello, hello, recv->bytes);

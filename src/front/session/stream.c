@@ -3,6 +3,7 @@
  * built while the client reads this one. */
 #include <errno.h>
 
+#include "base/life.h"
 #include "front/session/native_priv.h"
 
 DEFINE_COUNTER(pages_total, "nebulaio_native_streamed_pages_total", NULL,
@@ -49,6 +50,8 @@ static bool page_send(struct native_request *request)
 {
 	struct capsule_response response;
 
+	if (!life_holds() && native_answer_late(request))
+		return false;
 	native_response_fill(request, &response);
 	response.flags |= CAPSULE_RESPONSE_MORE;
 	if (request->inline_at || native_response_room(request, &response) ||

@@ -77,7 +77,8 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 {
 	const struct admin_opts *opts = arg;
 
-	if (slice_starts(request->path, SLICE("/admin/v1/")))
+	reply->of_process = !slice_starts(request->path, SLICE("/admin/v1/"));
+	if (!reply->of_process)
 		s3_admin_handle(opts->s3, request, reply, opts->tell, opts->tell_arg);
 	else if (request->method != S3_GET && request->method != S3_HEAD)
 		answer_text(request, reply, 405, "only GET and HEAD here\n");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../unit.h"
+#include "base/life.h"
 
 #define B "bucket"
 
@@ -145,6 +146,65 @@ static void test_time(void **state)
 	close_all(&f);
 }
 
+static void pass(uint64_t until_ns)
+{
+	while (clock_boot_ns() < until_ns)
+		nanosleep(&(struct timespec){.tv_nsec = (long)NS_PER_MS}, NULL);
+}
+
+/* A read that began while the lease lasted, and whose client looks at it later, is not used. */
+static void test_looked_at_late(void **state)
+{
+	const struct rig_opts opts = {.lease_ns = 200 * NS_PER_MS};
+	struct fixture f = open_with(&opts, false);
+	const struct neb_iov into = {f.known, 4096};
+	const struct neb_request request = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "a", .into = &into, .into_count = 1};
+	struct neb_result result;
+
+	(void)state;
+	put(&f, "a", 1, 1000);
+	get(&f, "a", 1, 1000, true);
+	get(&f, "a", 1, 1000, true);
+	assert_int_equal(neb_submit(f.client, &request, NULL), 0);
+	pass(clock_boot_ns() + 200 * NS_PER_MS);
+	assert_int_equal(neb_wait(f.client, &result, 1, 60 * NS_PER_S), 1);
+	assert_int_equal(result.error, 0);
+	assert_int_equal(result.status, 200);
+	assert_false(result.one_sided);
+	close_all(&f);
+}
+
+/* The server's store may be taken over: no lease lasts longer than the server may answer. */
+static void test_life_of_the_store(void **state)
+{
+	struct fixture f = open_with(NULL, false);
+	struct life life = {0};
+	uint64_t until_ns = clock_boot_ns() + 300 * NS_PER_MS;
+	struct neb_result result;
+
+	(void)state;
+	put(&f, "a", 1, 1000);
+	life_renew(&life, until_ns);
+	for (int i = 0; i < 2; i++)
+		neb_get(f.client, B, "a", f.known, 4096, NULL);
+	pass(until_ns);
+	life_renew(&life, clock_boot_ns() + 3600 * NS_PER_S);
+	assert_false(get(&f, "a", 1, 1000, true));
+	assert_int_equal(stats_of(&f).one_sided_misses, 0);
+	/* That answer had a lease. */
+	assert_true(get(&f, "a", 1, 1000, true));
+	/* Its time is over: the object is neither answered nor leased. */
+	put(&f, "b", 2, 1000);
+	life_renew(&life, 1);
+	assert_int_not_equal(neb_get(f.client, B, "b", f.known, 4096, &result), 0);
+	assert_int_equal(result.status, 503);
+	assert_string_equal(result.code, "SlowDown");
+	life_end(&life);
+	assert_false(get(&f, "b", 2, 1000, true));
+	close_all(&f);
+}
+
 /* A request that asks for more than the whole object, or has no room for it, goes to the server. */
 static void test_not_plain(void **state)
 {
@@ -243,6 +303,8 @@ int main(void)
 		cmocka_unit_test(test_overwritten),
 		cmocka_unit_test(test_pool_goes_round),
 		cmocka_unit_test(test_time),
+		cmocka_unit_test(test_looked_at_late),
+		cmocka_unit_test(test_life_of_the_store),
 		cmocka_unit_test(test_not_plain),
 		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_in_flight),

@@ -1,5 +1,7 @@
 #include "http_rig.h"
 
+#include "base/life.h"
+
 #include <ctype.h>
 
 /* ---- The handler's actions, by path: /echo reads the body and answers with it /name answers with
@@ -186,6 +188,42 @@ static void large_answers(void *arg)
 	client_close(client);
 }
 RIG_TEST(large_answers);
+
+/* The store may have another owner by now: only what is not about it is answered. */
+static void late_answers(void *arg)
+{
+	static const char *const REQUESTS[] = {"GET /name", "GET /bytes/100000", "GET /status/404",
+		"GET /status/204", "PUT /name", "GET /minio/v2"};
+	static struct life life;
+	struct client *client;
+	char text[64];
+
+	(void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(REQUESTS); i++) {
+		life_renew(&life, 1);
+		client = client_open();
+		snprintf(text, sizeof(text), "%s HTTP/1.1\r\nHost: h\r\n\r\n", REQUESTS[i]);
+		assert_int_equal(client_ask(client, text, &answer), 503);
+		assert_non_null(strstr(answer.body, "<Code>SlowDown</Code>"));
+		client_expect_end(client);
+		client_close(client);
+		life_renew(&life, DEADLINE_NONE - 1);
+	}
+	client = client_open();
+	assert_int_equal(client_ask(client, "GET /name HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	life_renew(&life, 1);
+	client_send(client, "HEAD /name HTTP/1.1\r\nHost: h\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(answer.status, 503);
+	client_close(client);
+	client = client_open();
+	assert_int_equal(
+		client_ask(client, "GET /status/500 HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
+	life_end(&life);
+	assert_int_equal(client_ask(client, "GET /name HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	client_close(client);
+}
+RIG_TEST(late_answers);
 
 static void broken_answers(void *arg)
 {
@@ -861,6 +899,7 @@ int main(void)
 		RIG_UNIT(answers),
 		RIG_UNIT(head_and_empty),
 		RIG_UNIT(large_answers),
+		RIG_UNIT(late_answers),
 		RIG_UNIT(broken_answers),
 		RIG_UNIT(pipelining),
 		RIG_UNIT(http_1_0),

@@ -1,5 +1,7 @@
 #include "native_rig.h"
 
+#include "base/life.h"
+
 static uint8_t client_memory[2 * MIB];
 static uint8_t body[2 * MIB];
 
@@ -320,6 +322,36 @@ static void bodies_go_out(void *arg)
 	rig_drain(0);
 }
 RIG_TEST(bodies_go_out);
+
+/* The store may have another owner by now. */
+static void late_answers(void *arg)
+{
+	struct capsule_request request = GET;
+	struct capsule_run run = run_of(0, MIB);
+	static struct life life;
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.handle = handle_get;
+	peer_open(&peer);
+	answer_piece = 1000;
+	life_renew(&life, 1);
+	for (int i = 0; i < 2; i++) {
+		answer_bytes = 3000;
+		peer_expect(&peer, &request, 503, "SlowDown");
+		assert_int_equal(peer.response.body.len, 0);
+		assert_int_equal(peer.response.bytes_moved, 0);
+		request.runs = &run;
+		request.run_count = 1;
+	}
+	answer_bytes = 700 * KIB;
+	peer_expect(&peer, &request, 503, "SlowDown");
+	life_end(&life);
+	peer_expect(&peer, &request, 200, "");
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(late_answers);
 
 /* ---- Encrypted sessions. ---- */
 
@@ -670,6 +702,7 @@ int main(void)
 		RIG_UNIT(handlers_that_do_not_answer, 0),
 		RIG_UNIT(bodies_come_in, 0),
 		RIG_UNIT(bodies_go_out, 0),
+		RIG_UNIT(late_answers, 0),
 		RIG_UNIT(encrypted_bodies, 0),
 		RIG_UNIT(a_parked_answer_is_sealed_anew, 0),
 		RIG_UNIT(pages_follow_each_other, 0),

@@ -16,7 +16,7 @@ struct pool {
 	uint32_t idx;
 	char space[64];
 };
-enum kind { CREATE, COMPARE, SET, WRITE, ZERO, REMOVE, READ };
+enum kind { CREATE, COMPARE, SET, WRITE, ZERO, REMOVE, READ, LOCK };
 struct step {
 	enum kind kind;
 	char name[16];
@@ -367,6 +367,21 @@ void rados_write_op_setxattr(rados_write_op_t op, const char *name, const char *
 	step->len = len;
 }
 
+/* Only the lock's renewal. */
+#define EXEC_PARAMS                                                                   \
+	rados_write_op_t op, const char *cls, const char *method, const char *in_buf, \
+		size_t in_len, int *prval
+void rados_write_op_exec(EXEC_PARAMS)
+{
+	struct step *step = step_add(op, LOCK);
+
+	(void)prval;
+	if (strcmp(cls, "lock") != 0 || strcmp(method, "lock") != 0)
+		abort();
+	step->in = in_buf;
+	step->len = in_len;
+}
+
 void rados_write_op_write(rados_write_op_t op, const char *buffer, size_t len, uint64_t offset)
 {
 	struct step *step = step_add(op, WRITE);
@@ -428,6 +443,25 @@ static size_t object_read(const struct fake_object *object, char *data, size_t l
 	return there;
 }
 
+/* The encoded parameters: version, oldest, length; name, type, cookie. */
+static int lock_renew(const char *in, size_t len)
+{
+	uint32_t name_len, cookie_len;
+
+	memcpy(&name_len, in + 6, 4);
+	memcpy(&cookie_len, in + 6 + 4 + name_len + 1, 4);
+	in += 6 + 4 + name_len + 1 + 4;
+	if (name_len > len || cookie_len > len || cookie_len >= sizeof(fake.lock_cookie))
+		abort();
+	if (fake.fail_lock)
+		return fake.fail_lock;
+	if (fake.locked && strncmp(fake.lock_cookie, in, cookie_len) != 0)
+		return -EBUSY;
+	fake.locked = true;
+	snprintf(fake.lock_cookie, sizeof(fake.lock_cookie), "%.*s", (int)cookie_len, in);
+	return 0;
+}
+
 static int step_do(const struct pool *pool, const char *oid, const struct step *step)
 {
 	struct fake_object *object = fake_find(pool->idx, pool->space, oid);
@@ -435,6 +469,8 @@ static int step_do(const struct pool *pool, const char *oid, const struct step *
 
 	if (step->kind == CREATE && step->exclusive && object)
 		return -EEXIST;
+	if (step->kind == LOCK)
+		return lock_renew(step->in, step->len);
 	if (step->kind == COMPARE)
 		return value && strlen(value) == step->len &&
 				       memcmp(value, step->in, step->len) == 0

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/life.h"
 #include "disk/disk.h"
 #include "rados/rados.h"
 #include "rados/rv_priv.h"
@@ -191,11 +192,13 @@ static void test_owner(void **state)
 	disk_close(disk);
 	/* The lock has run out, but the owner did not give the volume up: it is fenced first. */
 	fake_attr_set(head, "owner", "1 v2:10.0.0.9:0/5 far b p 9 7 c", 31);
+	fake_attr_set(head, "life", "4 1", 3);
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
 	assert_string_equal(fake.blocklisted, "10.0.0.9:0/5");
 	assert_int_equal(fake.waits, 2);
 	disk_close(disk);
-	/* An owner of this host that has ended: without waiting for the lock. */
+	/* An owner of this host that has ended: without waiting for the lock, or for its life. */
+	fake_attr_set(head, "life", "4 3600000", 9);
 	file = fopen("/proc/sys/kernel/random/boot_id", "re");
 	assert_non_null(file);
 	assert_int_equal(fscanf(file, "%47s", boot), 1);
@@ -216,6 +219,89 @@ static void test_owner(void **state)
 	disk_close(disk);
 	/* A server that lost it leaves the record as it is. */
 	assert_string_equal(fake_attr(head, "owner"), "1 v2:10.0.0.9:0/6 far b p 9 7 c");
+	rv_close(rv);
+}
+
+/* A taker answers nothing while the former owner may. */
+static void test_life(void **state)
+{
+	struct rv *rv = driver_open();
+	struct fake_object *head;
+	struct disk *disk;
+	uint64_t begun_ns;
+
+	(void)state;
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	head = fake_find(0, "box", "head");
+	assert_string_equal(fake_attr(head, "life"), "1 3600000");
+	assert_true(life_holds());
+	assert_true(life_left_ns() <= 2700 * NS_PER_S && life_left_ns() > 2000 * NS_PER_S);
+	disk_close(disk);
+	assert_int_equal(life_left_ns(), LIFE_FOREVER);
+	/* Another host's owner: its life counts from when we first see its last renewal. */
+	fake_attr_set(head, "owner", "1 v2:10.0.0.9:0/5 far b p 9 7 c", 31);
+	fake_attr_set(head, "life", "7 60", 4);
+	begun_ns = clock_boot_ns();
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	assert_true(clock_boot_ns() - begun_ns >= 60 * NS_PER_MS);
+	/* It renewed when the wait was over. */
+	assert_string_equal(fake_attr(head, "life"), "1 3600000");
+	disk_close(disk);
+	/* A text that no server writes. */
+	fake_attr_set(head, "owner", "1 v2:10.0.0.9:0/5 far b p 9 7 c", 31);
+	fake_attr_set(head, "life", "7 3600001", 9);
+	assert_int_equal(volume_try(PATH, true, false, &disk), -EUCLEAN);
+	fake.locked = false;
+	fake_attr_set(head, "life", "later", 5);
+	assert_int_equal(volume_try(PATH, true, false, &disk), -EUCLEAN);
+	rv_close(rv);
+}
+
+/* An owner of this host that has ended before it had answered anything: the one before it may still
+ * answer. */
+static void test_life_of_two(void **state)
+{
+	struct rv *rv = driver_open();
+	char boot[48] = "", pids[48] = "", here[600];
+	struct fake_object *head;
+	struct disk *disk;
+	uint64_t begun_ns;
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%47s", boot), 1);
+	fclose(file);
+	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
+	snprintf(here, sizeof(here), OWNER_DEAD, boot, pids);
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	disk_close(disk);
+	head = fake_find(0, "box", "head");
+	fake_attr_set(head, "owner", here, strlen(here));
+	fake_attr_set(head, "life", "0 60", 4);
+	begun_ns = clock_boot_ns();
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	assert_true(clock_boot_ns() - begun_ns >= 60 * NS_PER_MS);
+	disk_close(disk);
+	rv_close(rv);
+}
+
+/* The renewal finds another server's record: nothing is answered any more. */
+static void test_life_lost(void **state)
+{
+	struct rv *rv = driver_open();
+	struct disk *disk;
+
+	(void)state;
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	assert_true(life_holds());
+	fake_attr_set(fake_find(0, "box", "head"), "owner", "1 v2:10.0.0.9:0/6 far b p 9 7 c", 31);
+	assert_int_equal(disk_grow(disk, MIB), -EIO);
+	assert_int_equal(lost_told, 1);
+	assert_false(life_holds());
+	assert_int_equal(life_left_ns(), 0);
+	disk_close(disk);
+	assert_true(life_holds());
 	rv_close(rv);
 }
 
@@ -440,6 +526,9 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_foreign_objects_are_kept),
 		cmocka_unit_test(test_owner),
+		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_life_of_two),
+		cmocka_unit_test(test_life_lost),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_on_a_reactor),
 		cmocka_unit_test(test_no_cluster),
