@@ -94,12 +94,12 @@ class Settings:
                 raise ValueError(f"extra_config nebulaio.{name}: {getattr(settings, name)} is not from {least} to {most}")
         return settings
 
-    def client(self) -> RDMAClient:
+    def client(self, **more: Any) -> RDMAClient:
         return RDMAClient(None, self.access_key or None, self.secret_key or None,
                           endpoints=[part for part in self.endpoint.replace(",", " ").split()],
                           transport="auto" if "http" in self.endpoint else None,
                           request_timeout=self.timeout_s, connect_timeout=self.connect_timeout_s,
-                          requests_max=self.window, require_encryption=self.require_encryption)
+                          requests_max=self.window, require_encryption=self.require_encryption, **more)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +178,11 @@ class _Layouts:
 
 
 class _Lane:
-    """A thread with a client of its own, which opens when it is first used. memory: registered with it, or None."""
+    """A thread with a client of its own, which opens when it is first used. memory: registered with it, or None. options:
+    of the client."""
 
-    def __init__(self, name: str, settings: Settings, memory: Any) -> None:
-        self._settings, self._memory = settings, memory
+    def __init__(self, name: str, settings: Settings, memory: Any, **options: Any) -> None:
+        self._settings, self._memory, self._options = settings, memory, options
         self._thread = ThreadPoolExecutor(1, f"nebulaio-{name}")
         self._client: RDMAClient | None = None
         self._registration: Any = None
@@ -194,7 +195,7 @@ class _Lane:
     def client(self) -> RDMAClient:
         """For work alone. NebulaError, ValueError: it cannot be opened."""
         if self._client is None:
-            self._client = self._settings.client()
+            self._client = self._settings.client(**self._options)
             if self._memory is not None:
                 try:
                     self._registration = self._client.register(self._memory)

@@ -2,18 +2,15 @@
 which. run-lmcache starts it."""
 
 import asyncio
-import hashlib
-import json
 import os
 import pathlib
 import sys
 import threading
-import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE)]
 import nebula  # noqa: E402
-from package import KEYS, RDMA, needs, opened, run, tap  # noqa: E402
+from package import KEYS, RDMA, needs, opened, run, tap, tenant_keys  # noqa: E402
 from worlds import CHUNK_BYTES, LAYERS, REAL, Engine, filled  # noqa: E402
 
 from nebulaio import NebulaError  # noqa: E402
@@ -271,25 +268,6 @@ def test_tenants():
     finally:
         for one in everyone:
             one.close()
-
-
-def tenant_keys():
-    """A user of the server's IAM with rights on one bucket."""
-    http = nebula.Client(HTTP, *KEYS, service="iam")
-
-    def call(**fields):
-        body = urllib.parse.urlencode({"Version": "2010-05-08", **fields}).encode()
-        status, _, answer = http.request("POST", "/", body, headers={
-            "content-type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(body).hexdigest()})
-        assert status == 200, answer
-        return answer.decode()
-
-    call(Action="CreateUser", UserName="tenant")
-    call(Action="PutUserPolicy", UserName="tenant", PolicyName="own", PolicyDocument=json.dumps({
-        "Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": ["arn:aws:s3:::tenant", "arn:aws:s3:::tenant/*"]}]}))
-    text = call(Action="CreateAccessKey", UserName="tenant")
-    http.close()
-    return tuple(text.split(f"<{name}>")[1].split("<")[0] for name in ("AccessKeyId", "SecretAccessKey"))
 
 
 @needs()
