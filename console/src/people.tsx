@@ -342,6 +342,11 @@ interface Account {
 	users: number;
 }
 
+/** All but the server's own, whose users the other tabs show. */
+async function others(): Promise<Account[]> {
+	return (await json<{ accounts: Account[] }>("/admin/v1/accounts")).accounts.filter((each) => each.account_id !== "000000000000");
+}
+
 class Accounts extends Component<{}, { creating?: boolean; number: string; name: string; made?: Key; deleting?: Account; round: number }> {
 	state = { creating: false, number: "", name: "", made: undefined as Key | undefined, deleting: undefined as Account | undefined, round: 0 };
 
@@ -359,7 +364,7 @@ class Accounts extends Component<{}, { creating?: boolean; number: string; name:
 	render(): JSX.Element {
 		const { state } = this;
 		const done = (): void => this.setState({ creating: false, deleting: undefined, number: "", name: "", round: this.state.round + 1 });
-		const show = ({ accounts }: { accounts: Account[] }): JSX.Element => (accounts.length ? (
+		const show = (accounts: Account[]): JSX.Element => (accounts.length ? (
 			<div class="scroll"><table>
 				<caption>{many(accounts.length, "account")}</caption>
 				<thead><tr><th scope="col">Number</th><th scope="col">Name</th><th scope="col" class="number">Users</th><th scope="col" class="acts"><span class="unseen">Actions</span></th></tr></thead>
@@ -372,7 +377,7 @@ class Accounts extends Component<{}, { creating?: boolean; number: string; name:
 		return (
 			<div>
 				<div class="head"><span class="grow" /><Button label="Create account" icon="plus" kind="primary" onClick={() => this.setState({ creating: true })} /></div>
-				<Loaded of={String(state.round)} load={() => json<{ accounts: Account[] }>("/admin/v1/accounts")} show={show} />
+				<Loaded of={String(state.round)} load={others} show={show} />
 				{state.creating ? <FormDialog title="Create an account" verb="Create" onDone={done} run={() => this.create()}>
 					<Field id="account-number" label="Number" value={state.number} required focus hint="Twelve digits as a rule" onValue={(number) => this.setState({ number: number.trim() })} />
 					<Field id="account-name" label="Name" value={state.name} required onValue={(name) => this.setState({ name })} />

@@ -65,6 +65,10 @@ int web_open(const struct web_opts *opts, struct console **ret_console, struct l
 		return ret;
 	listen_opts.http.handle_arg = *ret_console;
 	ret = listen_open(&listen_opts, config->console.address, ret_listen);
+	if (!ret) {
+		opts->admin->console_port = listen_port(*ret_listen);
+		opts->admin->console_https = opts->tls != NULL;
+	}
 	if (!ret && !opts->tls && !config_is_loopback(config->console.address))
 		log_warn("server",
 			"console.address: %s is not loopback and console.https is false: without "

@@ -15,7 +15,7 @@ struct web_opts {
 	struct s3 *s3;
 	struct net_tls *tls;		/* NULL: plain HTTP */
 	uint16_t http_port, https_port; /* S3's, for share links */
-	struct admin_opts *admin;
+	struct admin_opts *admin;	/* is told where the console listens */
 };
 /* Before the reactor runs. The errors are those of listen_open; on an error the console may be open
  * already: the caller closes both in any case. */

@@ -20,11 +20,15 @@ struct admin_opts {
 	uint32_t reactor_count;
 	const _Atomic bool *draining; /* when set, /health/ready answers 503 */
 	bool minio_public;	      /* MinIO's scrape paths need no token */
-	s3_admin_tell_fn *tell;	      /* paths below /admin/v1/ that are not s3's; or NULL */
+	/* Where a browser that asks for "/" is sent; 0: there is no console. */
+	uint16_t console_port;
+	bool console_https;
+	s3_admin_tell_fn *tell; /* paths below /admin/v1/ that are not s3's; or NULL */
 	void *tell_arg;
 };
 
-/* Answers GET /metrics (Prometheus text format 0.0.4), /health/live, /health/ready, and, for
+/* Answers GET /metrics (Prometheus text format 0.0.4), /health/live, /health/ready, a browser's GET
+ * of / by the console's address, and, for
  * requests that the server's root has signed, the paths below /admin/v1/. arg is a struct
  * admin_opts. In a fiber. */
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define HOST_LEN_MAX 255u
+
 static void answer(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
 	struct slice type, struct slice body)
 {
@@ -73,6 +75,51 @@ static void answer_ready(
 	}
 }
 
+static struct slice header(const struct s3_request *request, struct slice name)
+{
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, name))
+			return request->headers[i].value;
+	return SLICE_NONE;
+}
+
+/* The host that the browser asked, without its port; empty: it is none. */
+static struct slice host_of(const struct s3_request *request)
+{
+	struct slice host = header(request, SLICE("host"));
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+
+	/* A colon inside brackets belongs to an IPv6 address. */
+	if (colon && !memchr(colon, ']', host.len - (size_t)(colon - host.data)))
+		host = slice_to(host, (size_t)(colon - host.data));
+	for (size_t i = 0; i < host.len; i++) {
+		char c = host.data[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+			(!c || !strchr(".-:[]", c)))
+			return SLICE_NONE;
+	}
+	return host.len <= HOST_LEN_MAX ? host : SLICE_NONE;
+}
+
+/* Users of MinIO open a console at this port. False: answered otherwise. */
+static bool answer_browser(
+	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
+{
+	struct slice host = host_of(request);
+	char url[HOST_LEN_MAX + 32];
+	struct s3_header location = {SLICE("Location"), SLICE_NONE};
+
+	if (!opts->console_port || !host.len || !slice_eq(request->path, SLICE("/")) ||
+		slice_find(header(request, SLICE("accept")), SLICE("text/html")) < 0)
+		return false;
+	snprintf(url, sizeof(url), "%s://%.*s:%u/", opts->console_https ? "https" : "http",
+		SLICE_FMT(host), opts->console_port);
+	location.value = slice_str(url);
+	reply->ops->head(reply, 303, &location, 1, 0);
+	return true;
+}
+
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
 	const struct admin_opts *opts = arg;
@@ -82,6 +129,8 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 		s3_admin_handle(opts->s3, request, reply, opts->tell, opts->tell_arg);
 	else if (request->method != S3_GET && request->method != S3_HEAD)
 		answer_text(request, reply, 405, "only GET and HEAD here\n");
+	else if (answer_browser(opts, request, reply))
+		return;
 	else if (slice_eq(request->path, SLICE("/metrics")))
 		admin_answer_metrics(opts, request, reply, admin_metrics);
 	else if (slice_eq(request->path, SLICE("/health/live")))

@@ -491,10 +491,8 @@ class Walk:
         self.accessible("a user")
         page.picture("user")
         self.roles()
-        for place in ("people/groups", "people/policies", "people/accounts"):
-            page.go(place, ".tabs")
-            page.loaded()
-            self.accessible(place)
+        self.groups()
+        self.accounts()
         page.go("health", ".plot", "Requests")
         tap.check(nebula.becomes(lambda: page.run("return [...document.querySelectorAll('.plot path')].some((path) => path.getAttribute('d').includes('L'))")), "plots grow while one looks")
         tap.check(page.one(".tiles", "0.") and page.one(".volumes", "good"), "the version and the volumes are told")
@@ -550,6 +548,68 @@ class Walk:
         self.accessible("doctor")
         tap.check(page.all(".findings .badge", "good") and page.one("button", "Look again"), "the doctor's findings are told")
         page.go("health", ".plot", "Requests")
+
+    def groups(self):
+        """A policy of the account, and a group that has it; its member gets what it allows."""
+        page, tap = self.page, self.tap
+        page.go("people/policies", "tbody tr", "IAMFullAccess")
+        page.click("button", "Create policy")
+        page.type("#policy-name", "tagger")
+        page.type("#policy-document", '{"Version": ')
+        tap.check(page.one("dialog .problem, dialog .hint, dialog [role=alert]"), "a document that is no JSON is told while one types")
+        page.type("#policy-document", json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:PutObjectTagging", "Resource": "*"}]}))
+        page.click("dialog button", "Save")
+        page.gone("dialog")
+        arn = "arn:aws:iam::000000000000:policy/tagger"
+        page.one("tbody tr", "tagger").find_element(By.TAG_NAME, "button").click()
+        tap.check("s3:PutObjectTagging" in page.one("dialog pre").text, "a managed policy is made, and shown")
+        page.picture("policy")
+        self.accessible("a managed policy")
+        page.click("dialog button", "Close")
+        page.go("people/groups", ".empty", "No groups yet")
+        page.click("button", "Create group")
+        page.type("#entity-name", "editors")
+        page.click("dialog button", "Create")
+        page.one("h2", "editors")
+        page.loaded()
+        page.run("const s = document.getElementById('attach-arn'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", arn)
+        page.click("button", "Attach")
+        page.one(".rules li", "tagger")
+        page.go("people/users/reader", "h2", "reader")
+        page.loaded()
+        page.run("const s = document.getElementById('join-group'); s.value = 'editors'; s.dispatchEvent(new Event('change'))")
+        page.click("button", "Join")
+        page.one(".rules li", "editors")
+        page.go("people/groups/editors", ".rules li", "reader")
+        tap.check("<UserName>reader</UserName>" in self.iam("GetGroup", GroupName="editors") and arn in self.iam("ListAttachedGroupPolicies", GroupName="editors"), "a group has its policy and its member")
+        page.picture("group")
+        self.accessible("a group")
+        page.click("button", "Delete group")
+        page.click("dialog button", "Delete")
+        page.one(".empty", "No groups yet")
+        page.go("people/policies", "tbody tr", "tagger")
+        page.click("button", "Delete tagger")
+        page.click("dialog button", "Delete")
+        tap.check(page.gone("tbody tr", "tagger") and "NoSuchEntity" in self.iam("GetPolicy", PolicyArn=arn), "both are deleted, the user stays")
+
+    def accounts(self):
+        page, tap = self.page, self.tap
+        page.go("people/accounts", ".empty", "No accounts but")
+        page.click("button", "Create account")
+        page.type("#account-number", "111122223333")
+        page.type("#account-name", "Photos")
+        page.click("dialog button", "Create")
+        key, secret = [each.text for each in page.all("dialog .copy code")] if page.one("dialog .copy") else ("", "")
+        page.click("dialog button", "Close")
+        page.one("tbody tr", "111122223333")
+        client = nebula.Client(self.server.http, key, secret)
+        tap.check(client.request("GET", "/")[0] == 200 and secret not in page.driver.page_source, "an account is made, with a key of its root")
+        client.close()
+        page.picture("accounts")
+        self.accessible("people/accounts")
+        page.click("button", "Delete the account 111122223333")
+        page.click("dialog button", "Delete")
+        tap.check(page.one(".empty", "No accounts but"), "and deleted")
 
     def flows(self):
         """Two of the configuration: one waits for a peer, one copies a file again and again."""
@@ -662,6 +722,30 @@ class Walk:
         tap.check(page.run("return document.activeElement.textContent") == "To the content", "the first stop of the keyboard leads to the content")
         page.driver.switch_to.active_element.send_keys(Keys.ENTER)
         tap.check(page.run("return document.activeElement.id") == "main", "and there it goes on")
+        self.dialog()
+
+    def dialog(self):
+        """A dialog keeps the keyboard, closes at Escape, and gives the focus back."""
+        page, tap = self.page, self.tap
+
+        def press(key):
+            page.driver.switch_to.active_element.send_keys(key)
+
+        def focused():
+            return page.run("const at = document.activeElement; return at.getAttribute('aria-label') || at.textContent")
+
+        for _ in range(20):
+            press(Keys.TAB)
+            if "Create bucket" in focused():
+                break
+        tap.check("Create bucket" in focused(), "the keyboard reaches the button", focused())
+        press(Keys.ENTER)
+        page.one("#bucket-name")
+        press(Keys.TAB)
+        press(Keys.TAB)
+        tap.check(page.run("return !!document.activeElement.closest('dialog') || document.activeElement === document.body"), "a dialog opens at Enter and keeps the keyboard", focused())
+        page.one("#bucket-name").send_keys(Keys.ESCAPE)
+        tap.check(page.gone("dialog") and nebula.becomes(lambda: "Create bucket" in focused()), "it closes at Escape, and the focus is where it was", focused())
 
 
 def expiry(tap, folder):

@@ -203,8 +203,29 @@ def over_tls(tap, folder):
         tap.check(server.stop() == 0, "a server whose console has TLS ends in order")
 
 
+def from_admin(tap, server):
+    """Users of MinIO open 9001: here the metrics are there, and a browser is sent on."""
+    def ask(path, **headers):
+        connection = http.client.HTTPConnection(server.admin, timeout=nebula.PATIENCE_S)
+        connection.putrequest("GET", path, skip_host=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status, answer.getheader("Location")
+
+    port = server.console.rsplit(":", 1)[1]
+    tap.check(ask("/", Host="nebula.example.com:9001", Accept="text/html,*/*") == (303, f"http://nebula.example.com:{port}/"), "a browser at the admin port is sent to the console")
+    tap.check(ask("/", Host="[::1]:9001", Accept="text/html") == (303, f"http://[::1]:{port}/"), "by the same host")
+    tap.check(ask("/", Host="x", Accept="*/*") == (404, None) and ask("/y", Host="x", Accept="text/html") == (404, None), "other clients are not, nor other paths")
+    tap.check(ask("/", Host="a@b/c", Accept="text/html")[0] in (400, 404), "nor by a host that is none")
+
+
 def run(tap, server):
     page(tap, server)
+    from_admin(tap, server)
     root = sign_in(tap, server)
     passed_on(tap, root)
     forged(tap, root)
