@@ -195,13 +195,16 @@ static void bucket_print(const struct admin *admin, const json_t *bucket)
 {
 	const json_t *quota = json_object_get(bucket, "quota");
 	uint64_t bytes_max = number(quota, "bytes"), objects_max = number(quota, "objects");
-	char used[32], most[32], objects[32];
+	const json_t *memory = json_object_get(bucket, "memory");
+	char used[32], most[32], objects[32], memory_objects[32];
 
 	if (admin->opts.json) {
 		admin_print_json(bucket);
 		return;
 	}
 	snprintf(objects, sizeof(objects), "%llu", (unsigned long long)objects_max);
+	snprintf(memory_objects, sizeof(memory_objects), "%llu",
+		(unsigned long long)number(memory, "objects"));
 	remote_bytes_text(bytes_max, most);
 	printf("bucket   %s\naccount  %s\nholds    %s in %llu object%s and versions\n"
 	       "quota    %s, objects: %s\n",
@@ -209,6 +212,11 @@ static void bucket_print(const struct admin *admin, const json_t *bucket)
 		remote_bytes_text(number(bucket, "bytes"), used),
 		(unsigned long long)number(bucket, "objects"), REMOTE_S(number(bucket, "objects")),
 		limit_text(bytes_max, most), limit_text(objects_max, objects));
+	if (memory)
+		printf("memory   %s, objects: %s, ttl: %llu s, when full: %s\n",
+			remote_bytes_text(number(memory, "bytes"), most),
+			number(memory, "objects") ? memory_objects : "no limit",
+			(unsigned long long)number(memory, "ttl_s"), admin_text(memory, "full"));
 }
 
 static int bucket_show(struct admin *admin, int count, char **arguments)

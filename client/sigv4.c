@@ -90,7 +90,8 @@ static bool counts(struct slice name)
 static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
-	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
+	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-")) ||
+	       slice_eq_nocase(name, SLICE("x-nebulaio-memory"));
 }
 
 /* host, the date, the value in place of the payload's hash, and every x-amz- header, in order. */

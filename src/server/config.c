@@ -425,7 +425,9 @@ complain(struct config_error *error, const char *fmt, ...)
 
 uint64_t config_cache_bytes(const struct config *config)
 {
-	return config->memory.cache_bytes == CONFIG_AUTO ? config->memory.bytes / 2
+	const uint64_t buckets = MIN(config->memory.buckets_bytes, config->memory.bytes);
+
+	return config->memory.cache_bytes == CONFIG_AUTO ? (config->memory.bytes - buckets) / 2
 							 : config->memory.cache_bytes;
 }
 
@@ -607,7 +609,15 @@ static void check_memory(const struct config *config, struct config_error *ret_e
 {
 	uint64_t most = config->memory.bytes / 4 * 3;
 
-	if (config_cache_bytes(config) > most)
+	if (config->memory.buckets_bytes > most ||
+		(config->memory.buckets_bytes &&
+			config_cache_bytes(config) + config->memory.buckets_bytes > most))
+		complain(ret_error,
+			"memory.buckets_bytes and the cache together are more than three quarters "
+			"of memory.bytes (%llu MiB); transfers need the rest: raise memory.bytes, "
+			"or lower memory.buckets_bytes or memory.cache_bytes",
+			(unsigned long long)(config->memory.bytes / MIB));
+	else if (config_cache_bytes(config) > most)
 		complain(ret_error,
 			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
 			"MiB); transfers need the rest: lower it to %lluMiB or less, or remove it",

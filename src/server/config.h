@@ -147,6 +147,7 @@ struct config {
 	struct {
 		uint64_t bytes;
 		uint64_t cache_bytes;
+		uint64_t buckets_bytes; /* 0: no memory buckets */
 		uint64_t records_bytes, index_cache_bytes;
 		bool huge_pages;
 	} memory;

@@ -261,7 +261,11 @@ const struct config_key CONFIG_KEYS[] = {
 	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
 		"Size of the unified region's data frames"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
-		"Part of the region that may hold cached objects; auto: half"),
+		"Part of the region that may hold cached objects; auto: half of what "
+		"memory.buckets_bytes leaves"),
+	BYTES("memory.buckets_bytes", memory.buckets_bytes, 0, 4 * TIB, "0",
+		"Part of the region that memory buckets may have together; their objects end with "
+		"the process; 0: no memory bucket can be made"),
 	BYTES_OR_AUTO("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB,
 		"Limit of the in-memory table of object records, about 650 bytes for each object "
 		"that is in use; auto: an eighth of the memory beside memory.bytes, at least "

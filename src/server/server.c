@@ -177,6 +177,7 @@ static int open_store(struct server *server)
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config_cache_bytes(config),
+		.memory_buckets_bytes_max = config->memory.buckets_bytes,
 		.record_table_bytes_max = config->memory.records_bytes,
 		.index_cache_bytes = config->memory.index_cache_bytes,
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
@@ -619,13 +620,12 @@ static int open_core(struct server *server, uint32_t core_idx)
 		server->scrub = (struct job_scrub_opts){.store = server->store,
 			.scrub = {.interval_ns = config->storage.scrub.interval_s * NS_PER_S,
 				.bytes_per_s = config->storage.scrub.bytes_per_s}};
-		ret = job_rebuild_start(core->reactor, server->store);
-		if (!ret)
-			ret = job_scrub_start(core->reactor, &server->scrub);
+		ret = job_scrub_start(core->reactor, &server->scrub);
 		server->discard = (struct job_discard_opts){
 			.store = server->store, .bytes_per_s = config->storage.discard.bytes_per_s};
 		if (!ret)
 			ret = job_discard_start(core->reactor, &server->discard);
+		ret = ret ? ret : job_store_start(core->reactor, server->store);
 		if (ret)
 			return ret;
 	}

@@ -4,11 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static inline const struct store_engine *engine_of(const struct store *store)
-{
-	return ((const struct store_head *)store)->engine;
-}
-
 /* Checks a put or get at the entry of each call. */
 static inline struct store_put_head *put_head(const struct store_put *put)
 {
@@ -30,38 +25,38 @@ static inline const struct store_get_head *get_head(const struct store_get *get)
 
 int store_bucket_create(struct store *store, const struct store_bucket *bucket)
 {
-	return engine_of(store)->bucket_create(store, bucket);
+	return store_engine_of(store)->bucket_create(store, bucket);
 }
 
 int store_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket)
 {
-	return engine_of(store)->bucket_get(store, name, ret_bucket);
+	return store_engine_of(store)->bucket_get(store, name, ret_bucket);
 }
 
 int store_bucket_delete(struct store *store, struct slice name)
 {
-	return engine_of(store)->bucket_delete(store, name);
+	return store_engine_of(store)->bucket_delete(store, name);
 }
 
 int store_bucket_edit(struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
 {
-	return engine_of(store)->bucket_edit(store, name, edit, arg);
+	return store_engine_of(store)->bucket_edit(store, name, edit, arg);
 }
 
 int store_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
 {
-	return engine_of(store)->bucket_list(store, after, visit, arg);
+	return store_engine_of(store)->bucket_list(store, after, visit, arg);
 }
 
 int store_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
 {
-	return engine_of(store)->bucket_usage(store, name, ret_used);
+	return store_engine_of(store)->bucket_usage(store, name, ret_used);
 }
 
 int store_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes)
 {
-	return engine_of(store)->bucket_room(store, name, key, bytes);
+	return store_engine_of(store)->bucket_room(store, name, key, bytes);
 }
 
 /* ---- Writing. ---- */
@@ -69,7 +64,7 @@ int store_bucket_room(struct store *store, struct slice name, struct slice key, 
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
 {
-	return engine_of(store)->put_open(store, opts, ret_put);
+	return store_engine_of(store)->put_open(store, opts, ret_put);
 }
 
 uint64_t store_put_body_number(const struct store_put *put)
@@ -88,20 +83,32 @@ int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[S
 	return put_head(put)->engine->put_tagged(put, offset, tag);
 }
 
+/* A body stays in its engine: another one's cannot take it over. */
+static bool same_engine(const struct store_put *put, const struct store_get *get)
+{
+	return put_head(put)->engine == get_head(get)->engine;
+}
+
 int store_put_compose(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
+	if (!same_engine(put, get))
+		return -EINVAL;
 	return put_head(put)->engine->put_compose(put, bucket, key, get, false);
 }
 
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
+	if (!same_engine(put, get))
+		return -EINVAL;
 	return put_head(put)->engine->put_compose(put, bucket, key, get, true);
 }
 
 int store_put_append(struct store_put *put, const struct store_get *get)
 {
+	if (!same_engine(put, get))
+		return -EINVAL;
 	return put_head(put)->engine->put_append(put, get);
 }
 
@@ -125,19 +132,19 @@ void store_put_abort(struct store_put *put)
 int store_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition)
 {
-	return engine_of(store)->rename(store, from, get, to, headers, condition);
+	return store_engine_of(store)->rename(store, from, get, to, headers, condition);
 }
 
 int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
 	struct store_outbox_row *outbox_row)
 {
-	return engine_of(store)->edit(store, name, edit, arg, outbox_row);
+	return store_engine_of(store)->edit(store, name, edit, arg, outbox_row);
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
 	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
-	return engine_of(store)->set_flags(store, name, flags, condition, outbox_row);
+	return store_engine_of(store)->set_flags(store, name, flags, condition, outbox_row);
 }
 
 /* ---- Reading. ---- */
@@ -147,13 +154,13 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 {
 	const struct store_name name = {.bucket = bucket, .key = key};
 
-	return engine_of(store)->get_open(store, &name, ret_get, ret_bucket_exists);
+	return store_engine_of(store)->get_open(store, &name, ret_get, ret_bucket_exists);
 }
 
 int store_get_open_version(struct store *store, const struct store_name *name,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
-	return engine_of(store)->get_open(store, name, ret_get, ret_bucket_exists);
+	return store_engine_of(store)->get_open(store, name, ret_get, ret_bucket_exists);
 }
 
 bool store_version_id_valid(struct slice version_id)
@@ -166,7 +173,7 @@ bool store_version_id_valid(struct slice version_id)
 int store_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta)
 {
-	return engine_of(store)->newest(store, bucket, key, ret_meta);
+	return store_engine_of(store)->newest(store, bucket, key, ret_meta);
 }
 
 const struct store_meta *store_get_meta(const struct store_get *get)
@@ -206,7 +213,7 @@ void store_get_close(struct store_get *get)
 
 uint64_t store_rights_epoch(const struct store *store)
 {
-	return engine_of(store)->rights_epoch(store);
+	return store_engine_of(store)->rights_epoch(store);
 }
 
 int store_object_watch_begin(
@@ -217,12 +224,12 @@ int store_object_watch_begin(
 
 void store_object_watch_end(struct store *store, struct store_object_watch *watch)
 {
-	engine_of(store)->object_watch_end(store, watch);
+	store_engine_of(watch->store ? watch->store : store)->object_watch_end(store, watch);
 }
 
 void store_rights_changed(struct store *store)
 {
-	engine_of(store)->rights_changed(store);
+	store_engine_of(store)->rights_changed(store);
 }
 
 /* ---- Deleting. ---- */
@@ -230,7 +237,7 @@ void store_rights_changed(struct store *store)
 int store_delete_each(
 	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count)
 {
-	return engine_of(store)->delete_each(store, bucket, list, count);
+	return store_engine_of(store)->delete_each(store, bucket, list, count);
 }
 
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
@@ -266,27 +273,27 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 
 int store_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {
-	return engine_of(store)->outbox_visit(store, after, visit, arg);
+	return store_engine_of(store)->outbox_visit(store, after, visit, arg);
 }
 
 int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)
 {
-	return engine_of(store)->outbox_end(store, numbers, count);
+	return store_engine_of(store)->outbox_end(store, numbers, count);
 }
 
 int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
 	void *arg, bool *ret_more)
 {
-	return engine_of(store)->list(store, opts, false, visit, arg, ret_more);
+	return store_engine_of(store)->list(store, opts, false, visit, arg, ret_more);
 }
 
 int store_list_versions(struct store *store, const struct store_list_opts *opts,
 	store_list_visit_fn *visit, void *arg, bool *ret_more)
 {
-	return engine_of(store)->list(store, opts, true, visit, arg, ret_more);
+	return store_engine_of(store)->list(store, opts, true, visit, arg, ret_more);
 }
 
 void store_usage(struct store *store, struct store_usage *ret_usage)
 {
-	engine_of(store)->usage(store, ret_usage);
+	store_engine_of(store)->usage(store, ret_usage);
 }

@@ -40,6 +40,16 @@ struct store_quota {
 	uint64_t bytes;
 	uint64_t objects; /* delete markers are not counted */
 };
+/* Of a memory bucket, from its creation on: its objects live in the region alone and end with the
+ * process (docs/design/memory-buckets.md). */
+struct store_memory {
+	uint64_t bytes;	  /* everything that its objects take; never 0 */
+	uint64_t objects; /* the most objects; 0: no limit */
+	uint32_t ttl_s;	  /* age at which an object ends; 0: none */
+	bool refuses;	  /* full: a put is -ENOSPC; else objects used least recently make room */
+};
+#define STORE_MEMORY_BYTES_MIN (1 * MIB)
+#define STORE_MEMORY_TTL_S_MAX (400u * 86400u)
 struct store_bucket {
 	char name[LIMIT_BUCKET_LEN_MAX + 1];
 	uint64_t id;	     /* never reused */
@@ -49,22 +59,26 @@ struct store_bucket {
 	uint8_t versioning; /* enum store_versioning */
 	uint8_t flags;	    /* STORE_BUCKET_… */
 	struct store_quota quota;
+	struct store_memory memory; /* with STORE_BUCKET_MEMORY */
 };
 enum store_versioning {
 	STORE_VERSIONING_NEVER,
 	STORE_VERSIONING_ENABLED,
 	STORE_VERSIONING_SUSPENDED
 };
-#define STORE_BUCKET_LOCK      1u /* versions may be locked: versioning stays enabled */
-#define STORE_BUCKET_CLOSED    2u /* its presets deny access to others; s3 defines the presets */
-#define STORE_BUCKET_ENCRYPTED 4u /* its preset encrypts */
-#define STORE_BUCKET_FLAGS     7u /* all of them */
+#define STORE_BUCKET_LOCK      1u  /* versions may be locked: versioning stays enabled */
+#define STORE_BUCKET_CLOSED    2u  /* its presets deny access to others; s3 defines the presets */
+#define STORE_BUCKET_ENCRYPTED 4u  /* its preset encrypts */
+#define STORE_BUCKET_MEMORY    8u  /* its objects live in memory; never changes */
+#define STORE_BUCKET_FLAGS     15u /* all of them */
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
 int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
 /* create fills in nothing. If id or created_ns is given, the store keeps it. -EINVAL: the name is
- * empty or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
+ * empty or longer than LIMIT_BUCKET_LEN_MAX, or bounds of a memory bucket are out of theirs, or it
+ * has versions; -EDQUOT: past STORE_BUCKETS_MAX; -ENOTSUP: the store has no memory for memory
+ * buckets; -ENOBUFS: too little of it is left. */
 /* Gets a copy of the bucket, in commit order, and changes its versioning, flags and quota (other
  * changes are ignored). Returns 0, or -errno, which store_bucket_edit then returns. Must not block.
  */
@@ -271,6 +285,7 @@ struct store_object_watch {
 	 */
 	void (*ended)(struct store_object_watch *watch, bool rights);
 	struct object *object; /* the remaining fields are the store's; NULL: not watching */
+	struct store *store;   /* with a reference, of an object in memory; otherwise NULL */
 	struct store_object_watch *next;
 	struct list link;
 };
@@ -281,8 +296,8 @@ uint64_t store_rights_epoch(const struct store *store);
  * caller read the epoch. Any thread. */
 int store_object_watch_begin(
 	struct store_get *get, struct store_object_watch *watch, uint64_t epoch);
-/* When it returns, ended is not running and will not be called. Harmless after ended was called.
- * Any thread. */
+/* When it returns, ended is not running and will not be called. Each watch that began needs this
+ * call, also after ended was called. Any thread, one at a time for a watch. */
 void store_object_watch_end(struct store *store, struct store_object_watch *watch);
 /* Access rights changed: ends all watches. */
 void store_rights_changed(struct store *store);
@@ -355,6 +370,9 @@ int store_list_versions(struct store *store, const struct store_list_opts *opts,
 /* ---- Usage. Any thread. ---- */
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
+	/* Of the memory buckets, which are in `buckets`, too: what their objects take, and the most
+	 * that they may take together. */
+	uint64_t memory_buckets, memory_objects, memory_bytes, memory_bytes_max;
 };
 void store_usage(struct store *store, struct store_usage *ret_usage);
 

@@ -130,6 +130,10 @@ static inline size_t store_list_prefix_len(const struct store_list_opts *opts, s
 struct store_head {
 	const struct store_engine *engine;
 };
+static inline const struct store_engine *store_engine_of(const struct store *store)
+{
+	return ((const struct store_head *)store)->engine;
+}
 struct store_put_head {
 	const struct store_engine *engine;
 	uint32_t magic; /* until it is committed or aborted */

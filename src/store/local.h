@@ -42,6 +42,8 @@ struct store_opts {
 	uint32_t erasure_parity;
 	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
 	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
+	/* The most that all memory buckets may take together; 0: none can be made. */
+	uint64_t memory_buckets_bytes_max;
 	uint64_t cache_bytes_max;	 /* region frames the read cache may hold; 0: no cache */
 	uint64_t record_table_bytes_max; /* size of the in-memory record table */
 	uint32_t inline_bytes_max;  /* bodies up to this live in the index; UINT32_MAX: none do */
@@ -71,6 +73,14 @@ uint64_t store_id(const struct store *store);
 /* Returns frames of the cache to the region, least used first, after a lease failed: at least
  * `frames` if the cache has that many without readers. Returns the number of frames. Any thread. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frames);
+
+/* Ends objects of memory buckets that are too old, every second, until the store quiesces. Fiber
+ * call of the first reactor. */
+void store_memory_run(struct store *store);
+/* Of a memory bucket. -ENOENT: there is no memory bucket of that name. Any thread. */
+struct store_memory_status;
+int store_bucket_memory_status(
+	struct store *store, struct slice name, struct store_memory_status *ret_status);
 
 /* ---- Checking (nebulaio fsck): the store must not be open elsewhere. Blocks. ---- */
 struct store_fsck_report {

@@ -13,13 +13,13 @@
 static const struct store_engine LOCAL_ENGINE = {
 	.name = "local",
 	.local = true,
-	.bucket_create = local_bucket_create,
+	.bucket_create = either_bucket_create,
 	.bucket_get = local_bucket_get,
 	.bucket_delete = local_bucket_delete,
 	.bucket_edit = local_bucket_edit,
 	.bucket_list = local_bucket_list,
-	.bucket_usage = local_bucket_usage,
-	.bucket_room = local_bucket_room,
+	.bucket_usage = either_bucket_usage,
+	.bucket_room = either_bucket_room,
 	.put_open = local_put_open,
 	.put_sink = local_put_sink,
 	.put_tagged = local_put_tagged,
@@ -27,11 +27,11 @@ static const struct store_engine LOCAL_ENGINE = {
 	.put_append = local_put_append,
 	.put_commit = local_put_commit,
 	.put_abort = local_put_abort,
-	.rename = local_rename,
-	.edit = local_edit,
-	.set_flags = local_set_flags,
+	.rename = either_rename,
+	.edit = either_edit,
+	.set_flags = either_set_flags,
 	.get_open = local_get_open,
-	.newest = local_newest,
+	.newest = either_newest,
 	.get_source = local_get_source,
 	.get_held = local_get_held,
 	.get_stretch = local_get_stretch,
@@ -40,12 +40,12 @@ static const struct store_engine LOCAL_ENGINE = {
 	.rights_epoch = local_rights_epoch,
 	.object_watch_begin = local_object_watch_begin,
 	.object_watch_end = local_object_watch_end,
-	.rights_changed = local_rights_changed,
-	.delete_each = local_delete_each,
+	.rights_changed = either_rights_changed,
+	.delete_each = either_delete_each,
 	.outbox_visit = local_outbox_visit,
 	.outbox_end = local_outbox_end,
-	.list = local_list,
-	.usage = local_usage,
+	.list = either_list,
+	.usage = either_usage,
 };
 
 static int dir_make(const char *path)
@@ -83,6 +83,8 @@ static int store_start(struct store *store, struct region *region)
 		ret = cache_open(region, store->opts.cache_bytes_max, &store->cache);
 	if (!ret)
 		ret = disk_target(store->volume.disk, region, &store->target);
+	if (!ret)
+		ret = memory_buckets_start(store);
 	if (!ret)
 		ret = index_apply_start(store);
 	return ret;
@@ -153,6 +155,8 @@ void store_quiesce(struct store *store)
 		fiber_wake(store->array_monitor);
 	if (store->scrubber)
 		fiber_wake(store->scrubber);
+	if (store->memory_expirer)
+		fiber_wake(store->memory_expirer);
 	/* The fiber may be waiting for a volume. */
 	while (store->discarder) {
 		fiber_wake(store->discarder);

@@ -59,7 +59,8 @@ static const struct s3_error *check_expiry(
 static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
-	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
+	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-")) ||
+	       slice_eq_nocase(name, SLICE("x-nebulaio-memory"));
 }
 
 static bool is_signed(const struct sigv4_claim *claim, struct slice name)

@@ -10,9 +10,11 @@
 /* Indexed by their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
-	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
+	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE"),
+	SLICE("MEMORY")};
 
-#define STORAGE_CLASS_GLACIER 7u /* the first archive class; the rest are archives, too */
+#define STORAGE_CLASS_GLACIER	   7u /* the first archive class */
+#define STORAGE_CLASS_DEEP_ARCHIVE 8u /* the last one */
 
 _Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
 
@@ -118,7 +120,8 @@ struct slice s3_meta_part_sum(const struct store_meta *meta, uint32_t number)
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
 {
 	for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
-		if (i != S3_STORAGE_CLASS_EXPRESS && slice_eq(name, storage_classes[i])) {
+		if (i != S3_STORAGE_CLASS_EXPRESS && i != S3_STORAGE_CLASS_MEMORY &&
+			slice_eq(name, storage_classes[i])) {
 			*ret_class = (uint8_t)i;
 			return true;
 		}
@@ -134,7 +137,7 @@ struct slice s3_meta_storage_class(const struct store_meta *meta)
 
 bool s3_storage_class_archives(uint8_t class)
 {
-	return class >= STORAGE_CLASS_GLACIER;
+	return class >= STORAGE_CLASS_GLACIER && class <= STORAGE_CLASS_DEEP_ARCHIVE;
 }
 
 void s3_etag_of_crc(struct store_meta *meta)

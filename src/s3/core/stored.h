@@ -39,6 +39,7 @@ struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_numbe
 uint32_t s3_meta_plain_len(const struct store_meta *meta);
 /* "STANDARD" unless the object has another class. */
 struct slice s3_meta_storage_class(const struct store_meta *meta);
+#define S3_STORAGE_CLASS_MEMORY	 9u /* only in memory buckets, which have no other class */
 #define S3_STORAGE_CLASS_EXPRESS 6u /* only in directory buckets, which have no other class */
 /* The number of a storage class in an object's flags; false: not a class that is stored. */
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class);

@@ -33,20 +33,32 @@ static json_t *counts_json(const struct store_quota *counts)
 		(json_int_t)counts->objects);
 }
 
+/* Of a memory bucket. */
+static json_t *memory_json(const struct store_memory *memory)
+{
+	return json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)memory->bytes, "objects",
+		(json_int_t)memory->objects, "ttl_s", (json_int_t)memory->ttl_s, "full",
+		memory->refuses ? "refuse" : "evict");
+}
+
 /* NULL: the bucket was deleted meanwhile. */
 static json_t *bucket_json(struct s3_call *call, const struct store_bucket *bucket)
 {
 	struct iam_owner owner;
 	struct store_quota used;
+	json_t *json;
 
 	if (store_bucket_usage(call->s3->store, slice_str(bucket->name), &used))
 		return NULL;
 	iam_owner_or_id(call->s3->iam, slice_str(bucket->owner), &owner);
-	return json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:o}", "name", bucket->name, "owner",
+	json = json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:o}", "name", bucket->name, "owner",
 		bucket->owner, "account_id", owner.account, "created",
 		(json_int_t)(bucket->created_ns / NS_PER_MS), "region", bucket->region, "bytes",
 		(json_int_t)used.bytes, "objects", (json_int_t)used.objects, "quota",
 		counts_json(&bucket->quota));
+	if (json && bucket->flags & STORE_BUCKET_MEMORY)
+		json_object_set_new(json, "memory", memory_json(&bucket->memory));
+	return json;
 }
 
 static bool visit_bucket(const struct store_bucket *bucket, void *arg)

@@ -8,6 +8,7 @@
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
 #include "s3/object/append.h"
@@ -146,14 +147,33 @@ static void put_pair(struct buf *out, struct slice name, struct slice value)
 	buf_put(out, "", 1);
 }
 
+/* A class that promises more than the bucket has would be an accident. */
+static const struct s3_error *memory_class_refused(struct s3_call *call, struct slice class)
+{
+	s3_fail_detail(call, "StorageClassRequested", slice_to(class, 64));
+	return s3_fail(call, S3_E_INVALID_STORAGE_CLASS,
+		"The only storage class of a memory bucket is MEMORY.");
+}
+
 static const struct s3_error *gather_storage_class(struct s3_call *call, struct store_meta *meta)
 {
 	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
+	const struct s3_settings *settings;
+	const struct s3_error *error;
 	uint8_t found;
 
 	if (s3_express_bucket(call)) {
 		/* auth/express.c refuses all other classes. */
 		meta->checksum_flags = S3_STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
+		return NULL;
+	}
+	error = s3_call_settings(call, &settings);
+	if (error)
+		return error;
+	if (settings && settings->bucket.flags & STORE_BUCKET_MEMORY) {
+		if (class.len && !slice_eq(class, SLICE("MEMORY")))
+			return memory_class_refused(call, class);
+		meta->checksum_flags = S3_STORAGE_CLASS_MEMORY << S3_FLAG_CLASS_SHIFT;
 		return NULL;
 	}
 	if (!class.len)

@@ -4,6 +4,7 @@
 
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
+#include "s3/bucket/memory.h"
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
@@ -107,9 +108,10 @@ struct making {
 };
 
 /* Only us-east-1 answers the owner's second create with success. A second create with another
- * access control list fails: success would claim a change that is not made. */
+ * access control list, or another kind of bucket, fails: success would claim a change that is not
+ * made. */
 static const struct s3_error *create_again(
-	struct s3_call *call, const char *region, const struct making *making)
+	struct s3_call *call, const struct store_bucket *wanted, const struct making *making)
 {
 	struct store_bucket existing;
 	struct slice acl;
@@ -120,12 +122,14 @@ static const struct s3_error *create_again(
 	if (strcmp(existing.owner, s3_call_owner(call)->id) != 0)
 		return s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
 	if (s3_express_bucket(call) || strcmp(existing.region, "us-east-1") != 0 ||
-		strcmp(region, "us-east-1") != 0)
+		strcmp(wanted->region, "us-east-1") != 0)
 		return s3_error_at(S3_E_BUCKET_ALREADY_OWNED);
 	error = s3_config_get(call, existing.id, S3_CONFIG_ACL, &acl);
 	if (error)
 		return error;
-	return slice_eq(acl, making->acl) ? NULL : s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+	return slice_eq(acl, making->acl) && s3_memory_same(&existing, wanted)
+		       ? NULL
+		       : s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
 }
 
 static const struct s3_error *parse_making(struct s3_call *call, struct making *ret_making)
@@ -217,9 +221,16 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 		bucket.versioning = STORE_VERSIONING_ENABLED;
 		bucket.flags |= STORE_BUCKET_LOCK;
 	}
+	error = s3_memory_asked(call, &bucket);
+	if (!error && bucket.flags & STORE_BUCKET_LOCK)
+		error = s3_memory_refuses(call, &bucket, "object lock");
+	if (error)
+		return error;
 	ret = store_bucket_create(call->s3->store, &bucket);
 	if (ret == -EEXIST)
-		error = create_again(call, bucket.region, &making);
+		error = create_again(call, &bucket, &making);
+	else if (ret == -ENOTSUP || ret == -ENOBUFS)
+		error = s3_memory_not_made(call, ret);
 	else if (ret)
 		error = ret == -EDQUOT ? s3_error_at(S3_E_TOO_MANY_BUCKETS)
 				       : s3_fail_errno(call, ret);
@@ -237,5 +248,6 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 		s3_answer_header(call, SLICE("Location"), path);
 	}
 	s3_answer_bucket_arn(call);
+	s3_memory_answer(call, &bucket);
 	return s3_answer_empty(call, 200);
 }

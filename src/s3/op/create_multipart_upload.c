@@ -2,6 +2,7 @@
  * object. */
 #include "document/document.h"
 #include "s3/body/body.h"
+#include "s3/bucket/memory.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
@@ -72,6 +73,9 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 	uint8_t flags = 0;
 
 	error = s3_call_bucket(call, &bucket);
+	if (!error)
+		error = s3_memory_refuses(
+			call, &bucket, "multipart uploads: one PUT has up to 5 GiB");
 	if (!error)
 		error = s3_upload_checksum(call, &kind, &flags);
 	if (!error)

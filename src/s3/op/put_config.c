@@ -2,6 +2,7 @@
  * it.
  */
 #include "s3/body/body.h"
+#include "s3/bucket/memory.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
@@ -18,6 +19,8 @@ const struct s3_error *s3_op_put_config(struct s3_call *call)
 
 	CHECK(kind);
 	error = s3_call_bucket(call, &bucket);
+	if (!error)
+		error = s3_memory_refuses_config(call, &bucket, kind->id);
 	if (!error)
 		error = s3_sums_parse(call, &sums);
 	if (!error)

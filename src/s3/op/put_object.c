@@ -32,6 +32,8 @@ const struct s3_error *s3_op_put_object(struct s3_call *call)
 	if (meta.version_id[0] && strcmp(meta.version_id, "null") != 0)
 		s3_answer_version(call, &meta);
 	s3_lifecycle_answer(call, &meta);
+	if (meta.checksum_flags >> S3_FLAG_CLASS_SHIFT == S3_STORAGE_CLASS_MEMORY)
+		s3_answer_header(call, SLICE("x-amz-storage-class"), s3_meta_storage_class(&meta));
 	s3_answer_etag(call, meta.etag);
 	s3_answer_checksum(call, &meta);
 	return s3_answer_empty(call, 200);

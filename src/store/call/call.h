@@ -6,7 +6,9 @@
 
 #include "store/engine.h"
 
-int local_bucket_create(struct store *store, const struct store_bucket *bucket);
+/* memory: the objects of a memory bucket, taken over on success; otherwise NULL. */
+int local_bucket_create(
+	struct store *store, const struct store_bucket *bucket, struct store *memory);
 int local_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket);
 int local_bucket_delete(struct store *store, struct slice name);
 int local_bucket_edit(
@@ -41,6 +43,29 @@ int local_delete_each(
 	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
 int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
+
+/* ---- memory.c: the calls for which a bucket's kind makes a difference: those of a memory bucket
+ * go to its own store, the others to the calls above. Opening puts and gets looks by itself. ----
+ */
+int either_bucket_create(struct store *store, const struct store_bucket *bucket);
+int either_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used);
+int either_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes);
+int either_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition);
+int either_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_outbox_row *outbox_row);
+int either_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	struct store_condition condition, struct store_outbox_row *outbox_row);
+int either_newest(
+	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
+void either_rights_changed(struct store *store);
+int either_delete_each(
+	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int either_list(struct store *store, const struct store_list_opts *opts, bool versions,
+	store_list_visit_fn *visit, void *arg, bool *ret_more);
+void either_usage(struct store *store, struct store_usage *ret_usage);
+/* At a start, once the region is there: opens the memory buckets, empty. */
+int memory_buckets_start(struct store *store);
 
 /* ---- A chunk of a body: one call for a put, two for a get that reads the volume. ---- */
 /* A contiguous part of a chunk on the volume. */

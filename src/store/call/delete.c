@@ -199,9 +199,11 @@ int local_delete_each(
 
 /* ---- Buckets. ---- */
 
-int local_bucket_create(struct store *store, const struct store_bucket *bucket)
+int local_bucket_create(
+	struct store *store, const struct store_bucket *bucket, struct store *memory)
 {
-	struct commit commit = {.kind = COMMIT_BUCKET_CREATE, .bucket_info = *bucket};
+	struct commit commit = {
+		.kind = COMMIT_BUCKET_CREATE, .bucket_info = *bucket, .bucket_memory = memory};
 	size_t len = strnlen(bucket->name, sizeof(bucket->name));
 
 	if (len == 0 || len > LIMIT_BUCKET_LEN_MAX)

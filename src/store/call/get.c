@@ -70,6 +70,21 @@ static int get_make(struct store *store, struct object *object, struct store_get
 	return 0;
 }
 
+/* Of a memory bucket, or of none. */
+static __attribute__((noinline)) int memory_open(struct store *store, const struct store_name *name,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	struct bucket *bucket = buckets_find(store->buckets, name->bucket);
+	int ret = -ENOENT;
+
+	*ret_bucket_exists = bucket != NULL;
+	if (bucket && bucket->memory && store_key_valid(name->key))
+		ret = store_engine_of(bucket->memory)
+			      ->get_open(bucket->memory, name, ret_get, ret_bucket_exists);
+	bucket_put(bucket);
+	return ret;
+}
+
 static int current_open(struct store *store, struct slice bucket, struct slice key,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
@@ -77,8 +92,11 @@ static int current_open(struct store *store, struct slice bucket, struct slice k
 	struct object *object;
 	int ret = 0;
 
-	*ret_bucket_exists = bucket_id != 0;
-	if (!bucket_id || !store_key_valid(key))
+	if (__builtin_expect(!bucket_id, 0))
+		return memory_open(store, &(struct store_name){.bucket = bucket, .key = key},
+			ret_get, ret_bucket_exists);
+	*ret_bucket_exists = true;
+	if (!store_key_valid(key))
 		return -ENOENT;
 	if (!record_table_find(store->records, bucket_id, key, &object))
 		ret = object_fetch(store, bucket_id, key, &object);
@@ -118,10 +136,16 @@ int local_get_open(struct store *store, const struct store_name *name, struct st
 		return current_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
 	bucket = buckets_find(store->buckets, name->bucket);
 	*ret_bucket_exists = bucket != NULL;
-	if (!bucket || !store_key_valid(name->key))
+	if (!bucket || !store_key_valid(name->key)) {
 		ret = -ENOENT;
-	else
+	} else if (bucket->memory) {
+		ret = store_engine_of(bucket->memory)
+			      ->get_open(bucket->memory, name, ret_get, ret_bucket_exists);
+		bucket_put(bucket);
+		return ret;
+	} else {
 		ret = version_object(store, bucket, name, &object);
+	}
 	bucket_put(bucket);
 	return ret ? ret : get_make(store, object, ret_get);
 }

@@ -91,6 +91,11 @@ int local_put_open(
 	bucket = buckets_find(store->buckets, opts->bucket);
 	if (!bucket)
 		return -ENOENT;
+	if (bucket->memory) {
+		ret = store_engine_of(bucket->memory)->put_open(bucket->memory, opts, ret_put);
+		bucket_put(bucket);
+		return ret;
+	}
 	ret = grow_check(store);
 	if (!ret)
 		ret = quota_room(store, bucket, opts->key, opts->bytes);

@@ -94,7 +94,9 @@ static void bucket_edit_plan(struct commit *commit, struct bucket *bucket, struc
 	commit->result = commit->bucket_edit(&edited, commit->arg);
 	if (!commit->result && (edited.versioning > STORE_VERSIONING_SUSPENDED ||
 				       edited.versioning < MIN(bucket->info.versioning, 1u) ||
-				       (edited.flags & ~STORE_BUCKET_FLAGS)))
+				       (edited.flags & ~STORE_BUCKET_FLAGS) ||
+				       (edited.flags ^ bucket->info.flags) & STORE_BUCKET_MEMORY ||
+				       (bucket->memory && edited.versioning)))
 		commit->result = -EINVAL;
 	if (commit->result) {
 		bucket_put(bucket);
@@ -148,6 +150,9 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 		commit->result = -ENOENT;
 	else if (atomic_load(&bucket->objects))
 		commit->result = -ENOTEMPTY;
+	else if (bucket->memory)
+		commit->result =
+			store_engine_of(bucket->memory)->bucket_delete(bucket->memory, name);
 	if (commit->result) {
 		bucket_put(bucket);
 		return;
@@ -207,17 +212,35 @@ static void item_publish(
 		atomic_fetch_add(&item->entry->changes, 1);
 }
 
+static int quota_take(struct store_bucket *bucket, void *arg)
+{
+	bucket->quota = *(const struct store_quota *)arg;
+	return 0;
+}
+
+/* Its objects count by themselves. */
+static void memory_quota(struct bucket *bucket, struct store_quota *quota)
+{
+	if (bucket->memory)
+		(void)store_engine_of(bucket->memory)
+			->bucket_edit(
+				bucket->memory, slice_str(bucket->info.name), quota_take, quota);
+}
+
 void commit_publish(struct store *store, struct commit *commit, struct group *group)
 {
 	if (commit->kind == COMMIT_BUCKET_CREATE && !commit->result)
-		commit->result = buckets_add(store->buckets, &commit->bucket_info);
+		commit->result =
+			buckets_add(store->buckets, &commit->bucket_info, commit->bucket_memory);
 	if (commit->kind == COMMIT_BUCKET_DELETE && !commit->result) {
+		atomic_fetch_sub(&store->memory_reserved, commit->bucket->memory_reserved);
 		buckets_remove(store->buckets, commit->bucket);
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;
 	}
 	if (commit->kind == COMMIT_BUCKET_EDIT && !commit->result) {
 		buckets_change(store->buckets, commit->bucket, &commit->bucket_info);
+		memory_quota(commit->bucket, &commit->bucket_info.quota);
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;
 	}

@@ -20,13 +20,16 @@ int memory_get_open(struct store *store, const struct store_name *name, struct s
 	if (!get)
 		return -ENOMEM;
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, name->bucket);
 	*ret_bucket_exists = bucket != NULL;
 	if (bucket)
 		object = memory_key_version(
 			memory_key_find(bucket, name->key), name->version_id, &at);
-	if (object)
+	if (object) {
 		object->refs++;
+		memory_bound_used(store, object);
+	}
 	pthread_mutex_unlock(&store->lock);
 	if (!object) {
 		free(get);
@@ -36,7 +39,7 @@ int memory_get_open(struct store *store, const struct store_name *name, struct s
 		.head = {.engine = store->head.engine,
 			.magic = STORE_GET_MAGIC,
 			.meta = &object->meta},
-		.store = store,
+		.store = memory_store_get(store),
 		.object = object,
 	};
 	*ret_get = get;
@@ -48,6 +51,7 @@ void memory_get_close(struct store_get *get)
 	pthread_mutex_lock(&get->store->lock);
 	memory_object_put(get->object);
 	pthread_mutex_unlock(&get->store->lock);
+	memory_store_put(get->store);
 	magic_clear(&get->head.magic);
 	free(get);
 }
@@ -61,6 +65,7 @@ int memory_newest(struct store *store, struct slice bucket_name, struct slice na
 	int ret = -ENOENT;
 
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, bucket_name);
 	key = bucket ? memory_key_find(bucket, name) : NULL;
 	at = memory_key_current(key) ? 1 : 0;
@@ -83,21 +88,52 @@ struct memory_source {
 };
 _Static_assert(sizeof(struct memory_source) <= FLOW_END_BYTES, "of the pool");
 
+/* The frames count as the piece's own, in case a slow client keeps the object: this source waits
+ * while it holds none. */
+static int share_take(const struct memory_source *self, struct flow_piece *piece)
+{
+	struct flow_core *core = self->source.core;
+	const struct flow_want want = {.frame_count = piece->span.frame_count,
+		.owner = OWNER_CACHE,
+		.share = self->source.share,
+		.begun = self->offset != self->start,
+		.count_only = true,
+		.deadline_ns = self->source.deadline_ns};
+	struct region_span none;
+	int ret;
+
+	if (want.share == FLOW_SHARE_OWN)
+		return 0;
+	ret = flow_lease_spare(core, &want, &none);
+	if (__builtin_expect(ret != 0, 0))
+		ret = flow_lease(core, &want, &none);
+	if (!ret)
+		piece->share = want.share;
+	return ret;
+}
+
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct memory_source *self = CONTAINER_OF(source, struct memory_source, source);
 	const struct object_part *part = memory_object_part(self->object, self->offset);
+	const struct body *body = part->body;
 	uint64_t at = self->offset - part->start;
-	uint64_t end = MIN(
-		ALIGN_DOWN(at, (uint64_t)STORE_CHUNK_BYTES) + STORE_CHUNK_BYTES, part->body->bytes);
+	uint64_t end =
+		MIN(ALIGN_DOWN(at, (uint64_t)STORE_CHUNK_BYTES) + STORE_CHUNK_BYTES, body->bytes);
+	int ret;
 
 	if (self->offset == self->end)
 		return 0;
 	end = MIN(MIN(end, at + bytes_max), self->end - part->start);
-	*ret_piece = (struct flow_piece){.data = part->body->data + at,
+	*ret_piece = (struct flow_piece){.span = body->spans[at / STORE_CHUNK_BYTES],
 		.bytes = (uint32_t)(end - at),
 		.offset = self->offset - self->start,
-		.hold = FLOW_HOLD_BORROWED};
+		.hold = FLOW_HOLD_CACHE};
+	ret = share_take(self, ret_piece);
+	if (ret)
+		return ret;
+	region_get(body->region, ret_piece->span);
+	ret_piece->data = ret_piece->span.data + at % STORE_CHUNK_BYTES;
 	self->offset += end - at;
 	return 1;
 }
@@ -140,11 +176,17 @@ int memory_get_source(struct store_get *get, struct flow_core *core, uint64_t of
 bool memory_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span)
 {
 	const struct object *object = get->object;
+	const struct body *body = object->parts[0].body;
 
+	*ret_body = SLICE("");
+	*ret_span = (struct region_span){.data = NULL};
 	if (object->part_count > 1 || object->meta.bytes > STORE_CHUNK_BYTES)
 		return false;
-	*ret_body = slice_of(object->parts[0].body->data, object->meta.bytes);
-	*ret_span = (struct region_span){.data = NULL};
+	if (!body->span_count)
+		return true;
+	region_get(body->region, body->first);
+	*ret_span = body->first;
+	*ret_body = slice_of(body->first.data, object->meta.bytes);
 	return true;
 }
 
@@ -259,38 +301,56 @@ static bool is_behind(const struct page *page, struct slice key)
 	       !slice_starts(key, after);
 }
 
-static bool prefix_shows(
-	const struct page *page, const struct bucket *bucket, uint32_t at, struct slice prefix)
+static bool prefix_shows(const struct page *page, const struct bucket *bucket,
+	struct key_place place, struct slice prefix)
 {
-	for (; at < bucket->key_count && slice_starts(memory_key_name(bucket->keys[at]), prefix);
-		at++)
-		if (page->versions || memory_key_current(bucket->keys[at]))
+	const struct key *key;
+
+	for (; (key = memory_key_at(bucket, place)) != NULL &&
+		slice_starts(memory_key_name(key), prefix);
+		place = memory_key_next(bucket, place))
+		if (page->versions || memory_key_current(key))
 			return true;
 	return false;
+}
+
+/* Where the page's walk starts: at the prefix, or at `after`, which may be a common prefix that was
+ * told already. */
+static struct key_place page_from(const struct page *page, const struct bucket *bucket)
+{
+	const struct store_list_opts *opts = page->opts;
+	bool within = page->versions && opts->version_after.len;
+
+	if (slice_cmp(opts->after, opts->prefix) < 0)
+		return memory_key_place(bucket, opts->prefix);
+	if (!within && opts->after.len &&
+		store_list_prefix_len(opts, opts->after) == opts->after.len)
+		return memory_key_behind(bucket, opts->after);
+	return memory_key_place(bucket, opts->after);
 }
 
 static void page_fill(struct page *page, const struct bucket *bucket)
 {
 	const struct store_list_opts *opts = page->opts;
-	struct slice told = SLICE_NONE;
+	struct key_place place = page_from(page, bucket);
+	const struct key *key;
 
-	for (uint32_t at = memory_key_place(bucket, opts->prefix); at < bucket->key_count; at++) {
-		const struct key *key = bucket->keys[at];
+	while ((key = memory_key_at(bucket, place)) != NULL) {
 		struct slice name = memory_key_name(key),
 			     prefix = slice_to(name, store_list_prefix_len(opts, name));
 
 		if (!slice_starts(name, opts->prefix))
 			return;
-		if (!is_behind(page, name) || (told.len && slice_starts(name, told)))
+		if (prefix.len && is_behind(page, name)) {
+			if (prefix_shows(page, bucket, place, prefix) &&
+				!row_add(page, prefix, NULL, false))
+				return;
+			place = memory_key_behind(bucket, prefix);
 			continue;
-		if (!prefix.len) {
-			if (!key_add(page, key))
-				return;
-		} else if (prefix_shows(page, bucket, at, prefix)) {
-			if (!row_add(page, prefix, NULL, false))
-				return;
-			told = prefix;
 		}
+		if (!prefix.len && is_behind(page, name) && !key_add(page, key))
+			return;
+		place = memory_key_next(bucket, place);
 	}
 }
 
@@ -324,6 +384,7 @@ int memory_list(struct store *store, const struct store_list_opts *opts, bool ve
 	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
 		return -EINVAL;
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, opts->bucket);
 	if (bucket && opts->entries_max)
 		page_fill(&page, bucket);

@@ -26,6 +26,7 @@ static int create_locked(struct store *store, const struct store_bucket *info)
 	if (!bucket)
 		return -ENOMEM;
 	bucket->refs = 1;
+	random_fill(&bucket->keys.seed, sizeof(bucket->keys.seed));
 	bucket->info = *info;
 	bucket->info.id = ++store->seq_last;
 	if (!bucket->info.created_ns)
@@ -70,10 +71,11 @@ static int memory_bucket_delete(struct store *store, struct slice name)
 	int ret = 0;
 
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, name);
 	if (!bucket) {
 		ret = -ENOENT;
-	} else if (bucket->key_count) {
+	} else if (bucket->keys.count) {
 		ret = -ENOTEMPTY;
 	} else {
 		at = memory_bucket_place(store, name);
@@ -81,7 +83,7 @@ static int memory_bucket_delete(struct store *store, struct slice name)
 		memmove(&store->buckets[at], &store->buckets[at + 1],
 			(store->bucket_count - at) * sizeof(*store->buckets));
 		bucket->dead = true;
-		memory_bucket_put(bucket);
+		memory_bucket_put(store, bucket);
 	}
 	pthread_mutex_unlock(&store->lock);
 	return ret;
@@ -136,9 +138,10 @@ static int memory_bucket_usage(struct store *store, struct slice name, struct st
 	const struct bucket *bucket;
 
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, name);
 	if (bucket)
-		memory_bucket_used(bucket, ret_used);
+		*ret_used = bucket->used;
 	pthread_mutex_unlock(&store->lock);
 	return bucket ? 0 : -ENOENT;
 }
@@ -150,6 +153,7 @@ static int memory_bucket_room(
 	int ret = -ENOENT;
 
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, name);
 	if (bucket)
 		ret = memory_quota_room(bucket, key, bytes == UINT64_MAX ? 0 : (int64_t)bytes);
@@ -161,13 +165,7 @@ static int memory_bucket_room(
 
 static uint64_t memory_rights_epoch(const struct store *store)
 {
-	struct store *self = (struct store *)(uintptr_t)store;
-	uint64_t epoch;
-
-	pthread_mutex_lock(&self->lock);
-	epoch = self->rights_epoch;
-	pthread_mutex_unlock(&self->lock);
-	return epoch;
+	return atomic_load(store->opts.rights_epoch);
 }
 
 static int memory_object_watch_begin(
@@ -177,9 +175,10 @@ static int memory_object_watch_begin(
 	int ret = 0;
 
 	pthread_mutex_lock(&store->lock);
-	if (get->object->superseded || store->rights_epoch != epoch) {
+	if (get->object->superseded || atomic_load(store->opts.rights_epoch) != epoch) {
 		ret = -ESTALE;
 	} else {
+		watch->store = memory_store_get(store);
 		watch->object = get->object;
 		watch->object->refs++;
 		watch->next = watch->object->watches;
@@ -204,18 +203,27 @@ static void watch_remove(struct store_object_watch *watch)
 	memory_object_put(object);
 }
 
-static void memory_object_watch_end(struct store *store, struct store_object_watch *watch)
+/* The watch knows its store: the caller may name the one that it belongs to. */
+static void memory_object_watch_end(struct store *named, struct store_object_watch *watch)
 {
+	struct store *store = watch->store;
+
+	(void)named;
+	if (!store)
+		return;
 	pthread_mutex_lock(&store->lock);
 	if (watch->object)
 		watch_remove(watch);
 	pthread_mutex_unlock(&store->lock);
+	watch->store = NULL;
+	memory_store_put(store);
 }
 
 static void memory_rights_changed(struct store *store)
 {
+	if (store->opts.rights_epoch == &store->own_epoch)
+		atomic_fetch_add(&store->own_epoch, 1);
 	pthread_mutex_lock(&store->lock);
-	store->rights_epoch++;
 	while (!list_empty(&store->watches)) {
 		struct store_object_watch *watch =
 			CONTAINER_OF(store->watches.next, struct store_object_watch, link);
@@ -252,15 +260,8 @@ static void memory_usage(struct store *store, struct store_usage *ret_usage)
 	*ret_usage = (struct store_usage){0};
 	pthread_mutex_lock(&store->lock);
 	ret_usage->buckets = store->bucket_count;
-	for (uint32_t b = 0; b < store->bucket_count; b++)
-		for (uint32_t k = 0; k < store->buckets[b]->key_count; k++) {
-			const struct key *key = store->buckets[b]->keys[k];
-
-			for (uint32_t v = 0; v < key->version_count; v++) {
-				ret_usage->objects += !key->versions[v]->meta.delete_marker;
-				ret_usage->used_bytes += key->versions[v]->meta.bytes;
-			}
-		}
+	ret_usage->objects = store->status.objects;
+	ret_usage->used_bytes = store->status.body_bytes;
 	pthread_mutex_unlock(&store->lock);
 	ret_usage->volume_bytes = ret_usage->used_bytes;
 }
@@ -303,26 +304,49 @@ static const struct store_engine MEMORY_ENGINE = {
 	.usage = memory_usage,
 };
 
-int store_memory_open(struct store **ret_store)
+/* ---- Open, close. ---- */
+
+struct store *memory_store_get(struct store *store)
+{
+	atomic_fetch_add_explicit(&store->refs, 1, memory_order_relaxed);
+	return store;
+}
+
+void memory_store_put(struct store *store)
+{
+	if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (uint32_t i = 0; i < store->bucket_count; i++)
+		memory_bucket_put(store, store->buckets[i]);
+	free(store->buckets);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+}
+
+int store_memory_open(const struct store_memory_opts *opts, struct store **ret_store)
 {
 	struct store *store = (struct store *)calloc(1, sizeof(*store));
 
 	if (!store)
 		return -ENOMEM;
 	store->head.engine = &MEMORY_ENGINE;
+	atomic_init(&store->refs, 1);
+	atomic_init(&store->own_body_numbers, 1);
+	store->opts = *opts;
+	if (!opts->rights_epoch)
+		store->opts.rights_epoch = &store->own_epoch;
+	if (!opts->body_numbers)
+		store->opts.body_numbers = &store->own_body_numbers;
 	pthread_mutex_init(&store->lock, NULL);
 	list_init(&store->watches);
+	list_init(&store->by_use);
+	list_init(&store->by_age);
 	*ret_store = store;
 	return 0;
 }
 
 void store_memory_close(struct store *store)
 {
-	if (!store)
-		return;
-	for (uint32_t i = 0; i < store->bucket_count; i++)
-		memory_bucket_put(store->buckets[i]);
-	free(store->buckets);
-	pthread_mutex_destroy(&store->lock);
-	free(store);
+	if (store)
+		memory_store_put(store);
 }

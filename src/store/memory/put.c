@@ -27,10 +27,27 @@ struct store_put {
 	struct ending *endings;
 	uint32_t ending_count, ending_cap, composed_count;
 	struct flow_sink sink;
-	uint64_t bytes_total; /* that the sink expects */
+	struct flow_piece staging; /* frames that gather a chunk; data NULL: none */
+	uint64_t bytes_total;	   /* that the sink expects */
+	uint64_t bytes_max;
 	size_t key_len;
 	char key[];
 };
+
+/* The store's bounds and the bucket's quota, as far as the length is known: the commit decides. */
+static int room_check(struct store_put *put, const struct store_put_opts *opts)
+{
+	const struct store_memory_opts *bounds = &put->store->opts;
+	bool known = opts->bytes != UINT64_MAX;
+	const struct object *old = memory_key_current(memory_key_find(put->bucket, opts->key));
+	uint64_t frames = known ? (uint64_t)region_frames_for(opts->bytes) * FRAME_BYTES : 0;
+	int ret = memory_quota_room(put->bucket, opts->key, known ? (int64_t)opts->bytes : 0);
+
+	put->bytes_max = bounds->bytes_max ? MIN(bounds->bytes_max, LIMIT_PUT_BYTES_MAX)
+					   : LIMIT_PUT_BYTES_MAX;
+	return ret ? ret
+		   : memory_bound_check(put->store, frames, old ? old->charge : 0, 1, old ? 1 : 0);
+}
 
 int memory_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
@@ -44,28 +61,26 @@ int memory_put_open(
 		return -EFBIG;
 	put = (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
 	if (put)
-		put->body = (struct body *)calloc(1, sizeof(*put->body));
+		put->body = memory_body_open(store->opts.region);
 	if (!put || !put->body) {
 		free(put);
 		return -ENOMEM;
 	}
-	put->body->refs = 1;
-	put->store = store;
+	put->store = memory_store_get(store);
 	put->composable = opts->composable;
 	put->key_len = opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
-	pthread_mutex_lock(&store->lock);
-	put->bucket = memory_bucket_find(store, opts->bucket);
-	if (put->bucket)
-		put->bucket->refs++;
-	ret = !put->bucket ? -ENOENT
-			   : memory_quota_room(put->bucket, opts->key,
-				     opts->bytes == UINT64_MAX ? 0 : (int64_t)opts->bytes);
-	put->body->body_number = ++store->seq_last;
-	pthread_mutex_unlock(&store->lock);
+	put->body->body_number = atomic_fetch_add(store->opts.body_numbers, 1);
 	put->head = (struct store_put_head){.engine = store->head.engine,
 		.magic = STORE_PUT_MAGIC,
 		.body_number = put->body->body_number};
+	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
+	put->bucket = memory_bucket_find(store, opts->bucket);
+	if (put->bucket)
+		put->bucket->refs++;
+	ret = put->bucket ? room_check(put, opts) : -ENOENT;
+	pthread_mutex_unlock(&store->lock);
 	if (ret)
 		memory_put_abort(put);
 	else
@@ -75,45 +90,146 @@ int memory_put_open(
 
 /* ---- The sink. ---- */
 
-static int body_add(struct body *body, const uint8_t *data, uint32_t bytes)
+/* Adds the piece's frames, all of them, to the body. */
+static int chunk_take(struct store_put *put, struct flow_piece *piece)
 {
-	if (body->bytes + bytes > body->cap) {
-		uint64_t cap = MAX(body->cap * 2, body->bytes + bytes);
-		void *grown = realloc(body->data, cap);
+	struct region_span span = piece->span;
 
-		if (!grown)
-			return -ENOMEM;
-		body->data = (uint8_t *)grown;
-		body->cap = cap;
+	flow_piece_pass(put->sink.core, piece);
+	region_switch(put->body->region, span, OWNER_APP, OWNER_CACHE);
+	return memory_body_add(put->body, span, piece->bytes);
+}
+
+/* Whether frames waste less than half of what they are. */
+static bool is_snug(uint32_t frame_count, uint32_t bytes)
+{
+	return memory_frames_charged(frame_count) <=
+	       2 * memory_frames_charged(region_frames_for(bytes));
+}
+
+static bool fits_as_is(const struct store_put *put, const struct flow_piece *piece)
+{
+	return !put->staging.data && piece->hold == FLOW_HOLD_LEASE &&
+	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
+	       (piece->bytes == STORE_CHUNK_BYTES ||
+		       piece->offset + piece->bytes == put->bytes_total) &&
+	       is_snug(piece->span.frame_count, piece->bytes);
+}
+
+/* Whether the piece's own frames can gather the chunk that it begins. */
+static bool becomes_staging(const struct store_put *put, const struct flow_piece *piece)
+{
+	return !put->staging.data && piece->hold == FLOW_HOLD_LEASE &&
+	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
+	       piece->bytes < STORE_CHUNK_BYTES &&
+	       region_span_bytes(piece->span) >=
+		       MIN(put->bytes_total - piece->offset, (uint64_t)STORE_CHUNK_BYTES);
+}
+
+/* The frames of a shorter body than was expected, or of one of unknown length, may be too many. */
+static void staging_shrink(struct store_put *put)
+{
+	const struct flow_want want = {.frame_count = region_frames_for(put->staging.bytes),
+		.owner = OWNER_APP,
+		.share = FLOW_SHARE_OWN,
+		.deadline_ns = DEADLINE_NONE};
+	struct flow_piece small = put->staging;
+
+	if (is_snug(put->staging.span.frame_count, put->staging.bytes) ||
+		flow_piece_lease_now(put->sink.core, &want, &small))
+		return;
+	region_copy(small.data, put->staging.data, small.bytes, COPY_ALIGN);
+	flow_piece_end(put->sink.core, &put->staging, OWNER_APP);
+	put->staging = small;
+}
+
+static int staging_take(struct store_put *put)
+{
+	struct flow_piece piece = put->staging;
+
+	put->staging.data = NULL;
+	return chunk_take(put, &piece);
+}
+
+static int staging_open(struct store_put *put, uint64_t offset)
+{
+	uint32_t frame_count =
+		region_frames_for(MIN(put->bytes_total - offset, (uint64_t)STORE_CHUNK_BYTES));
+	const struct flow_want want = {.frame_count = frame_count,
+		.owner = OWNER_APP,
+		.share = frame_count > FLOW_FRAMES_SMALL ? put->sink.share : FLOW_SHARE_OWN,
+		.begun = true,
+		.deadline_ns = put->sink.deadline_ns};
+
+	put->staging = (struct flow_piece){.hold = FLOW_HOLD_LEASE, .offset = offset};
+	return flow_piece_lease_now(put->sink.core, &want, &put->staging);
+}
+
+/* Copies the piece's bytes into whole chunks. */
+static int gather(struct store_put *put, const struct flow_piece *piece)
+{
+	uint32_t at = 0;
+	int ret = 0;
+
+	while (at < piece->bytes && !ret) {
+		uint32_t bytes;
+
+		if (!put->staging.data)
+			ret = staging_open(put, piece->offset + at);
+		if (ret)
+			break;
+		bytes = MIN(piece->bytes - at,
+			MIN(region_span_bytes(put->staging.span), STORE_CHUNK_BYTES) -
+				put->staging.bytes);
+		region_copy(put->staging.data + put->staging.bytes, piece->data + at, bytes,
+			piece->hold == FLOW_HOLD_BORROWED ? COPY_INLINE_IN : COPY_ALIGN);
+		put->staging.bytes += bytes;
+		at += bytes;
+		if (put->staging.bytes == STORE_CHUNK_BYTES)
+			ret = staging_take(put);
 	}
-	memcpy(body->data + body->bytes, data, bytes);
-	body->bytes += bytes;
-	return 0;
+	return ret;
 }
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct store_put *put = CONTAINER_OF(sink, struct store_put, sink);
+	uint64_t held = put->body->bytes + put->staging.bytes * (put->staging.data != NULL);
 	int ret = 0;
 
-	CHECK(piece->offset == put->body->bytes);
-	if (piece->bytes > put->bytes_total - put->body->bytes)
+	CHECK(piece->offset == held);
+	if (piece->bytes > put->bytes_total - held)
 		ret = -EMSGSIZE;
-	else if (put->body->bytes + piece->bytes > LIMIT_PUT_BYTES_MAX)
+	else if (held + piece->bytes > put->bytes_max)
 		ret = -EFBIG;
+	if (!ret && fits_as_is(put, piece))
+		return chunk_take(put, piece);
+	if (!ret && becomes_staging(put, piece)) {
+		put->staging = *piece;
+		piece->data = NULL;
+		return 0;
+	}
 	if (!ret)
-		ret = body_add(put->body, piece->data, piece->bytes);
+		ret = gather(put, piece);
 	flow_piece_end(sink->core, piece, OWNER_APP);
 	return ret;
 }
 
 static int sink_finish(struct flow_sink *sink, bool failed)
 {
-	const struct store_put *put = CONTAINER_OF(sink, struct store_put, sink);
+	struct store_put *put = CONTAINER_OF(sink, struct store_put, sink);
+	uint64_t held = put->body->bytes + put->staging.bytes * (put->staging.data != NULL);
 
-	return failed || put->bytes_total == UINT64_MAX || put->body->bytes == put->bytes_total
-		       ? 0
-		       : -EPIPE;
+	bool cut = !failed && put->bytes_total != UINT64_MAX && held != put->bytes_total;
+
+	if (put->staging.data && (failed || cut))
+		flow_piece_end(sink->core, &put->staging, OWNER_APP);
+	if (cut)
+		return -EPIPE;
+	if (!put->staging.data)
+		return 0;
+	staging_shrink(put);
+	return staging_take(put);
 }
 
 static const struct flow_sink_ops SINK_OPS = {
@@ -214,19 +330,22 @@ int memory_put_append(struct store_put *put, const struct store_get *get)
 
 void memory_put_abort(struct store_put *put)
 {
-	pthread_mutex_lock(&put->store->lock);
+	struct store *store = put->store;
+
+	pthread_mutex_lock(&store->lock);
 	for (uint32_t i = 0; i < put->ending_count; i++) {
 		memory_object_put(put->endings[i].object);
-		memory_bucket_put(put->endings[i].bucket);
+		memory_bucket_put(store, put->endings[i].bucket);
 		free(put->endings[i].key);
 	}
 	memory_object_put(put->base);
 	memory_body_put(put->body);
-	memory_bucket_put(put->bucket);
-	pthread_mutex_unlock(&put->store->lock);
+	memory_bucket_put(store, put->bucket);
+	pthread_mutex_unlock(&store->lock);
 	magic_clear(&put->head.magic);
 	free(put->endings);
 	free(put);
+	memory_store_put(store);
 }
 
 /* ---- The commit. All under the lock. ---- */
@@ -343,6 +462,8 @@ static int64_t ending_bytes(const struct store_put *put)
 static int commit_locked(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
+	struct slice key = slice_of(put->key, put->key_len);
+	const struct object *old;
 	struct object *object;
 	uint64_t bytes;
 	int ret = commit_check(put, check, arg);
@@ -350,8 +471,7 @@ static int commit_locked(
 	if (!ret && !tags_cover(put->body))
 		ret = -EINVAL;
 	if (!ret)
-		ret = memory_quota_room(put->bucket, slice_of(put->key, put->key_len),
-			(int64_t)meta->bytes - ending_bytes(put));
+		ret = memory_quota_room(put->bucket, key, (int64_t)meta->bytes - ending_bytes(put));
 	if (ret)
 		return ret;
 	object = put_object(put, meta);
@@ -359,24 +479,31 @@ static int commit_locked(
 		return -ENOMEM;
 	bytes = object->parts[object->part_count - 1].start +
 		object->parts[object->part_count - 1].body->bytes;
-	if (bytes != meta->bytes) {
+	old = memory_key_current(memory_key_find(put->bucket, key));
+	ret = bytes != meta->bytes
+		      ? -EINVAL
+		      : memory_bound_check(put->store, memory_object_charge(object, key.len),
+				old ? old->charge : 0, 1, old ? 1 : 0);
+	if (ret) {
 		memory_object_put(object);
-		return -EINVAL;
+		return ret;
 	}
 	version_name(put->store, put->bucket, object);
 	object->meta.mtime_ns = mtime_next(put->store);
 	meta->mtime_ns = object->meta.mtime_ns;
 	memcpy(meta->version_id, object->meta.version_id, sizeof(meta->version_id));
-	ret = memory_version_add(put->bucket, slice_of(put->key, put->key_len), object);
+	ret = memory_version_add(put->store, put->bucket, key, object);
 	for (uint32_t i = 0; !ret && i < put->ending_count; i++) {
 		const struct ending *ending = &put->endings[i];
 
-		memory_version_replace(ending->bucket,
+		memory_version_replace(put->store,
 			memory_key_find(ending->bucket, slice_of(ending->key, ending->key_len)), 0,
 			NULL);
 	}
-	if (!ret)
-		row_number(put->store, put->head.outbox_row);
+	if (ret)
+		return ret;
+	memory_bound_keep(put->store, object);
+	row_number(put->store, put->head.outbox_row);
 	return ret;
 }
 
@@ -388,6 +515,7 @@ int memory_put_commit(
 	if (meta->checksum_len <= sizeof(meta->checksum) &&
 		meta->headers_len <= STORE_HEADERS_BYTES_MAX) {
 		pthread_mutex_lock(&put->store->lock);
+		memory_bound_expire(put->store);
 		ret = commit_locked(put, meta, check, arg);
 		pthread_mutex_unlock(&put->store->lock);
 	}
@@ -401,6 +529,7 @@ static int rename_locked(struct bucket *bucket, const struct store_name *from,
 	const struct store_get *get, const struct store_name *to, struct slice headers,
 	struct store_condition condition)
 {
+	struct store *store = get->store;
 	const struct object *held = memory_key_current(memory_key_find(bucket, to->key));
 	struct object *object;
 	int ret = 0;
@@ -414,9 +543,9 @@ static int rename_locked(struct bucket *bucket, const struct store_name *from,
 	if (ret)
 		return ret;
 	object = memory_object_open_edited(get->object, headers);
-	ret = object ? memory_version_add(bucket, to->key, object) : -ENOMEM;
+	ret = object ? memory_version_add(store, bucket, to->key, object) : -ENOMEM;
 	if (!ret)
-		memory_version_replace(bucket, memory_key_find(bucket, from->key), 0, NULL);
+		memory_version_replace(store, memory_key_find(bucket, from->key), 0, NULL);
 	return ret;
 }
 
@@ -431,6 +560,7 @@ int memory_rename(struct store *store, const struct store_name *from, const stru
 		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, from->bucket);
 	ret = bucket ? rename_locked(bucket, from, get, &name, headers, condition) : -ENOENT;
 	pthread_mutex_unlock(&store->lock);
@@ -471,7 +601,14 @@ static int change_locked(
 		return -ENOMEM;
 	edited->meta.checksum_flags &= (uint8_t)~change->flags.mask;
 	edited->meta.checksum_flags |= change->flags.flags & change->flags.mask;
-	memory_version_replace(bucket, key, at, edited);
+	ret = memory_bound_check(
+		store, memory_object_charge(edited, key->len), object->charge, 1, 1);
+	if (ret) {
+		memory_object_put(edited);
+		return ret;
+	}
+	memory_version_replace(store, key, at, edited);
+	memory_bound_keep(store, edited);
 	return 0;
 }
 
@@ -483,6 +620,7 @@ static int change_run(struct store *store, const struct store_name *name,
 	if (!store_key_valid(name->key))
 		return -EINVAL;
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	ret = change_locked(store, name, change);
 	if (!ret)
 		row_number(store, outbox_row);
@@ -512,19 +650,18 @@ static int marker_add(struct store *store, struct bucket *bucket, struct store_d
 {
 	const struct store_meta meta = {.delete_marker = true, .mtime_ns = mtime_next(store)};
 	struct object *marker = memory_object_open(&meta, SLICE_NONE, 1);
-	struct body *none = (struct body *)calloc(1, sizeof(*none));
+	struct body *none = memory_body_open(store->opts.region);
 
 	if (!marker || !none) {
 		memory_object_put(marker);
-		free(none);
+		memory_body_put(none);
 		return -ENOMEM;
 	}
-	none->refs = 1;
 	marker->parts[0].body = none;
 	version_name(store, bucket, marker);
 	deletion->delete_marker = true;
 	memcpy(deletion->version_id_out, marker->meta.version_id, sizeof(deletion->version_id_out));
-	return memory_version_add(bucket, deletion->key, marker);
+	return memory_version_add(store, bucket, deletion->key, marker);
 }
 
 static int delete_locked(
@@ -550,7 +687,7 @@ static int delete_locked(
 	if (!named && bucket->info.versioning != STORE_VERSIONING_NEVER)
 		ret = marker_add(store, bucket, deletion);
 	else if (object)
-		memory_version_replace(bucket, key, at, NULL);
+		memory_version_replace(store, key, at, NULL);
 	if (!ret)
 		row_number(store, deletion->outbox_row);
 	return ret;
@@ -567,6 +704,7 @@ int memory_delete_each(
 		if (!store_key_valid(list[i].key))
 			return -EINVAL;
 	pthread_mutex_lock(&store->lock);
+	memory_bound_expire(store);
 	bucket = memory_bucket_find(store, bucket_name);
 	for (uint32_t i = 0; bucket && i < count; i++) {
 		list[i].delete_marker = false;

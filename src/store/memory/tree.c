@@ -1,4 +1,5 @@
-/* store/memory/tree.c: the maps of a store in memory: sorted arrays with binary search. */
+/* store/memory/tree.c: the buckets of a store in memory, the versions of a key, and objects with
+ * their bodies. */
 #include "store/memory/tree.h"
 
 #include <errno.h>
@@ -46,50 +47,57 @@ struct bucket *memory_bucket_find(const struct store *store, struct slice name)
 		       : NULL;
 }
 
-static void key_close(struct key *key)
+/* Of an object that is a version of the key, or was until now. */
+static void object_unlink(struct store *store, struct object *object)
 {
-	for (uint32_t i = 0; i < key->version_count; i++)
-		memory_object_put(key->versions[i]);
-	free(key->versions);
-	free(key->name);
-	free(key);
+	struct store_quota *used = &object->key->bucket->used;
+
+	list_remove(&object->use);
+	list_remove(&object->age);
+	used->objects -= !object->meta.delete_marker;
+	used->bytes -= object->meta.bytes;
+	store->status.objects -= !object->meta.delete_marker;
+	store->status.body_bytes -= object->meta.bytes;
+	store->status.bytes -= object->charge;
+	object->key = NULL;
 }
 
-void memory_bucket_put(struct bucket *bucket)
+/* place: in the list by age; the object belongs before it. */
+static void object_link(
+	struct store *store, struct key *key, struct object *object, struct list *place)
 {
+	struct store_quota *used = &key->bucket->used;
+
+	object->key = key;
+	object->charge = memory_object_charge(object, key->len);
+	list_push_back(&store->by_use, &object->use);
+	list_push_back(place, &object->age);
+	used->objects += !object->meta.delete_marker;
+	used->bytes += object->meta.bytes;
+	store->status.objects += !object->meta.delete_marker;
+	store->status.body_bytes += object->meta.bytes;
+	store->status.bytes += object->charge;
+}
+
+void memory_bucket_put(struct store *store, struct bucket *bucket)
+{
+	struct key *key;
+
 	if (!bucket || --bucket->refs)
 		return;
-	for (uint32_t i = 0; i < bucket->key_count; i++)
-		key_close(bucket->keys[i]);
-	free(bucket->keys);
+	while ((key = memory_key_at(bucket, (struct key_place){0})) != NULL) {
+		for (uint32_t i = 0; i < key->version_count; i++) {
+			memory_object_supersede(key->versions[i]);
+			object_unlink(store, key->versions[i]);
+			memory_object_put(key->versions[i]);
+		}
+		memory_key_remove(key);
+	}
+	memory_keys_close(&bucket->keys);
 	free(bucket);
 }
 
-/* ---- Keys. ---- */
-
-uint32_t memory_key_place(const struct bucket *bucket, struct slice name)
-{
-	uint32_t from = 0, to = bucket->key_count;
-
-	while (from < to) {
-		uint32_t middle = from + (to - from) / 2;
-
-		if (slice_cmp(memory_key_name(bucket->keys[middle]), name) < 0)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return from;
-}
-
-struct key *memory_key_find(const struct bucket *bucket, struct slice name)
-{
-	uint32_t at = memory_key_place(bucket, name);
-
-	return at < bucket->key_count && slice_eq(memory_key_name(bucket->keys[at]), name)
-		       ? bucket->keys[at]
-		       : NULL;
-}
+/* ---- Versions. ---- */
 
 struct object *memory_key_current(const struct key *key)
 {
@@ -109,84 +117,53 @@ struct object *memory_key_version(const struct key *key, struct slice version_id
 	return NULL;
 }
 
-static struct key *key_open(struct bucket *bucket, struct slice name)
-{
-	uint32_t at = memory_key_place(bucket, name);
-	struct key *key;
-
-	if (memory_array_reserve((void **)&bucket->keys, bucket->key_count, &bucket->key_cap,
-		    sizeof(*bucket->keys)))
-		return NULL;
-	key = (struct key *)calloc(1, sizeof(*key));
-	if (key)
-		key->name = (char *)malloc(name.len);
-	if (!key || !key->name) {
-		free(key);
-		return NULL;
-	}
-	memcpy(key->name, name.data, name.len);
-	key->len = name.len;
-	memmove(&bucket->keys[at + 1], &bucket->keys[at],
-		(bucket->key_count - at) * sizeof(*bucket->keys));
-	bucket->keys[at] = key;
-	bucket->key_count++;
-	return key;
-}
-
-static void key_remove(struct bucket *bucket, struct key *key)
-{
-	uint32_t at = memory_key_place(bucket, memory_key_name(key));
-
-	bucket->key_count--;
-	memmove(&bucket->keys[at], &bucket->keys[at + 1],
-		(bucket->key_count - at) * sizeof(*bucket->keys));
-	key_close(key);
-}
-
 void memory_version_replace(
-	struct bucket *bucket, struct key *key, uint32_t at, struct object *object)
+	struct store *store, struct key *key, uint32_t at, struct object *object)
 {
 	struct object *old = key->versions[at];
 
 	memory_object_supersede(old);
 	key->versions[at] = object;
-	if (!object) {
+	if (object) {
+		/* It is as old as the one before. */
+		object->born_ns = old->born_ns;
+		object_link(store, key, object, &old->age);
+	} else {
 		key->version_count--;
 		memmove(&key->versions[at], &key->versions[at + 1],
 			(key->version_count - at) * sizeof(struct object *));
 	}
+	object_unlink(store, old);
 	memory_object_put(old);
 	if (!key->version_count)
-		key_remove(bucket, key);
+		memory_key_remove(key);
 }
 
-int memory_version_add(struct bucket *bucket, struct slice name, struct object *object)
+int memory_version_add(
+	struct store *store, struct bucket *bucket, struct slice name, struct object *object)
 {
 	bool null = slice_eq(slice_str(object->meta.version_id), SLICE("null"));
 	struct key *key = memory_key_find(bucket, name);
-	struct object **versions;
-	uint32_t count, at;
 
 	if (!key)
-		key = key_open(bucket, name);
-	versions = key ? (struct object **)realloc(
-				 key->versions, (key->version_count + 1) * sizeof(struct object *))
-		       : NULL;
-	if (!versions) {
+		key = memory_key_open(bucket, name);
+	if (!key || memory_array_reserve((void **)&key->versions, key->version_count,
+			    &key->version_cap, sizeof(*key->versions))) {
 		if (key && !key->version_count)
-			key_remove(bucket, key);
+			memory_key_remove(key);
 		memory_object_put(object);
 		return -ENOMEM;
 	}
-	key->versions = versions;
 	if (key->version_count)
-		memory_object_supersede(versions[0]);
-	memmove(&versions[1], &versions[0], key->version_count * sizeof(struct object *));
-	versions[0] = object;
-	count = ++key->version_count;
-	for (at = 1; null && at < count; at++)
-		if (slice_eq(slice_str(versions[at]->meta.version_id), SLICE("null"))) {
-			memory_version_replace(bucket, key, at, NULL);
+		memory_object_supersede(key->versions[0]);
+	memmove(&key->versions[1], &key->versions[0], key->version_count * sizeof(struct object *));
+	key->versions[0] = object;
+	key->version_count++;
+	object->born_ns = clock_now_ns();
+	object_link(store, key, object, &store->by_age);
+	for (uint32_t at = 1; null && at < key->version_count; at++)
+		if (slice_eq(slice_str(key->versions[at]->meta.version_id), SLICE("null"))) {
+			memory_version_replace(store, key, at, NULL);
 			break;
 		}
 	return 0;
@@ -194,13 +171,65 @@ int memory_version_add(struct bucket *bucket, struct slice name, struct object *
 
 /* ---- Objects. ---- */
 
+struct body *memory_body_open(struct region *region)
+{
+	struct body *body = (struct body *)calloc(1, sizeof(*body));
+
+	if (!body)
+		return NULL;
+	body->refs = 1;
+	body->region = region;
+	body->spans = &body->first;
+	body->span_cap = 1;
+	return body;
+}
+
+int memory_body_add(struct body *body, struct region_span span, uint32_t bytes)
+{
+	struct region_span *spans = body->spans == &body->first ? NULL : body->spans;
+
+	CHECK(body->bytes == (uint64_t)body->span_count * STORE_CHUNK_BYTES);
+	if (body->span_count == body->span_cap) {
+		if (memory_array_reserve(
+			    (void **)&spans, body->span_count, &body->span_cap, sizeof(*spans))) {
+			region_put(body->region, span, OWNER_CACHE);
+			return -ENOMEM;
+		}
+		if (body->spans == &body->first)
+			spans[0] = body->first;
+		body->spans = spans;
+	}
+	body->spans[body->span_count++] = span;
+	body->bytes += bytes;
+	body->frame_bytes += (uint64_t)memory_frames_charged(span.frame_count) * FRAME_BYTES;
+	return 0;
+}
+
 void memory_body_put(struct body *body)
 {
 	if (!body || --body->refs)
 		return;
-	free(body->data);
+	for (uint32_t i = 0; i < body->span_count; i++)
+		region_put(body->region, body->spans[i], OWNER_CACHE);
+	if (body->spans != &body->first)
+		free(body->spans);
 	free(body->tags);
 	free(body);
+}
+
+uint64_t memory_object_charge(const struct object *object, size_t key_len)
+{
+	uint64_t bytes = sizeof(*object) + sizeof(struct key) + key_len + object->meta.headers_len +
+			 object->part_count * sizeof(*object->parts);
+
+	for (uint32_t i = 0; i < object->part_count; i++) {
+		const struct body *body = object->parts[i].body;
+
+		bytes += sizeof(*body) + body->frame_bytes +
+			 body->span_cap * sizeof(struct region_span) +
+			 (uint64_t)body->tag_cap * STORE_TAG_BYTES;
+	}
+	return bytes;
 }
 
 struct object *memory_object_open(
@@ -277,18 +306,6 @@ void memory_object_supersede(struct object *object)
 
 /* ---- Quotas. ---- */
 
-void memory_bucket_used(const struct bucket *bucket, struct store_quota *ret_used)
-{
-	*ret_used = (struct store_quota){0};
-	for (uint32_t k = 0; k < bucket->key_count; k++)
-		for (uint32_t v = 0; v < bucket->keys[k]->version_count; v++) {
-			const struct object *object = bucket->keys[k]->versions[v];
-
-			ret_used->objects += !object->meta.delete_marker;
-			ret_used->bytes += object->meta.bytes;
-		}
-}
-
 /* The version that a put to the key replaces. */
 static const struct object *replaced(const struct bucket *bucket, struct slice name)
 {
@@ -305,14 +322,13 @@ static const struct object *replaced(const struct bucket *bucket, struct slice n
 int memory_quota_room(const struct bucket *bucket, struct slice key, int64_t bytes)
 {
 	const struct object *old = replaced(bucket, key);
-	struct store_quota used;
 
 	if (!bucket->info.quota.bytes && !bucket->info.quota.objects)
 		return 0;
-	memory_bucket_used(bucket, &used);
 	if (old)
 		bytes -= (int64_t)old->meta.bytes;
-	return store_quota_fits(&bucket->info.quota, &used, bytes, !old || old->meta.delete_marker)
+	return store_quota_fits(
+		       &bucket->info.quota, &bucket->used, bytes, !old || old->meta.delete_marker)
 		       ? 0
 		       : -EDQUOT;
 }

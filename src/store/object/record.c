@@ -46,6 +46,16 @@ struct bucket_head {
 };
 _Static_assert(sizeof(struct bucket_head) == 24, "as docs/spec/disk.md has it");
 
+/* Behind the head, of a memory bucket. */
+struct bucket_memory {
+	uint64_t bytes;
+	uint64_t objects;
+	uint32_t ttl_s;
+	uint8_t refuses;
+	uint8_t reserved[3];
+};
+_Static_assert(sizeof(struct bucket_memory) == 24, "as docs/spec/disk.md has it");
+
 struct extent_record {
 	uint64_t block;
 	uint32_t blocks;
@@ -414,7 +424,35 @@ size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_R
 
 	at = append(at, bucket->owner, head.owner_len);
 	at = append(at, bucket->region, head.region_len);
+	if (bucket->flags & STORE_BUCKET_MEMORY) {
+		const struct bucket_memory memory = {.bytes = bucket->memory.bytes,
+			.objects = bucket->memory.objects,
+			.ttl_s = bucket->memory.ttl_s,
+			.refuses = bucket->memory.refuses};
+
+		at = append(at, &memory, sizeof(memory));
+	}
 	return (size_t)(at - out);
+}
+
+/* Nothing, or the bounds of a memory bucket. */
+static int bucket_memory_parse(struct slice value, struct store_bucket *bucket)
+{
+	struct bucket_memory memory;
+
+	if (!(bucket->flags & STORE_BUCKET_MEMORY))
+		return value.len ? -EUCLEAN : 0;
+	if (value.len != sizeof(memory))
+		return -EUCLEAN;
+	memcpy(&memory, value.data, sizeof(memory));
+	if (memory.bytes < STORE_MEMORY_BYTES_MIN || memory.ttl_s > STORE_MEMORY_TTL_S_MAX ||
+		memory.refuses > 1)
+		return -EUCLEAN;
+	bucket->memory = (struct store_memory){.bytes = memory.bytes,
+		.objects = memory.objects,
+		.ttl_s = memory.ttl_s,
+		.refuses = memory.refuses};
+	return 0;
 }
 
 int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket)
@@ -429,7 +467,7 @@ int bucket_record_parse(struct slice name, struct slice value, struct store_buck
 		head.region_len >= sizeof(bucket.region) || head.id == 0 ||
 		head.versioning > STORE_VERSIONING_SUSPENDED ||
 		(head.flags & ~STORE_BUCKET_FLAGS) ||
-		value.len != sizeof(head) + (size_t)head.owner_len + head.region_len)
+		value.len < sizeof(head) + (size_t)head.owner_len + head.region_len)
 		return -EUCLEAN;
 	bucket.id = head.id;
 	bucket.created_ns = head.created_ns;
@@ -437,6 +475,10 @@ int bucket_record_parse(struct slice name, struct slice value, struct store_buck
 	bucket.flags = head.flags;
 	memcpy(bucket.owner, value.data + sizeof(head), head.owner_len);
 	memcpy(bucket.region, value.data + sizeof(head) + head.owner_len, head.region_len);
+	if (bucket_memory_parse(
+		    slice_from(value, sizeof(head) + (size_t)head.owner_len + head.region_len),
+		    &bucket))
+		return -EUCLEAN;
 	*ret_bucket = bucket;
 	return 0;
 }

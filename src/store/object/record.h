@@ -25,7 +25,7 @@ uint64_t record_body(struct slice key, struct slice value);
 size_t segment_record_bytes(const struct segment *segment);
 void segment_record_put(const struct segment *segment, uint8_t *out);
 int segment_record_parse(struct slice value, struct segment **ret_segment);
-#define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u)
+#define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u + 24u)
 size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX]);
 /* The value of a quota's row: the quota of the bucket. -EUCLEAN. */
 #define QUOTA_RECORD_BYTES 24u

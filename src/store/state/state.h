@@ -66,6 +66,7 @@ struct store {
 	struct fiber *array_monitor; /* of the volumes; on the committer's reactor */
 	struct fiber *scrubber;	     /* on the committer's reactor, too */
 	struct fiber *discarder;
+	struct fiber *memory_expirer;
 	_Atomic bool scrub_asked;
 	_Atomic uint64_t scrub_done_bytes,
 		scrub_all_bytes; /* of the current run; 0: none is running */
@@ -81,6 +82,7 @@ struct store {
 	int grow_result;
 	uint64_t grow_ended_ns;
 	struct waiter *grow_waiters;
+	_Atomic uint64_t memory_reserved; /* of opts.memory_buckets_bytes_max, by memory buckets */
 	pthread_mutex_t watch_lock;
 	struct list watches; /* struct store_object_watch.link */
 	_Atomic uint64_t rights_epoch;

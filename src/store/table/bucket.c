@@ -1,5 +1,6 @@
 /* store/table/bucket.c: all buckets, in memory, by name and by id: loaded at open, changed only by
  * the committer. */
+#include "store/memory.h"
 #include "store/table/table.h"
 
 #include <errno.h>
@@ -74,10 +75,16 @@ void buckets_close(struct buckets *buckets)
 	free(buckets);
 }
 
+static void bucket_free(struct bucket *bucket)
+{
+	store_memory_close(bucket->memory);
+	free(bucket);
+}
+
 void bucket_put(struct bucket *bucket)
 {
 	if (bucket && atomic_fetch_sub_explicit(&bucket->refs, 1, memory_order_acq_rel) == 1)
-		free(bucket);
+		bucket_free(bucket);
 }
 
 struct bucket *buckets_find(struct buckets *buckets, struct slice name)
@@ -105,6 +112,8 @@ uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name)
 	pthread_rwlock_rdlock(&buckets->lock);
 	for (struct bucket *at = buckets->by_name[name_slot(name)]; at; at = at->by_name)
 		if (slice_eq(slice_str(at->info.name), name)) {
+			if (at->memory)
+				break;
 			id = at->info.id;
 			last_found.generation =
 				atomic_load_explicit(&buckets->generation, memory_order_relaxed);
@@ -160,7 +169,7 @@ void bucket_used_add(struct bucket *bucket, int64_t bytes, int64_t objects)
 	atomic_fetch_add_explicit(&bucket->used_objects, (uint64_t)objects, memory_order_relaxed);
 }
 
-int buckets_add(struct buckets *buckets, const struct store_bucket *info)
+int buckets_add(struct buckets *buckets, const struct store_bucket *info, struct store *memory)
 {
 	struct bucket *bucket = (struct bucket *)calloc(1, sizeof(*bucket));
 	struct bucket **slot;
@@ -168,6 +177,8 @@ int buckets_add(struct buckets *buckets, const struct store_bucket *info)
 	if (!bucket)
 		return -ENOMEM;
 	bucket->info = *info;
+	bucket->memory = memory;
+	bucket->memory_reserved = memory ? info->memory.bytes : 0;
 	bucket_quota_set(bucket, &info->quota);
 	atomic_init(&bucket->refs, 1);
 	pthread_rwlock_wrlock(&buckets->lock);

@@ -22,6 +22,8 @@ struct bucket {
 	_Atomic uint64_t quota_bytes, quota_objects;
 	/* Counted as the quota counts; the committer writes them when it plans. */
 	_Atomic uint64_t used_bytes, used_objects;
+	struct store *memory; /* of a memory bucket: its objects; otherwise NULL, always */
+	uint64_t memory_reserved;
 	struct bucket *by_name;
 	struct bucket *by_id;
 };
@@ -31,12 +33,12 @@ void buckets_close(struct buckets *buckets);
 /* A reference, or NULL. Any thread. */
 struct bucket *buckets_find(struct buckets *buckets, struct slice name);
 struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
-/* Only the id, without a reference; 0: no such bucket. */
+/* Only the id, without a reference; 0: no such bucket, or a memory bucket. */
 uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);
 void bucket_put(struct bucket *bucket);
 uint32_t buckets_count(struct buckets *buckets);
-/* -ENOMEM; the name must not exist. */
-int buckets_add(struct buckets *buckets, const struct store_bucket *info);
+/* -ENOMEM; the name must not exist. memory: of a memory bucket, and taken over; otherwise NULL. */
+int buckets_add(struct buckets *buckets, const struct store_bucket *info, struct store *memory);
 /* Takes over versioning, flags and quota. */
 void buckets_change(
 	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);

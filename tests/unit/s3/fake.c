@@ -93,7 +93,9 @@ static void engine_open(struct store **ret_store)
 	const char *base = getenv("TMPDIR");
 
 	if (!local) {
-		CHECK(store_memory_open(ret_store) == 0);
+		const struct store_memory_opts memory = {.region = region};
+
+		CHECK(store_memory_open(&memory, ret_store) == 0);
 		return;
 	}
 	snprintf(dir, sizeof(dir), "%s/nebulaio-s3-XXXXXX", base ? base : ".");

@@ -582,6 +582,7 @@ static void test_watch_ended(void **state)
 	assert_int_equal(watching[0].ended, 0);
 	assert_int_equal(key_delete("key"), 0);
 	assert_int_equal(watching[0].ended, 1);
+	store_object_watch_end(store, &watching[0].watch);
 }
 
 static void test_watch_rights(void **state)
@@ -603,6 +604,7 @@ static void test_watch_rights(void **state)
 	for (uint32_t i = 0; i < 2; i++) {
 		assert_int_equal(watching[i].ended, 1);
 		assert_int_equal(watching[i].by_rights, 1);
+		store_object_watch_end(store, &watching[i].watch);
 	}
 	assert_int_equal(ended.ended, 0);
 	get = get_of("key");

@@ -232,6 +232,12 @@ static void test_the_cache_follows_the_memory(void **state)
 	assert_int_equal(load("memory:\n  bytes: 64MiB\n  cache_bytes: 60MiB\n"), 0);
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
 	assert_says("lower it to 48MiB");
+	assert_int_equal(load("memory:\n  bytes: 64MiB\n  buckets_bytes: 16MiB\n"), 0);
+	assert_true(config_cache_bytes(&config) == 24 * MIB);
+	assert_int_equal(config_check(&config, true, &error), 0);
+	assert_int_equal(load("memory:\n  bytes: 64MiB\n  buckets_bytes: 40MiB\n"), 0);
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("memory.buckets_bytes and the cache together");
 	assert_int_equal(load("memory:\n  cache_bytes: 0\n"), 0);
 	assert_true(config_cache_bytes(&config) == 0);
 	assert_int_equal(load("memory:\n  bytes: auto\n"), -EINVAL);
