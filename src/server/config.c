@@ -567,6 +567,12 @@ static void check_storage(const struct config *config, struct config_error *ret_
 	if (config->storage.volume[0] && config->storage.volumes[0])
 		complain(ret_error,
 			"storage.volume and storage.volumes are both set: set only one of them");
+	/* Ceph protects its objects itself, and the members of an array have one owner together,
+	 * which only another mechanism than a lock for each could tell. */
+	if (strstr(config->storage.volumes, "rados://"))
+		complain(ret_error,
+			"storage.volumes: a volume rados://… cannot be a member of an array: "
+			"Ceph protects it; set storage.volume to that one alone");
 	if (config->storage.erasure.parity >= config->storage.erasure.data)
 		complain(ret_error,
 			"storage.erasure.parity is %llu, but must be less than "
