@@ -238,8 +238,9 @@ static int quiet_wait(struct rv_volume *volume, uint64_t until_ns)
 	uint64_t now_ns = clock_boot_ns();
 	int ret = 0;
 
+	/* Taking it may have lasted longer than the lock. */
 	if (!until_ns)
-		return 0;
+		return now_ns - volume->lease_begun_ns < pause_ns ? 0 : rv_life_renew(volume);
 	if (now_ns < until_ns)
 		log_info("rados",
 			"%s: it is served in %llu ms: its last owner may answer reads until then",
@@ -338,7 +339,7 @@ int rv_own(struct rv_volume *volume, uint64_t wait_ns)
 		if (!ret) {
 			ret = quiet_wait(volume, quiet_ns);
 			if (ret)
-				return ret == -EBUSY ? -ESHUTDOWN : ret;
+				return ret == -EBUSY || ret == -ECANCELED ? -ESHUTDOWN : ret;
 			volume->owns = true;
 			lease_set(volume);
 		} else if (ret == -EBUSY) {
