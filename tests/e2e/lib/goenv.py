@@ -44,3 +44,14 @@ def build(env, folder):
     done = subprocess.run([GO, "build", "-race", NO_PIE, "-o", "document", "."], cwd=folder, env=env, capture_output=True,
                           text=True, timeout=1200)
     return (folder / "document" if done.returncode == 0 else None), done.stdout + done.stderr
+
+
+def fetched(source, folder):
+    """A program that needs modules of Go's proxy (its go.sum holds them), or None and why it cannot be had."""
+    if not GO:
+        return None, "Go is not installed"
+    shutil.copytree(source, folder)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GO") or name in ("GOPROXY", "GOPATH", "GOMODCACHE")}
+    env.update(GOTOOLCHAIN="local", GOFLAGS="-mod=mod -buildvcs=false")
+    done = subprocess.run([GO, "build", "-o", "program", "."], cwd=folder, env=env, capture_output=True, text=True, timeout=1200)
+    return (folder / "program" if done.returncode == 0 else None), done.stdout + done.stderr

@@ -33,7 +33,6 @@ class Gateway(Server):
 
     def begin(self):
         self.ready.clear()
-        self.http = None
         at = self.log_path.stat().st_size if self.log_path.exists() else 0
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=self.env())
@@ -46,7 +45,8 @@ class Gateway(Server):
             if line.startswith(b"ready "):
                 fields = dict(field.split("=", 1) for field in line.decode().split()[1:])
                 self.http, self.rdma, self.admin = fields.get("http"), fields.get("rdma"), fields.get("admin")
-                self.ready.set()
+                if process is self.process:
+                    self.ready.set()
 
     def said(self, words, at=0):
         return words in self.log_path.read_bytes()[at:].decode(errors="replace")
@@ -75,16 +75,24 @@ class Gateways:
             self.stand_by(other)
 
     def stand_by(self, gateway):
-        at = gateway.begin()
-        if not becomes(lambda: gateway.said("standing by", at) or gateway.ready.is_set() or not gateway.alive()) \
-                or not gateway.alive():
+        """Starts it, and again when it ends, as a service manager does: a start that meets a cluster without quorum fails."""
+        at = [gateway.begin()]
+
+        def there():
+            if not gateway.alive():
+                at[0] = gateway.begin()
+            return gateway.said("standing by", at[0]) or gateway.ready.is_set()
+
+        if not becomes(there):
             raise RuntimeError(f"{gateway.name} does not stand by:\n{gateway.log_tail()}")
 
     def wait_for(self, some):
         """The one of these that owns the volume."""
         def there():
-            dead = [gateway for gateway in some if not gateway.alive()]
-            return any(gateway.ready.is_set() and gateway.alive() for gateway in some) or len(dead) == len(some)
+            for gateway in some:
+                if not gateway.alive():
+                    gateway.begin()
+            return any(gateway.ready.is_set() and gateway.alive() for gateway in some)
 
         becomes(there)
         found = [gateway for gateway in some if gateway.ready.is_set() and gateway.alive()]
