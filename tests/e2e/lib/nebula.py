@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import http.client
+import json
 import os
 import pathlib
 import random
@@ -220,6 +221,25 @@ def seen(frame):
     found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items()
              if isinstance(value, plain) and name != "env"]
     return "\n".join([f"at {frame.f_code.co_filename}:{frame.f_lineno}", *found])
+
+
+def tenant_of(http, keys, name="tenant"):
+    """The keys of a new user of the server, who has rights on the bucket of that name alone."""
+    client = Client(http, *keys, service="iam")
+
+    def call(**fields):
+        body = urllib.parse.urlencode({"Version": "2010-05-08", "UserName": name, **fields}).encode()
+        status, _, answer = client.request("POST", "/", body, headers={
+            "content-type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(body).hexdigest()})
+        assert status == 200, answer
+        return answer.decode()
+
+    call(Action="CreateUser")
+    call(Action="PutUserPolicy", PolicyName="own", PolicyDocument=json.dumps({
+        "Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]}]}))
+    text = call(Action="CreateAccessKey")
+    client.connection.close()
+    return tuple(text.split(f"<{field}>")[1].split("<")[0] for field in ("AccessKeyId", "SecretAccessKey"))
 
 
 class Tap:

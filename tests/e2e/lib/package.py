@@ -1,14 +1,11 @@
 """tests/e2e/lib/package.py: common parts of the tests of the Python package nebulaio, in an environment with it: groups
 of checks. A group is skipped with a message if a module that it needs could not be installed."""
 
-import hashlib
 import importlib.util
-import json
 import os
 import traceback
-import urllib.parse
 
-from nebula import Client, Tap
+from nebula import Tap, tenant_of
 from nebulaio import RDMAClient
 
 RDMA = os.environ["NEBULAIO_TEST_RDMA"]
@@ -33,21 +30,7 @@ def opened(**options):
 
 def tenant_keys():
     """The keys of a new user of the server, who has rights on the bucket "tenant" alone."""
-    http = Client(os.environ["NEBULAIO_TEST_HTTP"], *KEYS, service="iam")
-
-    def call(**fields):
-        body = urllib.parse.urlencode({"Version": "2010-05-08", **fields}).encode()
-        status, _, answer = http.request("POST", "/", body, headers={
-            "content-type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(body).hexdigest()})
-        assert status == 200, answer
-        return answer.decode()
-
-    call(Action="CreateUser", UserName="tenant")
-    call(Action="PutUserPolicy", UserName="tenant", PolicyName="own", PolicyDocument=json.dumps({
-        "Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": ["arn:aws:s3:::tenant", "arn:aws:s3:::tenant/*"]}]}))
-    text = call(Action="CreateAccessKey", UserName="tenant")
-    http.close()
-    return tuple(text.split(f"<{name}>")[1].split("<")[0] for name in ("AccessKeyId", "SecretAccessKey"))
+    return tenant_of(os.environ["NEBULAIO_TEST_HTTP"], KEYS)
 
 
 def run():

@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import blocks  # noqa: E402
-from nebula import ACCESS_KEY, PATIENCE_S, ROOT, SECRET_KEY, Client, Server, Tap, becomes, kept_port  # noqa: E402
+from nebula import ACCESS_KEY, PATIENCE_S, ROOT, SECRET_KEY, Client, Server, Tap, becomes, kept_port, tenant_of  # noqa: E402
 from nixl_test import FOLDER, MIB, Agent, moves  # noqa: E402
 
 WHEEL = pathlib.Path(os.environ["NIXL_OBJ_PLUGIN"])
@@ -97,6 +97,40 @@ def errors(tap, server, plain, agent):
     state = stranger.put("strange", b"x")
     tap.check(state != "DONE" and plain.request("HEAD", "/bucket/strange")[0] == 404,
               "errors: with a wrong secret key nothing is stored", state)
+    access_key, secret_key = tenant_of(server.http, (ACCESS_KEY, SECRET_KEY))
+    tenant = agent_of("tenant", server, access_key=access_key, secret_key=secret_key)
+    states = tenant.put("strange", b"x"), tenant.get("o1", 1)
+    tap.check(all("NOT_ALLOWED" in state for state in states) and plain.request("HEAD", "/bucket/strange")[0] == 404,
+              "errors: a tenant of another bucket neither stores nor reads", states)
+
+
+def begun(agent, key, size, count):
+    """A transfer in flight: count reads of an object, one behind the other."""
+    number = agent.key(key)
+    ours = agent.agent.get_xfer_descs([(agent.buffer.ctypes.data + at * size, size, 0) for at in range(count)], "DRAM")
+    theirs = agent.agent.get_xfer_descs([(0, size, number)] * count, "OBJ")
+    handle = agent.agent.initialize_xfer("READ", ours, theirs, agent.name, b"", [agent.backend])
+    agent.agent.transfer(handle)
+    return handle
+
+
+def ended(agent, handle):
+    """The state of a transfer when it is in progress no more, or the error."""
+    state, deadline = "PROC", time.monotonic() + PATIENCE_S
+    try:
+        while state == "PROC" and time.monotonic() < deadline:
+            state = agent.agent.check_xfer_state(handle)
+        return state
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def cancelled(tap, agent):
+    for _ in range(20):
+        agent.agent.release_xfer_handle(begun(agent, f"o{MIB}", MIB, 8))
+    agent.buffer[:] = 0
+    tap.check(agent.get("o4096", 4096) == "DONE" and not agent.buffer[MIB:].any(),
+              "cancelled: transfers that are released in flight write nothing later, and the next one is served")
 
 
 def guide(tap, server, plain):
@@ -123,7 +157,10 @@ def killed(tap):
         agent = agent_of("killed", server, transport="auto")
         data = os.urandom(3 * MIB)
         tap.check(agent.put("kept", data) == "DONE", "killed: an object is stored")
+        handle = begun(agent, "kept", len(data), 5)
         server.kill()
+        state = ended(agent, handle)
+        tap.check(state != "PROC", "killed during a transfer: it ends", state)
         state = agent.get("kept", len(data))
         tap.check("REMOTE_DISCONNECT" in state or "BACKEND" in state, "killed: without the server a read is an error", state)
         server.start()
@@ -191,6 +228,7 @@ def main():
         agent = agent_of("agent", server, one_sided="false")
         moves(tap, server, plain, agent)
         errors(tap, server, plain, agent)
+        cancelled(tap, agent)
         by_http = Agent("by-http", server, backend="NEBULA", secret_key=SECRET_KEY)
         tap.check(by_http.put("by-http", b"h" * 5000) == "DONE" and by_http.get("by-http", 5000) == "DONE" and
                   by_http.has(b"h" * 5000), "http: OBJ's own settings serve, by HTTP")
