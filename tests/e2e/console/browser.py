@@ -500,6 +500,8 @@ class Walk:
         page.click("button", "Scrub now")
         tap.check(nebula.becomes(lambda: any("Completed since the start\n1," in each.text for each in page.all(".card", "Scrub"))), "a scrub is begun, and its end is told", [each.text for each in page.all(".card", "Scrub")])
         tap.check(page.one(".plot", "Scrub") and page.one(".card", "Scrub").text.count("none") == 1, "with nothing damaged")
+        page.picture("health-cards")
+        page.run("scrollTo(0, 0)")
         page.picture("health")
         self.accessible("health")
         self.operations()
