@@ -27,6 +27,10 @@ struct front_http_opts {
 	bool *ret_idle; /* kept true while the connection waits for a request's first byte, so that
 			   a drain may shut it down; not NULL */
 	bool *ret_serving; /* true from a whole head to the end of its answer; not NULL */
+	/* Requests that gateways of a cluster pass on to this store have a header of this secret
+	 * (codec/via.h): the caller is who it names. NULL: the header has no meaning. */
+	const uint8_t *via_secret;
+	const char *via_store; /* the store's own name */
 	/* The handler of requests, with the signature of s3_handle, so that the admin listener can
 	 * serve its own pages. NULL: s3_handle. */
 	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);

@@ -86,6 +86,7 @@ struct refusal {
 
 static const struct refusal refusals[] = {
 	{400, "BadRequest", "An error occurred when parsing the HTTP request."},
+	{403, "AccessDenied", "The header " VIA_HEADER " is not of a gateway of this cluster."},
 	{408, "RequestTimeout", "The request was not received within the time limit."},
 	{413, "EntityTooLarge", "Your proposed upload exceeds the maximum allowed object size."},
 	{414, "RequestURITooLong", "The request target is longer than the server accepts."},

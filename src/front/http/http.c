@@ -264,6 +264,37 @@ static bool answer_end(struct http_conn *conn)
 	return true;
 }
 
+/* The caller of a request that a gateway passed on. 0, or the status to refuse it with. */
+static uint32_t note_via(struct http_conn *conn)
+{
+	const struct front_http_opts *opts = conn->opts;
+	const struct http_head *head = &conn->head;
+	struct slice text = SLICE_NONE;
+	struct via via;
+
+	conn->request.peer = net_peer(conn->stream);
+	conn->request.transport = opts->transport;
+	for (uint32_t i = 0; opts->via_secret && i < head->header_count && !text.data; i++)
+		if (slice_eq_nocase(head->headers[i].name, SLICE(VIA_HEADER)))
+			text = head->headers[i].value;
+	if (!text.data)
+		return 0;
+	if (via_read(opts->via_secret, text, head->method_text, head->target,
+		    (int64_t)(clock_real_ns() / NS_PER_S), &via)) {
+		log_warn("http", "%s: the header " VIA_HEADER " is refused: not of this cluster",
+			net_peer(conn->stream));
+		return 403;
+	}
+	/* The gateway's map was out of date: the store is elsewhere now. */
+	if (!slice_eq(via.store, slice_str(opts->via_store)))
+		return 503;
+	slice_copy_str(via.peer, conn->via_peer, sizeof(conn->via_peer));
+	conn->request.peer = conn->via_peer;
+	conn->request.transport = slice_eq(via.transport, SLICE("https")) ? "https" : "http";
+	slice_copy_str(via.id, conn->request.request_id, sizeof(conn->request.request_id));
+	return 0;
+}
+
 /* Serves one request. True: the connection can take another. */
 static bool serve_one(struct http_conn *conn)
 {
@@ -275,6 +306,8 @@ static bool serve_one(struct http_conn *conn)
 	if (status < 0)
 		return false;
 	request_id(conn->request.request_id);
+	if (!status)
+		status = (int)note_via(conn);
 	fiber_request_set(conn->request.request_id);
 	http_reply_init(&conn->reply, conn);
 	if (!status)

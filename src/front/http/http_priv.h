@@ -13,6 +13,7 @@
 #include <llhttp.h>
 
 #include "codec/codec.h"
+#include "codec/via.h"
 #include "front/front.h"
 
 /* The request line's target. Keys of 1,024 bytes, percent-encoded, and a query fit. */
@@ -207,6 +208,7 @@ struct http_conn {
 	struct http_body body;
 	struct http_reply reply;
 	struct s3_request request;
+	char via_peer[VIA_PEER_BYTES]; /* of a request that a gateway passed on */
 	char in_data[HTTP_IN_BYTES];
 	char out[HTTP_OUT_BYTES];
 };

@@ -1,0 +1,102 @@
+/* codec/via.c: "1 STORE PEER TRANSPORT ID TIME CODE". */
+#include "codec/via.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "codec/hash.h"
+#include "codec/text.h"
+
+#define VERSION "1"
+
+/* The code covers all of the value before it, the method and the target. */
+static void code_of(const uint8_t secret[VIA_SECRET_BYTES], struct slice told, struct slice method,
+	struct slice target, char ret_hex[2 * SHA256_BYTES])
+{
+	static const char title[] = "nebulaio via\n";
+	uint8_t mac[SHA256_BYTES];
+	struct hmac_key key;
+	struct hmac hmac;
+
+	hmac_key_init(&key, secret, VIA_SECRET_BYTES);
+	hmac_init(&hmac, &key);
+	hmac_update(&hmac, title, sizeof(title) - 1);
+	hmac_update(&hmac, told.data, told.len);
+	hmac_update(&hmac, "\n", 1);
+	hmac_update(&hmac, method.data, method.len);
+	hmac_update(&hmac, "\n", 1);
+	hmac_update(&hmac, target.data, target.len);
+	hmac_final(&hmac, mac);
+	hex_encode(mac, sizeof(mac), ret_hex);
+	secret_wipe(&key, sizeof(key));
+}
+
+int via_write(const uint8_t secret[VIA_SECRET_BYTES], const struct via *via, struct slice method,
+	struct slice target, char ret_text[VIA_BYTES_MAX])
+{
+	char hex[2 * SHA256_BYTES];
+	int len = snprintf(ret_text, VIA_BYTES_MAX, VERSION " %.*s %.*s %.*s %.*s %lld",
+		SLICE_FMT(via->store), SLICE_FMT(via->peer), SLICE_FMT(via->transport),
+		SLICE_FMT(via->id), (long long)via->time_s);
+
+	if (len < 0 || (size_t)len + 2 + sizeof(hex) > VIA_BYTES_MAX)
+		return -EMSGSIZE;
+	code_of(secret, slice_of(ret_text, (size_t)len), method, target, hex);
+	snprintf(ret_text + len, VIA_BYTES_MAX - (size_t)len, " %.*s", (int)sizeof(hex), hex);
+	return 0;
+}
+
+static bool is_peer(struct slice peer)
+{
+	return peer.len && peer.len < VIA_PEER_BYTES;
+}
+
+static bool is_id(struct slice id)
+{
+	for (size_t i = 0; i < id.len; i++)
+		if (!(id.data[i] >= '0' && id.data[i] <= '9') &&
+			!(id.data[i] >= 'A' && id.data[i] <= 'F'))
+			return false;
+	return id.len == VIA_ID_LEN;
+}
+
+int via_read(const uint8_t secret[VIA_SECRET_BYTES], struct slice text, struct slice method,
+	struct slice target, int64_t now_s, struct via *ret_via)
+{
+	char hex[2 * SHA256_BYTES];
+	struct slice told, code, rest;
+	struct via via;
+	uint64_t time_s;
+	unsigned int differ = 0;
+
+	if (text.len >= VIA_BYTES_MAX || text.len <= sizeof(hex) + 1)
+		return -EINVAL;
+	told = slice_to(text, text.len - sizeof(hex) - 1);
+	code = slice_from(text, text.len - sizeof(hex));
+	if (text.data[told.len] != ' ')
+		return -EINVAL;
+	/* Nothing else is looked at before the code is known to be right. */
+	code_of(secret, told, method, target, hex);
+	for (size_t i = 0; i < sizeof(hex); i++)
+		differ |= (unsigned int)(hex[i] ^ code.data[i]);
+	if (differ)
+		return -EPERM;
+	rest = told;
+	if (!slice_eq(slice_split(&rest, ' '), SLICE(VERSION)))
+		return -EINVAL;
+	via.store = slice_split(&rest, ' ');
+	via.peer = slice_split(&rest, ' ');
+	via.transport = slice_split(&rest, ' ');
+	via.id = slice_split(&rest, ' ');
+	if (!via.store.len || via.store.len > VIA_STORE_LEN_MAX || !is_peer(via.peer) ||
+		!is_id(via.id) || slice_to_u64(rest, &time_s) || time_s > INT64_MAX ||
+		(!slice_eq(via.transport, SLICE("http")) &&
+			!slice_eq(via.transport, SLICE("https"))))
+		return -EINVAL;
+	via.time_s = (int64_t)time_s;
+	if (via.time_s < now_s - (int64_t)VIA_AGE_S_MAX ||
+		via.time_s > now_s + (int64_t)VIA_AGE_S_MAX)
+		return -ESTALE;
+	*ret_via = via;
+	return 0;
+}
