@@ -97,6 +97,8 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	s3->store = store;
 	s3->config_kinds = s3_config_kinds;
 	s3->store_id = opts->store_id;
+	if (opts->names)
+		s3->names = *opts->names;
 	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
 	ret = copy_options(opts, s3);
 	if (!ret)
@@ -404,21 +406,22 @@ static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell,
 	struct buf text;
 	int ret;
 
-	if (!tell || request->method != S3_GET)
+	if (!tell || (request->method != S3_GET && request->method != S3_POST))
 		return false;
 	buf_init(&text, TOLD_BYTES_MAX);
-	ret = tell(tell_arg, slice_from(request->path, strlen("/admin/v1/")), &text);
+	ret = tell(
+		tell_arg, request->method, slice_from(request->path, strlen("/admin/v1/")), &text);
 	if (!ret && !text.failed)
 		answer->json = json_loadb(text.data, text.len, 0, NULL);
-	buf_free(&text);
-	if (ret == -ENOENT)
-		return false;
-	answer->status = answer->json ? 200 : 503;
-	answer->code = "Busy";
+	answer->status = answer->json ? 200 : ret == -EINVAL ? 409 : 503;
+	answer->code = ret == -EINVAL ? "Conflict" : "Busy";
 	snprintf(answer->why, sizeof(answer->why), "%s",
 		ret == -EAGAIN ? "it is being found out: ask again in some seconds"
 			       : "out of memory");
-	return true;
+	if (ret == -EINVAL)
+		snprintf(answer->why, sizeof(answer->why), "%.*s", (int)text.len, text.data);
+	buf_free(&text);
+	return ret != -ENOENT;
 }
 
 /* Root may everything; others may read what has an action of its own. */

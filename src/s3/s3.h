@@ -13,6 +13,15 @@
 struct s3;
 
 struct s3_vault_opts;
+
+/* Names of buckets that several stores share. On a helper thread; both may block. */
+struct s3_names {
+	/* Before a bucket is made: 0: the name is this store's; -EEXIST: another has it. */
+	int (*claim)(void *arg, const char *bucket);
+	/* After it was deleted: 0 when everybody knows. */
+	int (*release)(void *arg, const char *bucket);
+	void *arg;
+};
 struct s3_opts {
 	const char *root_access_key;
 	const char *root_secret_key;
@@ -25,6 +34,7 @@ struct s3_opts {
 	 * from the root's secret, for tests. Names of KMS keys, separated by commas, and the
 	 * default for writes that name none; NULL: none. */
 	const char *encryption_keys, *kms_keys, *kms_default_key;
+	const struct s3_names *names;	   /* copied; NULL: all names are this store's */
 	uint64_t store_id;		   /* a request that names another store's id is refused */
 	const struct s3_vault_opts *vault; /* a key service; NULL, or an empty address: none */
 	uint32_t access_log_flush_s;	   /* how long access log lines are buffered; 0: a minute */
@@ -306,10 +316,10 @@ typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_r
 void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
-/* Answers an allowed GET of a path that belongs to the server's other parts: writes JSON. path is
- * the part behind /admin/v1/. -ENOENT: not a path of theirs; -EAGAIN: requested too often; -ENOMEM.
- * Fiber call. */
-typedef int s3_admin_tell_fn(void *arg, struct slice path, struct buf *out);
+/* Answers an allowed GET or POST of a path that belongs to the server's other parts: writes JSON.
+ * path is the part behind /admin/v1/. -ENOENT: not a path of theirs; -EINVAL: it cannot be done, and
+ * out has the reason as text; -EAGAIN: requested too often; -ENOMEM. Fiber call. */
+typedef int s3_admin_tell_fn(void *arg, enum s3_method method, struct slice path, struct buf *out);
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root;
  * users of its account who may "admin:ConsoleLog" may read the log. tell may be NULL. In a
  * fiber. */

@@ -1,6 +1,7 @@
 /* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, and GET
  * /admin/v1/doctor. */
 #include "server/tell.h"
+#include "server/admin/admin.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -157,11 +158,13 @@ static bool is_page(struct slice path, struct slice name, uint64_t *ret_after)
 	       slice_to_u64(slice_from(path, name.len + 1), ret_after) == 0;
 }
 
-int tell_run(void *arg, struct slice path, struct buf *out)
+int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *out)
 {
 	struct tell *tell = arg;
 	uint64_t after = 0, line = LOG_RING_LATEST;
 
+	if (method != S3_GET)
+		return -ENOENT;
 	if (is_page(path, SLICE("log"), &line))
 		return tell_log(line, out);
 	if (*tell->draining)
@@ -171,6 +174,11 @@ int tell_run(void *arg, struct slice path, struct buf *out)
 	if (is_page(path, SLICE("sessions"), &after))
 		return tell_sessions(tell, after, out);
 	return -ENOENT;
+}
+
+void tell_counters(struct buf *out)
+{
+	admin_counters(out);
 }
 
 void tell_free(struct tell *tell)

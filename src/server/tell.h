@@ -21,7 +21,9 @@ struct tell {
 	bool busy;
 };
 /* An s3_admin_tell_fn; called on one reactor; arg is a struct tell. */
-int tell_run(void *arg, struct slice path, struct buf *out);
+int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *out);
+/* The metrics that every process of this program has. Any thread. */
+void tell_counters(struct buf *out);
 void tell_free(struct tell *tell);
 
 #endif

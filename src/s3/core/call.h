@@ -47,6 +47,8 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
+	struct s3_names names; /* claim NULL: they are this store's alone */
+	_Atomic bool naming;   /* a bucket is being made or deleted, with names */
 	const struct s3_config_kind *config_kinds; /* by id: the handlers are in a higher layer */
 };
 /* ---- One request in progress. ----

@@ -8,6 +8,7 @@
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/names.h"
 #include "s3/core/settings.h"
 #include "s3/core/tags.h"
 #include "s3/core/text.h"
@@ -192,6 +193,23 @@ static const struct s3_error *keep_making(struct s3_call *call, const struct mak
 	return error;
 }
 
+/* The name is the cluster's first, and the store's second: a name without its bucket does no harm.
+ * *ret is the store's answer. */
+static const struct s3_error *create(
+	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
+{
+	const struct s3_error *error = s3_names_begin(call);
+
+	if (error)
+		return error;
+	error = s3_names_claim(call);
+	*ret_ret = error ? 0 : store_bucket_create(call->s3->store, bucket);
+	if (!error && *ret_ret && *ret_ret != -EEXIST)
+		(void)s3_names_release(call);
+	s3_names_end(call);
+	return error;
+}
+
 const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 {
 	struct store_bucket bucket = {.created_ns = clock_real_ns()};
@@ -224,9 +242,10 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	error = s3_memory_asked(call, &bucket);
 	if (!error && bucket.flags & STORE_BUCKET_LOCK)
 		error = s3_memory_refuses(call, &bucket, "object lock");
+	if (!error)
+		error = create(call, &bucket, &ret);
 	if (error)
 		return error;
-	ret = store_bucket_create(call->s3->store, &bucket);
 	if (ret == -EEXIST)
 		error = create_again(call, &bucket, &making);
 	else if (ret == -ENOTSUP || ret == -ENOBUFS)

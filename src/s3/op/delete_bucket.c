@@ -3,6 +3,7 @@
 
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/names.h"
 #include "s3/core/settings.h"
 #include "s3/object/multipart.h"
 #include "s3/operation.h"
@@ -23,8 +24,17 @@ static const struct s3_error *not_empty(struct s3_call *call)
 
 const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 {
-	int ret = store_bucket_delete(call->s3->store, call->bucket);
+	const struct s3_error *error = s3_names_begin(call);
+	const struct s3_error *told = NULL;
+	int ret;
 
+	if (error)
+		return error;
+	ret = store_bucket_delete(call->s3->store, call->bucket);
+	/* Also when it is gone already: an earlier answer may have been an error. */
+	if (!ret || ret == -ENOENT)
+		told = s3_names_release(call);
+	s3_names_end(call);
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (ret == -ENOTEMPTY)
@@ -34,5 +44,5 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 	/* A new bucket of this name must not have them. */
 	s3_uploads_delete_all(call);
 	s3_configs_delete_all(call);
-	return s3_answer_empty(call, 204);
+	return told ? told : s3_answer_empty(call, 204);
 }

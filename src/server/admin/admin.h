@@ -32,6 +32,9 @@ struct admin_opts {
  * requests that the server's root has signed, the paths below /admin/v1/. arg is a struct
  * admin_opts. In a fiber. */
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
+/* The part of it that every process of this program has: its build, the kernel's figures, counters
+ * and histograms. Any thread. */
+void admin_counters(struct buf *out);
 /* The text of /metrics; any thread that may call store_usage. */
 void admin_metrics(const struct admin_opts *opts, struct buf *out);
 /* Answers GET /minio/v2/metrics/cluster, .../node and .../bucket, with or without a bearer token,

@@ -358,12 +358,17 @@ static void put_build(struct buf *out)
 		"version=\"" NEBULAIO_VERSION "\",compiler=\"" COMPILER "\",arch=\"" ARCH "\"", 1);
 }
 
-void admin_metrics(const struct admin_opts *opts, struct buf *out)
+void admin_counters(struct buf *out)
 {
 	put_build(out);
 	admin_process_metrics(out);
 	put_counters(out);
 	put_hists(out);
+}
+
+void admin_metrics(const struct admin_opts *opts, struct buf *out)
+{
+	admin_counters(out);
 	put_region(opts, out);
 	put_rings(opts->region, out);
 	put_store(opts, out);
