@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "admin_call.h"
+#include "base/clock.h"
+
+#define MOVE_S_MAX 300u
 
 static const char USAGE[] =
 	"usage: nebulaio admin [OPTIONS] info | health | buckets | accounts | policies\n"
@@ -16,6 +20,8 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
 	"       nebulaio admin [OPTIONS] scrub | scrub-status | log\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
+	"       nebulaio admin [OPTIONS] cluster\n"
+	"       nebulaio admin [OPTIONS] store-move NUMBER GATEWAY\n"
 	"\n"
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
 	"bucket-quota sets the most that a bucket holds, noncurrent versions included: BYTES is\n"
@@ -27,6 +33,8 @@ static const char USAGE[] =
 	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
 	"blank; the server rebuilds the volume's contents there. log prints the latest 200 lines\n"
 	"of the server's log, but none of the flows'; a user who may admin:ConsoleLog may, too.\n"
+	"cluster asks a gateway which gateway owns which store. store-move hands a store over to\n"
+	"another gateway, and waits until it serves there.\n"
 	"\n" ADMIN_USAGE;
 
 static int get(struct admin *admin, const char *what, json_t **ret_json)
@@ -433,6 +441,98 @@ static int admin_log(struct admin *admin, int count, char **arguments)
 	return CLI_OK;
 }
 
+/* ---- Gateways and their stores. ---- */
+
+static const char *or_dash(const char *text)
+{
+	return text[0] ? text : "-";
+}
+
+static int admin_cluster(struct admin *admin, int count, char **arguments)
+{
+	json_t *cluster, *item;
+	int ret = get(admin, "cluster", &cluster);
+	size_t idx;
+
+	(void)count;
+	(void)arguments;
+	if (ret)
+		return ret;
+	if (admin->opts.json) {
+		admin_print_json(cluster);
+		json_decref(cluster);
+		return CLI_OK;
+	}
+	printf("%-6s %-8s %-20s %-22s %-22s %s\n", "store", "state", "owner", "http", "rdma",
+		"volume");
+	json_array_foreach(json_object_get(cluster, "stores"), idx, item)
+	{
+		const char *next = admin_text(item, "next");
+		char bytes[32];
+
+		printf("%-6llu %-8s %-20s %-22s %-22s %s%s%s\n",
+			(unsigned long long)number(item, "store"), admin_text(item, "state"),
+			or_dash(admin_text(item, "owner")), or_dash(admin_text(item, "http")),
+			or_dash(admin_text(item, "rdma")),
+			remote_bytes_text(number(item, "volume_bytes"), bytes),
+			next[0] ? "  goes to " : "", next);
+	}
+	printf("\n%-20s %s\n", "gateway", "state");
+	json_array_foreach(json_object_get(cluster, "gateways"), idx, item)
+	{
+		printf("%-20s %s\n", admin_text(item, "gateway"),
+			json_is_true(json_object_get(item, "alive")) ? "lives" : "gone");
+	}
+	json_decref(cluster);
+	return CLI_OK;
+}
+
+/* Whether the store serves at that gateway; its state and owner for the user. */
+static bool serves_at(const json_t *cluster, uint64_t store, const char *gateway)
+{
+	const json_t *item = json_array_get(json_object_get(cluster, "stores"), store);
+
+	return item && strcmp(admin_text(item, "state"), "serving") == 0 &&
+	       strcmp(admin_text(item, "owner"), gateway) == 0;
+}
+
+static int admin_store_move(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {.method = "POST",
+		.parts = {"cluster", "stores", arguments[0], "move", arguments[1]}};
+	uint64_t deadline_ns = clock_now_ns() + MOVE_S_MAX * NS_PER_S, store;
+	json_t *json = NULL;
+	bool there = false;
+	int ret;
+
+	(void)count;
+	if (slice_to_u64(slice_str(arguments[0]), &store))
+		return cli_usage_error(
+			admin->command, "'%s' is not the number of a store", arguments[0]);
+	ret = admin_request(admin, &request, &json);
+	json_decref(json);
+	while (!ret && !there && clock_now_ns() < deadline_ns) {
+		ret = get(admin, "cluster", &json);
+		there = !ret && serves_at(json, store, arguments[1]);
+		if (!ret)
+			json_decref(json);
+		if (!ret && !there)
+			nanosleep(&(struct timespec){.tv_nsec = 200 * NS_PER_MS}, NULL);
+	}
+	if (ret)
+		return ret;
+	if (!there) {
+		fprintf(stderr,
+			"nebulaio admin: store %s does not serve at %s yet: `nebulaio admin "
+			"cluster` shows its state\n",
+			arguments[0], arguments[1]);
+		return CLI_FAILED;
+	}
+	if (!admin->opts.json)
+		printf("store %s serves at %s\n", arguments[0], arguments[1]);
+	return CLI_OK;
+}
+
 static int admin_command_run(int argc, char **argv)
 {
 	static const struct admin_verb VERBS[] = {
@@ -454,6 +554,8 @@ static int admin_command_run(int argc, char **argv)
 		{"policies", 0, 0, admin_policies},
 		{"policy-put", 2, 2, policy_put},
 		{"policy-remove", 1, 1, policy_remove},
+		{"cluster", 0, 0, admin_cluster},
+		{"store-move", 2, 2, admin_store_move},
 	};
 	const struct admin_verbs verbs = {&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), false};
 

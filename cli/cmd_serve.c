@@ -13,6 +13,7 @@
 #include "base/log_ring.h"
 #include "cli.h"
 #include "doctor.h"
+#include "gateway/gateway.h"
 #include "reactor/reactor.h"
 #include "serve_flows.h"
 #include "server/server.h"
@@ -339,15 +340,31 @@ static bool terminal_gone(bool had_terminal)
 	       (terminal.revents & (POLLHUP | POLLERR));
 }
 
+/* A server with a store, or a gateway. */
+struct running {
+	struct server *server;
+	struct gateway *gateway;
+};
+
+static void reload(const struct running *running, bool all)
+{
+	if (running->server)
+		server_reload(running->server, all);
+	else
+		gateway_reload(running->gateway, all);
+}
+
 /* Reads files again on SIGHUP or when they change, until a signal ends the server; returns that
  * signal. */
-static int await_end(struct server *server, const sigset_t *signals)
+static int await_end(const struct running *running, const sigset_t *signals)
 {
 	bool had_terminal = isatty(STDIN_FILENO);
 	struct signalfd_siginfo info;
 	struct pollfd fds[2] = {
 		{.fd = signalfd(-1, signals, SFD_CLOEXEC), .events = POLLIN},
-		{.fd = server_watch_fd(server), .events = POLLIN},
+		{.fd = running->server ? server_watch_fd(running->server)
+				       : gateway_watch_fd(running->gateway),
+			.events = POLLIN},
 	};
 	int number = 0;
 
@@ -361,18 +378,28 @@ static int await_end(struct server *server, const sigset_t *signals)
 		if (ready < 0)
 			continue;
 		if (ready == 0)
-			server_reload(server, true);
+			reload(running, true);
 		if (fds[1].revents)
-			server_reload(server, false);
+			reload(running, false);
 		if (!fds[0].revents || read(fds[0].fd, &info, sizeof(info)) != sizeof(info))
 			continue;
 		if (info.ssi_signo != SIGHUP || terminal_gone(had_terminal))
 			number = (int)info.ssi_signo;
 		else
-			server_reload(server, true);
+			reload(running, true);
 	}
 	close(fds[0].fd);
 	return number;
+}
+
+static void signals_block(sigset_t *ret_signals)
+{
+	sigemptyset(ret_signals);
+	sigaddset(ret_signals, SIGTERM);
+	sigaddset(ret_signals, SIGINT);
+	sigaddset(ret_signals, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, ret_signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static int serve_until_signal(const struct config *config, bool development)
@@ -381,12 +408,7 @@ static int serve_until_signal(const struct config *config, bool development)
 	sigset_t signals;
 	int number;
 
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	signals_block(&signals);
 	if (server_open(config, &server)) {
 		fprintf(stderr,
 			"nebulaio serve: the server did not start; the log lines above say why\n");
@@ -403,7 +425,7 @@ static int serve_until_signal(const struct config *config, bool development)
 		log_error("flows", "no memory or no thread: no flow runs");
 	if (development)
 		print_welcome(config, server);
-	number = await_end(server, &signals);
+	number = await_end(&(struct running){.server = server}, &signals);
 	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends the program at once */
@@ -411,6 +433,40 @@ static int serve_until_signal(const struct config *config, bool development)
 	server_close(server);
 	log_info("server", "stopped cleanly");
 	return CLI_OK;
+}
+
+static int gateway_until_signal(const struct config *config, int option_count, char **options)
+{
+	const struct gateway_opts opts = {
+		.config = config, .option_count = option_count, .options = options};
+	struct gateway *gateway;
+	sigset_t signals;
+	int number, ret;
+
+	signals_block(&signals);
+	if (gateway_open(&opts, &gateway)) {
+		fprintf(stderr,
+			"nebulaio serve: the gateway did not start; the log lines above say why\n");
+		return CLI_FAILED;
+	}
+	ret = gateway_start(gateway);
+	if (!ret) {
+		printf("ready");
+		print_where("http", config->http.address, gateway_http_port(gateway));
+		print_where("https", config->https.address, gateway_https_port(gateway));
+		print_where("admin", config->admin.address, gateway_admin_port(gateway));
+		printf(" data=%s\n", config->data.dir);
+		fflush(stdout);
+		number = await_end(&(struct running){.gateway = gateway}, &signals);
+		log_info("server", "SIG%s: handing the stores over, finishing running requests",
+			sigabbrev_np(number));
+		pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	}
+	gateway_stop(gateway);
+	gateway_close(gateway);
+	if (!ret)
+		log_info("server", "stopped cleanly");
+	return ret ? CLI_FAILED : CLI_OK;
 }
 
 static int serve_run(int argc, char **argv)
@@ -447,6 +503,10 @@ static int serve_run(int argc, char **argv)
 	}
 	if (serve_flows_check(&config))
 		return CLI_USAGE;
+	if (config.cluster.enabled && gateway_check(&config, &error)) {
+		fprintf(stderr, "nebulaio serve: %s\n", error.text);
+		return CLI_USAGE;
+	}
 	if (log_level_parse(config.log_level, &level))
 		log_set_level(level);
 	if (log_format_parse(config.log_format, &format))
@@ -455,6 +515,8 @@ static int serve_run(int argc, char **argv)
 	if (!log_ring_open())
 		log_warn("server", "no memory to keep lines of the log: GET /admin/v1/log and "
 				   "the console show none");
+	if (config.cluster.enabled)
+		return gateway_until_signal(&config, argc - 1, argv + 1);
 	return serve_until_signal(&config, development);
 }
 

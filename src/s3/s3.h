@@ -317,8 +317,8 @@ void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_r
 	s3_page_fn *page, void *arg);
 
 /* Answers an allowed GET or POST of a path that belongs to the server's other parts: writes JSON.
- * path is the part behind /admin/v1/. -ENOENT: not a path of theirs; -EINVAL: it cannot be done, and
- * out has the reason as text; -EAGAIN: requested too often; -ENOMEM. Fiber call. */
+ * path is the part behind /admin/v1/. -ENOENT: not a path of theirs; -EINVAL: it cannot be done,
+ * and out has the reason as text; -EAGAIN: requested too often; -ENOMEM. Fiber call. */
 typedef int s3_admin_tell_fn(void *arg, enum s3_method method, struct slice path, struct buf *out);
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root;
  * users of its account who may "admin:ConsoleLog" may read the log. tell may be NULL. In a

@@ -66,6 +66,16 @@ struct config {
 	} storage;
 	struct {
 		bool standby;
+		bool enabled;
+		char pool[CONFIG_TEXT_MAX], data_pool[CONFIG_TEXT_MAX];
+		char name[CONFIG_TEXT_MAX];
+		char gateway[CONFIG_TEXT_MAX]; /* "": the host's name */
+		char address[CONFIG_TEXT_MAX]; /* where processes of stores listen */
+		uint64_t stores;
+		uint64_t wait_s;
+		uint64_t memory_bytes; /* of the gateway itself */
+		bool spread;
+		uint64_t store; /* of a store's own process: its number and 1; 0: not one */
 	} cluster;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

@@ -88,6 +88,34 @@ const struct config_key CONFIG_KEYS[] = {
 	FLAG("cluster.standby", cluster.standby, "false",
 		"A start waits, without limit, while another server owns the volume rados://…; "
 		"without it, the start fails after 30 seconds"),
+	FLAG("cluster.enabled", cluster.enabled, "false",
+		"Be a gateway of a cluster (docs/guide/cluster.md): several stores in Ceph RADOS, "
+		"each owned by one gateway; every gateway answers for all of them"),
+	TEXT("cluster.pool", cluster.pool, "",
+		"Replicated pool in RADOS with the cluster's map, and logs and superblocks of its "
+		"stores"),
+	TEXT("cluster.data_pool", cluster.data_pool, "",
+		"Pool for the bodies of objects; may be erasure coded; empty: cluster.pool"),
+	TEXT("cluster.name", cluster.name, "nebulaio",
+		"Name of the cluster: several can share a pool"),
+	TEXT("cluster.gateway", cluster.gateway, "",
+		"Name of this gateway, different on each; empty: the host's name"),
+	TEXT("cluster.address", cluster.address, "127.0.0.1",
+		"Address of this host at which other gateways reach the stores that this one "
+		"owns; an address without a port"),
+	NUMBER("cluster.stores", cluster.stores, 1, 64, "3",
+		"How many stores the cluster has; a later start with more adds some, none is ever "
+		"removed"),
+	NUMBER("cluster.wait_s", cluster.wait_s, 1, 300, "30",
+		"A request for a store without a serving owner waits this long for one, then gets "
+		"503 SlowDown"),
+	BYTES("cluster.memory_bytes", cluster.memory_bytes, 32 * MIB, 64 * GIB, "128MiB",
+		"Memory of the gateway for bodies on their way; each store's process has "
+		"memory.bytes of its own"),
+	FLAG("cluster.spread", cluster.spread, "true",
+		"A gateway that owns at least two stores more than another hands one over to it"),
+	NUMBER("cluster.store", cluster.store, 0, 64, "0",
+		"Set by a gateway for a store's process that it starts; not to be set by hand"),
 	NUMBER("storage.scrub.interval_s", storage.scrub.interval_s, 0, 31536000, "604800",
 		"Seconds from the end of a scrub to the start of the next; a scrub reads all "
 		"bodies and repairs damage; 0: only when `nebulaio admin scrub` asks for one"),

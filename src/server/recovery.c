@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "codec/codec.h"
 
-#define KEY_BYTES  32u
+#define KEY_BYTES  RECOVERY_KEY_BYTES
 #define SALT_BYTES 16u
 #define FILE_MAX   4096u
 /* docs/spec/disk.md, "Sealed key files". */
@@ -53,8 +53,7 @@ static int file_make(const char *path, struct slice text)
 	return ret ? ret : file_parent_sync(path);
 }
 
-/* 1; 0: none is configured; -errno with a log line. */
-static int key_read(const struct config *config, uint8_t ret_key[KEY_BYTES])
+int recovery_key_read(const struct config *config, uint8_t ret_key[RECOVERY_KEY_BYTES])
 {
 	const char *path = config->storage.recovery_key_file;
 	uint8_t text[FILE_MAX];
@@ -174,7 +173,7 @@ int recovery_restore(const struct config *config, struct store *store,
 	const struct recovery_file *files, uint32_t count)
 {
 	uint8_t key[KEY_BYTES];
-	int ret = key_read(config, key);
+	int ret = recovery_key_read(config, key);
 	bool has_key = ret == 1;
 
 	ret = MIN(ret, 0);
@@ -249,7 +248,7 @@ int recovery_keep(const struct config *config, struct store *store,
 	const struct recovery_file *files, uint32_t count)
 {
 	uint8_t key[KEY_BYTES];
-	int ret = key_read(config, key);
+	int ret = recovery_key_read(config, key);
 	bool has_key = ret == 1;
 
 	ret = MIN(ret, 0);

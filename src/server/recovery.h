@@ -6,6 +6,10 @@
 #include "server/config.h"
 #include "store/local.h"
 
+#define RECOVERY_KEY_BYTES 32u
+/* The operator's key: 1; 0: none is configured; -errno with a log line. */
+int recovery_key_read(const struct config *config, uint8_t ret_key[RECOVERY_KEY_BYTES]);
+
 struct recovery_file {
 	const char *name; /* in the volumes */
 	const char *path;

@@ -14,7 +14,6 @@
 #include "server/job/job.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
-#include "rados/rados.h"
 #include "remote/remote.h"
 #include "server/hardware.h"
 #include "server/https.h"
@@ -22,11 +21,11 @@
 #include "server/keys.h"
 #include "server/recovery.h"
 #include "server/lifecycle.h"
+#include "server/names.h"
 #include "server/numa.h"
 #include "server/resources.h"
 #include "server/endpoint.h"
 #include "server/tell.h"
-#include "server/volumes.h"
 #include "server/web.h"
 #include "store/local.h"
 
@@ -62,6 +61,7 @@ struct server {
 	struct rp_device *device;
 	struct remote *remote;
 	struct rv *rados;
+	struct names *names; /* NULL: the store is of no cluster */
 	struct job_scrub_opts scrub;
 	struct job_discard_opts discard;
 	struct rp_device_attr device_attr;
@@ -250,6 +250,7 @@ static int open_s3(struct server *server)
 	};
 	const struct s3_opts opts = {
 		.store_id = store_id(server->store),
+		.names = names_of(server->names),
 		.vault = &vault,
 		.secrets_key = secrets_key,
 		.root_access_key = config->auth.root_user,
@@ -509,6 +510,8 @@ static int open_endpoint(
 			.token = core->token,
 			.hipobj = core->hipobj,
 			.transport = endpoint->transport,
+			.via_secret = names_secret(server->names),
+			.via_store = names_store(server->names),
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
@@ -532,10 +535,8 @@ static int open_http(struct core *core)
 	const struct core *first = &server->cores[0];
 	const struct endpoint http = {"http", server->config.http.address, first->http, NULL};
 	struct endpoint https = {"https", server->config.https.address, first->https, NULL};
-	int ret = 0;
+	int ret = http.address[0] ? open_endpoint(core, &http, &core->http) : 0;
 
-	if (http.address[0])
-		ret = open_endpoint(core, &http, &core->http);
 	if (ret || !https.address[0])
 		return ret;
 	https.tls = https_tls(server->https);
@@ -557,9 +558,8 @@ static int open_admin(struct server *server, struct core *core)
 		.connections_max = ADMIN_CONNECTIONS_MAX,
 		.evict_serving = true,
 	};
-	int ret;
+	int ret = listen_open(&opts, config->admin.address, &core->admin);
 
-	ret = listen_open(&opts, config->admin.address, &core->admin);
 	if (ret)
 		endpoint_refused("admin", config->admin.address, ret);
 	return ret;
@@ -727,7 +727,7 @@ int server_open(const struct config *config, struct server **ret_server)
 	if (!ret)
 		ret = open_remote(server);
 	if (!ret)
-		ret = volumes_rados_open(&server->config, &server->rados);
+		ret = names_open(&server->config, &server->rados, &server->names);
 	if (!ret)
 		ret = open_store(server);
 	if (!ret)
@@ -989,7 +989,7 @@ void server_close(struct server *server)
 	sem_destroy(&server->identities_done);
 	store_close(server->store);
 	remote_initiator_close(server->remote);
-	rv_close(server->rados);
+	names_close(server->names, server->rados);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);
 	rp_close(server->device);

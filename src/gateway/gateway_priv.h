@@ -1,0 +1,202 @@
+/* gateway/gateway_priv.h: shared by the files of gateway.
+ *
+ *   gateway.c  opens and closes
+ *   keeper.c   the thread that lives, takes, moves and gives stores
+ *   child.c    the process of a store
+ *   route.c    which store a request is for, and where that is
+ *   link.c     a connection to a store's process: one exchange of heads
+ *   pass.c     a request that is passed on
+ *   lists.c    ListBuckets over all stores
+ *   pages.c    pages for operators */
+#ifndef GATEWAY_GATEWAY_PRIV_H
+#define GATEWAY_GATEWAY_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cluster/cluster.h"
+#include "codec/via.h"
+#include "flow/flow.h"
+#include "front/front.h"
+#include "gateway/gateway.h"
+#include "listen/listen.h"
+#include "net/net.h"
+#include "s3/s3.h"
+#include "server/https.h"
+
+#define GW_TICK_NS	  (500 * NS_PER_MS)
+#define GW_BUCKETS_CACHED 4096u
+#define GW_BUCKET_NS	  (5 * NS_PER_S)  /* how long a bucket's store is believed */
+#define GW_LINKS_MAX	  1024u		  /* of one reactor to one store */
+#define GW_IDLE_NS	  (30 * NS_PER_S) /* an unused connection is not used any more */
+#define GW_CONNECT_NS	  (5 * NS_PER_S)
+#define GW_HEAD_BYTES	  (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
+#define GW_LOOK_NS	  (20 * NS_PER_MS)
+/* The longest that a store's process may work before it answers. */
+#define GW_ANSWER_NS (900 * NS_PER_S)
+
+struct gw_core;
+struct gateway;
+
+/* ---- link.c ---- */
+struct gw_answer {
+	uint32_t status;
+	uint64_t bytes; /* of the body that follows */
+	bool close;
+	uint32_t header_count;
+	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
+};
+/* Parses a whole head of an answer, with its empty line. -EPROTO: not one that our processes
+ * send. */
+int gw_answer_parse(struct slice head, struct gw_answer *ret_answer);
+
+struct gw_link {
+	struct list link; /* idle ones, by store */
+	struct net_stream *stream;
+	struct gw_core *core;
+	uint32_t store;
+	char addr[CLUSTER_ADDR_BYTES];
+	uint64_t idle_since_ns;
+	bool fresh;    /* connected for this request */
+	uint64_t left; /* bytes of the answer's body that have not been read */
+	uint16_t share;
+	bool chunked;	     /* the request's body */
+	uint32_t start, end; /* bytes received and not used */
+	struct gw_answer answer;
+	struct flow_source source;
+	struct flow_sink sink;
+	char in[GW_HEAD_BYTES];
+	char out[GW_HEAD_BYTES];
+};
+/* One that waits for work, or a new one. -EAGAIN: the most are in use; errors of connect. */
+int gw_link_open(struct gw_core *core, const struct cluster_store *store, struct gw_link **ret);
+/* Keeps it for another request, or closes it. */
+void gw_link_end(struct gw_link *link, bool keep);
+void gw_links_close(struct gw_core *core);
+/* Sends the head. -EMSGSIZE: too long. */
+int gw_link_ask(
+	struct gw_link *link, const struct s3_request *request, bool has_body, uint64_t stall_ns);
+/* Waits for the next head, 100 Continue included. -ESTALE: the store has another owner by now. */
+int gw_link_hear(struct gw_link *link);
+/* The request's body goes into it, the answer's comes out of it. */
+struct flow_sink *gw_link_sink(struct gw_link *link, bool chunked);
+struct flow_source *gw_link_source(struct gw_link *link);
+
+/* ---- route.c ---- */
+struct gw_bucket {
+	char name[LIMIT_BUCKET_LEN_MAX + 1];
+	uint32_t store;
+	uint64_t until_ns;
+};
+struct gw_routes {
+	pthread_rwlock_t lock; /* of the view */
+	struct cluster_view view;
+	bool known; /* the view has been read */
+	pthread_mutex_t buckets_lock;
+	uint64_t forgets; /* counts news about buckets */
+	struct gw_bucket buckets[GW_BUCKETS_CACHED];
+	_Atomic uint32_t roomy; /* the store for new buckets */
+	_Atomic uint64_t bytes[CLUSTER_STORES_MAX];
+};
+void gw_routes_init(struct gw_routes *routes);
+void gw_routes_told(void *arg, struct slice text); /* arg is the gateway */
+void gw_routes_set(struct gateway *gateway, const struct cluster_view *view);
+uint32_t gw_stores(struct gateway *gateway);
+bool gw_store(struct gateway *gateway, uint32_t number, struct cluster_store *ret_store);
+/* The bucket that a request names, decoded; empty: none. */
+struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request *request,
+	char ret_text[LIMIT_BUCKET_LEN_MAX + 1], bool *ret_has_key);
+/* The store of a bucket; on a fiber. -ENOENT, or an error of the cluster. */
+int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_store);
+/* Waits until the store serves. -ETIMEDOUT. */
+int gw_store_await(struct gateway *gateway, uint32_t number, uint64_t deadline_ns,
+	struct cluster_store *ret_store);
+struct slice gw_header(const struct s3_request *request, struct slice name);
+
+/* ---- pass.c ---- */
+void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
+void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
+	const char *code, const char *message);
+/* Sends the request to the store and waits for the head of its answer. When this returns 0 the
+ * link is the caller's. Otherwise the caller answers 503. */
+int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,
+	struct gw_link **ret_link);
+
+/* ---- lists.c ---- */
+bool gw_lists_buckets(const struct s3_request *request);
+void gw_list_buckets(
+	struct gw_core *core, const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- pages.c ---- */
+void gw_page(void *arg, const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- child.c ---- */
+#define GW_LINE_BYTES 1024u
+/*   none (pid 0) → starting (no address yet) → ready → ending (told to) → none */
+struct gw_child {
+	pid_t pid;
+	int out; /* the read end of its output */
+	bool ready, ending;
+	uint64_t begun_ns, killed_ns;
+	uint64_t wait_until_ns; /* of the next start, after a failure */
+	uint64_t back_off_ns;
+	char line[GW_LINE_BYTES];
+	size_t line_len;
+	char http[CLUSTER_ADDR_BYTES], rdma[CLUSTER_ADDR_BYTES], admin[CLUSTER_ADDR_BYTES];
+};
+int gw_child_start(struct gateway *gateway, uint32_t store);
+/* Reads what it says, and sees whether it has ended. */
+void gw_child_look(struct gateway *gateway, uint32_t store);
+void gw_child_end(struct gw_child *child); /* asks it to end; kills it after some time */
+
+/* ---- keeper.c ---- */
+void *gw_keeper_main(void *arg);
+void *gw_pulse_main(void *arg);
+/* -EBUSY: another process has the name. */
+int gw_live(struct gateway *gateway);
+void gw_keeper_wake(struct gateway *gateway);
+
+/* ---- gateway.c ---- */
+struct gw_core {
+	struct gateway *gateway;
+	struct reactor *reactor;
+	struct flow_core flow;
+	struct listen *http, *https, *admin;
+	pthread_t thread;
+	bool running;
+	struct list idle[CLUSTER_STORES_MAX];
+	uint32_t links[CLUSTER_STORES_MAX]; /* idle ones, too */
+	struct reactor_msg drain_msg;
+};
+
+struct gateway {
+	struct gateway_opts opts;
+	const struct config *config;
+	char name[CLUSTER_NAME_LEN_MAX + 1];
+	struct rv *rados;
+	struct cluster *cluster;
+	struct region *region;
+	struct flow_budget *budget;
+	struct store *store; /* empty: s3 needs one */
+	struct s3 *s3;	     /* knows the root, for the pages */
+	struct https *https;
+	struct gw_routes routes;
+	struct gw_core cores[LIMIT_CORES_MAX];
+	struct reactor *reactors[LIMIT_CORES_MAX];
+	uint32_t core_count;
+	_Atomic bool draining;
+	_Atomic uint32_t cores_draining;
+	char secrets_file[2 * CONFIG_TEXT_MAX];
+	/* The keeper's. */
+	struct gw_child children[CLUSTER_STORES_MAX];
+	pthread_t keeper, pulse;
+	bool keeping, pulsing;
+	int wake_fd;
+	int end_fd;		   /* of the pulse */
+	_Atomic bool leaving;	   /* hands its stores over, then the keeper ends */
+	_Atomic bool left;	   /* the keeper has ended */
+	_Atomic uint64_t heard_ns; /* when the cluster last answered the keeper */
+};
+
+#endif

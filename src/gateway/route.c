@@ -1,0 +1,197 @@
+/* gateway/route.c: which store a request is for, and where that store's process is. */
+#include "gateway/gateway_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void gw_routes_init(struct gw_routes *routes)
+{
+	pthread_rwlock_init(&routes->lock, NULL);
+	pthread_mutex_init(&routes->buckets_lock, NULL);
+}
+
+/* ---- The view. ---- */
+
+void gw_routes_set(struct gateway *gateway, const struct cluster_view *view)
+{
+	struct gw_routes *routes = &gateway->routes;
+
+	pthread_rwlock_wrlock(&routes->lock);
+	/* News that came while the view was read is newer than the view. */
+	for (uint32_t i = 0; i < view->store_count; i++)
+		if (i >= routes->view.store_count ||
+			view->stores[i].generation >= routes->view.stores[i].generation)
+			routes->view.stores[i] = view->stores[i];
+	routes->view.store_count = MAX(view->store_count, routes->view.store_count);
+	routes->view.gateway_count = view->gateway_count;
+	memcpy(routes->view.gateways, view->gateways, sizeof(view->gateways));
+	routes->known = true;
+	pthread_rwlock_unlock(&routes->lock);
+}
+
+uint32_t gw_stores(struct gateway *gateway)
+{
+	uint32_t count;
+
+	pthread_rwlock_rdlock(&gateway->routes.lock);
+	count = gateway->routes.view.store_count;
+	pthread_rwlock_unlock(&gateway->routes.lock);
+	return count;
+}
+
+bool gw_store(struct gateway *gateway, uint32_t number, struct cluster_store *ret_store)
+{
+	bool known;
+
+	pthread_rwlock_rdlock(&gateway->routes.lock);
+	known = number < gateway->routes.view.store_count;
+	if (known)
+		*ret_store = gateway->routes.view.stores[number];
+	pthread_rwlock_unlock(&gateway->routes.lock);
+	return known;
+}
+
+int gw_store_await(struct gateway *gateway, uint32_t number, uint64_t deadline_ns,
+	struct cluster_store *ret_store)
+{
+	while (!gw_store(gateway, number, ret_store) || ret_store->state != CLUSTER_SERVING) {
+		if (clock_now_ns() >= deadline_ns || gateway->draining)
+			return -ETIMEDOUT;
+		fiber_sleep_ns(GW_LOOK_NS);
+	}
+	return 0;
+}
+
+/* ---- Buckets. ---- */
+
+static struct gw_bucket *slot_of(struct gw_routes *routes, struct slice name)
+{
+	return &routes->buckets[crc32c_update(0, name.data, name.len) % GW_BUCKETS_CACHED];
+}
+
+static void buckets_forget(struct gw_routes *routes, struct slice name)
+{
+	pthread_mutex_lock(&routes->buckets_lock);
+	routes->forgets++;
+	if (name.len)
+		slot_of(routes, name)->name[0] = '\0';
+	else
+		memset(routes->buckets, 0, sizeof(routes->buckets));
+	pthread_mutex_unlock(&routes->buckets_lock);
+}
+
+/* On a thread of librados: nothing here waits for another host. */
+void gw_routes_told(void *arg, struct slice text)
+{
+	struct gateway *gateway = arg;
+	struct gw_routes *routes = &gateway->routes;
+	struct cluster_store store;
+	struct slice bucket;
+
+	switch (cluster_told(text, &store, &bucket)) {
+	case CLUSTER_NEWS_BUCKET:
+		buckets_forget(routes, bucket);
+		return;
+	case CLUSTER_NEWS_STORE:
+		pthread_rwlock_wrlock(&routes->lock);
+		if (store.number < routes->view.store_count &&
+			store.generation > routes->view.stores[store.number].generation)
+			routes->view.stores[store.number] = store;
+		pthread_rwlock_unlock(&routes->lock);
+		break;
+	case CLUSTER_NEWS_ALL:
+		buckets_forget(routes, SLICE_NONE);
+		break;
+	}
+	gw_keeper_wake(gateway);
+}
+
+struct lookup {
+	struct gateway *gateway;
+	const char *bucket;
+	uint32_t store;
+	int ret;
+};
+
+static void lookup_run(void *arg)
+{
+	struct lookup *lookup = arg;
+
+	lookup->ret = cluster_bucket(lookup->gateway->cluster, lookup->bucket, &lookup->store);
+}
+
+int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_store)
+{
+	struct lookup lookup = {.gateway = gateway, .bucket = bucket};
+	struct gw_routes *routes = &gateway->routes;
+	struct gw_bucket *slot = slot_of(routes, slice_str(bucket));
+	uint64_t now_ns = clock_now_ns(), forgets;
+	bool found;
+
+	pthread_mutex_lock(&routes->buckets_lock);
+	found = strcmp(slot->name, bucket) == 0 && now_ns < slot->until_ns;
+	if (found)
+		*ret_store = slot->store;
+	forgets = routes->forgets;
+	pthread_mutex_unlock(&routes->buckets_lock);
+	if (found)
+		return 0;
+	fiber_offload_long(lookup_run, &lookup);
+	if (lookup.ret)
+		return lookup.ret;
+	*ret_store = lookup.store;
+	pthread_mutex_lock(&routes->buckets_lock);
+	if (forgets == routes->forgets) {
+		*slot = (struct gw_bucket){
+			.store = lookup.store, .until_ns = now_ns + GW_BUCKET_NS};
+		snprintf(slot->name, sizeof(slot->name), "%s", bucket);
+	}
+	pthread_mutex_unlock(&routes->buckets_lock);
+	return 0;
+}
+
+/* ---- Requests. ---- */
+
+struct slice gw_header(const struct s3_request *request, struct slice name)
+{
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, name))
+			return request->headers[i].value.data ? request->headers[i].value
+							      : SLICE("");
+	return SLICE_NONE;
+}
+
+/* The same rule as s3's: "bucket.DOMAIN". */
+static struct slice host_bucket(const struct s3_request *request, struct slice domain)
+{
+	struct slice rest = gw_header(request, SLICE("host")), host = slice_split(&rest, ':');
+
+	if (!domain.len || host.len < domain.len + 2 ||
+		!slice_eq_nocase(slice_from(host, host.len - domain.len), domain) ||
+		host.data[host.len - domain.len - 1] != '.')
+		return SLICE_NONE;
+	return slice_to(host, host.len - domain.len - 1);
+}
+
+struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request *request,
+	char ret_text[LIMIT_BUCKET_LEN_MAX + 1], bool *ret_has_key)
+{
+	const struct config *config = gateway->config;
+	struct slice path = slice_from(request->path, 1), bucket;
+	size_t len;
+
+	bucket = host_bucket(request, slice_str(config->s3.domain));
+	if (!bucket.len)
+		bucket = host_bucket(request, slice_str(config->s3.website_domain));
+	if (!bucket.len)
+		bucket = slice_split(&path, '/');
+	*ret_has_key = path.len > 0;
+	if (uri_decode(bucket, 0, ret_text, LIMIT_BUCKET_LEN_MAX, &len) ||
+		memchr(ret_text, '\0', len)) {
+		*ret_has_key = true;
+		return SLICE_NONE;
+	}
+	ret_text[len] = '\0';
+	return slice_of(ret_text, len);
+}

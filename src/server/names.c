@@ -1,0 +1,77 @@
+/* server/names.c: asks the cluster's map for the names of buckets. */
+#include "server/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cluster/cluster.h"
+#include "server/volumes.h"
+
+struct names {
+	struct cluster *cluster;
+	uint32_t store;
+	char volume[64];
+	struct s3_names calls;
+};
+
+static int claim(void *arg, const char *bucket)
+{
+	struct names *names = arg;
+
+	return cluster_bucket_claim(names->cluster, bucket, names->store);
+}
+
+static int release(void *arg, const char *bucket)
+{
+	struct names *names = arg;
+
+	return cluster_bucket_release(names->cluster, bucket, names->store);
+}
+
+int names_open(const struct config *config, struct rv **ret_rados, struct names **ret_names)
+{
+	struct cluster_opts opts = {.pool = config->cluster.pool, .name = config->cluster.name};
+	struct names *names;
+	int ret = volumes_rados_open(config, ret_rados);
+
+	*ret_names = NULL;
+	if (ret || !config->cluster.store)
+		return ret;
+	opts.rv = *ret_rados;
+	names = calloc(1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	names->store = (uint32_t)config->cluster.store - 1;
+	names->calls = (struct s3_names){.claim = claim, .release = release, .arg = names};
+	cluster_volume_name(config->cluster.name, names->store, names->volume);
+	ret = cluster_open(&opts, &names->cluster);
+	if (ret) {
+		free(names);
+		return ret;
+	}
+	*ret_names = names;
+	return 0;
+}
+
+void names_close(struct names *names, struct rv *rados)
+{
+	if (names)
+		cluster_close(names->cluster);
+	free(names);
+	rv_close(rados);
+}
+
+const struct s3_names *names_of(const struct names *names)
+{
+	return names ? &names->calls : NULL;
+}
+
+const uint8_t *names_secret(const struct names *names)
+{
+	return names ? cluster_secret(names->cluster) : NULL;
+}
+
+const char *names_store(const struct names *names)
+{
+	return names ? names->volume : NULL;
+}
