@@ -98,6 +98,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_OTHER] = "other",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
+	[BENCH_MEMORY] = "memory",
 	[BENCH_STRIPED] = "striped",
 	[BENCH_REMOTE] = "remote",
 	[BENCH_QUIET] = "quiet",
@@ -260,6 +261,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		       (from->bytes == 4 * KIB || from->bytes == 100 * KIB);
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
+	if (way == BENCH_MEMORY)
+		return from->op == BENCH_PUT && from->bytes == 4 * KIB;
 	if (way == BENCH_TOKEN || way == BENCH_HIPOBJ)
 		return has_dialects(from->op, from->heat, from->bytes, from->depth);
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -356,11 +359,14 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 		return 0;
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
-	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_SESSIONS] ||
-			   has[BENCH_CLIENTS] || has[BENCH_SINGLES];
+	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
+			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
+	if (has[BENCH_MEMORY] && !ret)
+		ret = add(
+			group, &(struct bench_subject){.kind = BENCH_MEMCPY, .bytes = from->bytes});
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
@@ -468,9 +474,11 @@ const struct bench_record *bench_group_anchor(
 	for (uint32_t i = 0; i < group->count; i++) {
 		enum bench_kind kind = group->members[i]->subject.kind;
 		bool rdma = row->subject.way == BENCH_RDMA;
+		/* A copy is beside the row of a memory bucket, and no limit of a durable one. */
+		bool is_put = row->subject.op == BENCH_PUT;
 
 		if (kind == BENCH_LOG || kind == BENCH_RECVMMSG ||
-			(rdma && (kind == BENCH_PINGPONG || kind == BENCH_MEMCPY)) ||
+			(rdma && (kind == BENCH_PINGPONG || (kind == BENCH_MEMCPY && !is_put))) ||
 			(!rdma &&
 				(kind == BENCH_TCP || kind == BENCH_STREAM || kind == BENCH_NGINX)))
 			found = group->members[i];

@@ -47,6 +47,7 @@ enum bench_way {
 	BENCH_HIPOBJ,	/* HTTP, bodies by hipobj-rc-v2 */
 	BENCH_XDP,	/* packets by AF_XDP, without a server */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
+	BENCH_MEMORY,	/* RDMA, objects of a memory bucket */
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_SESSIONS, /* RDMA, over several sessions of one process */
 	BENCH_CLIENTS,	/* RDMA, by several processes that sleep while they wait */

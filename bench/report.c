@@ -35,6 +35,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "hipobj (simul.)" : "hipobj";
 	if (row->way == BENCH_ONESIDED)
 		return simulated ? "1-sided (simul.)" : "rdma one-sided";
+	if (row->way == BENCH_MEMORY)
+		return simulated ? "memory (simul.)" : "rdma memory";
 	if (row->way == BENCH_SESSIONS)
 		return simulated ? "sessions (sim.)" : "rdma sessions";
 	if (row->way == BENCH_CLIENTS)

@@ -94,6 +94,37 @@ static int client_of_child(void *arg, struct neb_client **ret_client)
 	return client_open(arg, BENCH_CLIENTS, ret_client);
 }
 
+#define MEMORY_PREFIX "put-memory-"
+#define MEMORY_BOUNDS "bytes=8MiB, full=refuse"
+
+/* The bucket that has these objects. */
+static const char *bucket_of(const struct bench_target *target, const struct bench_data *data)
+{
+	return data && slice_starts(slice_str(data->prefix), SLICE(MEMORY_PREFIX))
+		       ? target->memory_bucket
+		       : target->bucket;
+}
+
+/* A memory bucket beside the bucket. False: the server has none. */
+static bool memory_bucket_made(struct bench_target *target)
+{
+	const struct neb_header header = {.name = "x-nebulaio-memory", .value = MEMORY_BOUNDS};
+	const struct neb_request request = {.op = NEB_CREATE_BUCKET,
+		.bucket = target->memory_bucket,
+		.headers = &header,
+		.header_count = 1};
+	struct neb_result result;
+
+	if (target->memory_bucket[0] || !target->client)
+		return target->client != NULL;
+	snprintf(target->memory_bucket, sizeof(target->memory_bucket), "%s-memory", target->bucket);
+	if (!neb_perform(target->client, &request, &result))
+		return true;
+	fprintf(stderr, "nebulaio bench: no memory bucket: %s\n", result.message);
+	target->memory_bucket[0] = '\0';
+	return false;
+}
+
 /* NULL: this way is not possible. */
 static struct neb_client *client_of(struct bench_target *target, enum bench_way way)
 {
@@ -103,6 +134,8 @@ static struct neb_client *client_of(struct bench_target *target, enum bench_way 
 				     : way == BENCH_ONESIDED ? &target->one_sided
 							     : &target->client;
 
+	if (way == BENCH_MEMORY && !memory_bucket_made(target))
+		return NULL;
 	if (!*client && way > BENCH_HTTP && target->client && target->server.http_address[0] &&
 		client_open(target, way, client))
 		*client = NULL;
@@ -130,7 +163,7 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 		.other_count = sessions ? ARRAY_LEN(target->sessions) : 0,
 		.transport = is_token(opts->way) ? NEB_TOKEN : NEB_AUTO,
 		.op = OPS[opts->op].op,
-		.bucket = target->bucket,
+		.bucket = bucket_of(target, opts->data),
 		.data = opts->data,
 		.depth = opts->depth,
 		.answer_bytes_max = answer_bytes_max(opts),
@@ -161,12 +194,12 @@ static int make_requests(struct bench_target *target, const struct bench_load_op
 	struct bench_http_line line = {.method = OPS[opts->op].method, .path = path, .query = ""};
 	int ret = 0;
 
-	snprintf(path, sizeof(path), opts->data ? "/%s" : "/", target->bucket);
+	snprintf(path, sizeof(path), opts->data ? "/%s" : "/", bucket_of(target, opts->data));
 	for (uint32_t i = 0; i < set->count_max && !ret; i++) {
 		if (opts->op == BENCH_LIST)
 			line.query = bench_list_query(opts->data, i, query);
 		else if (opts->data)
-			snprintf(path, sizeof(path), "/%s/%s", target->bucket,
+			snprintf(path, sizeof(path), "/%s/%s", bucket_of(target, opts->data),
 				bench_data_key(opts->data, i, key));
 		line.has_body =
 			opts->op == BENCH_PUT || (opts->op == BENCH_MIXED && bench_mixed_writes(i));
@@ -379,6 +412,9 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 		return ret;
 	target->data_count++;
 	*ret_data = data;
+	/* Its first objects are put below. */
+	if (subject->way == BENCH_MEMORY && !client_of(target, BENCH_MEMORY))
+		return -ENODEV;
 	/* DELETE's objects are stored before each slice. */
 	return subject->op == BENCH_DELETE ? 0
 					   : bench_target_pass(target, data, BENCH_PUT, &result);
@@ -469,6 +505,7 @@ int bench_target_open(struct bench_target *target, const struct bench_opts *opts
 void bench_target_close(struct bench_target *target)
 {
 	bool lives_on = !target->server.child.pid;
+	struct neb_result ended;
 	struct bench_result result;
 
 	for (uint32_t i = 0; i < target->data_count; i++) {
@@ -476,6 +513,8 @@ void bench_target_close(struct bench_target *target)
 			bench_target_pass(target, &target->data[i], BENCH_DELETE, &result);
 		bench_data_close(&target->data[i]);
 	}
+	if (lives_on && target->memory_bucket[0])
+		neb_bucket_delete(target->client, target->memory_bucket, &ended);
 	if (lives_on && target->bucket[0])
 		ask_bucket(target, false);
 	neb_client_close(target->sealed);

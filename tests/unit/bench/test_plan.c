@@ -214,6 +214,12 @@ static void test_rows_beside_the_plain_ones(void **state)
 	assert_ptr_equal(
 		bench_group_anchor(group, find(group, BENCH_ONESIDED)), find(group, BENCH_RDMA));
 	bench_plan_close(&plan);
+	opts.only = "put 4KiB d16 memory";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_MEMORY)), find(group, BENCH_RDMA));
+	bench_plan_close(&plan);
 	opts.only = "get 100KiB d1 batch";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
 	group = &plan.groups[0];
