@@ -28,6 +28,13 @@ static int conf_fill(const struct rv *rv, rados_t cluster)
 	snprintf(seconds, sizeof(seconds), "%u", rv->opts.timeout_s);
 	for (uint32_t i = 0; i < ARRAY_LEN(settings) && !ret; i++)
 		ret = rados_conf_set(cluster, settings[i][0], settings[i][1]);
+	/* librados asks the monitors for a newer map only when an operation is older than
+	 * objecter_timeout (10 s). If rados_osd_op_timeout cancels all operations before, a client
+	 * that missed the map with the restarted osds never finds them again. */
+	if (!ret && (rados_conf_set(cluster, "objecter_timeout", "1") ||
+			    rados_conf_set(cluster, "objecter_tick_interval", "0.5")))
+		log_warn("rados", "librados does not take the objecter's times: after a loss of "
+				  "several osds this server may have to be started again");
 	return ret;
 }
 

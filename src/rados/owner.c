@@ -334,6 +334,12 @@ int rv_own(struct rv_volume *volume, uint64_t wait_ns)
 		uint64_t quiet_ns;
 
 		ret = lock(volume, false);
+		/* A standby outlasts a cluster that does not answer. A lock that was granted
+		 * nevertheless is given back below. */
+		if (ret == -ETIMEDOUT && volume->rv->opts.standby) {
+			ret = 0;
+			continue;
+		}
 		if (!ret)
 			ret = record_take(volume, &seen, &quiet_ns);
 		if (!ret) {
