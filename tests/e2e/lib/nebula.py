@@ -77,7 +77,14 @@ class Server:
     def command(self):
         return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
                 "--set", "admin.address=127.0.0.1:0",
-                *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.extra]
+                *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.volume(), *self.extra]
+
+    def volume(self):
+        """With NEBULAIO_TEST_RADOS=POOL every store whose test names no volume is in that pool of the cluster of $CEPH_CONF."""
+        pool = os.environ.get("NEBULAIO_TEST_RADOS")
+        if not pool or any(str(word).startswith(("--volume", "storage.volume")) for word in self.extra):
+            return []
+        return ["--volume", f"rados://{pool}/{hashlib.sha256(bytes(self.data.resolve())).hexdigest()[:16]}"]
 
     def env(self):
         # The run time of sanitizers that a Python needs is in a watched server already.
