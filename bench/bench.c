@@ -21,6 +21,7 @@ void bench_defaults(struct bench_opts *opts)
 		.slice_ns = 200 * NS_PER_MS,
 		.verify_every = 64,
 		.list_keys = 100000,
+		.objects = 1000000,
 	};
 }
 

@@ -47,7 +47,8 @@ struct bench_opts {
 	uint64_t rate;	   /* open loop: operations started a second; 0: closed loop */
 	uint32_t verify_every;
 	uint32_t list_keys;
-	bool list_rows; /* print the names of the rows and measure nothing */
+	uint32_t objects; /* of the rows of many objects */
+	bool list_rows;	  /* print the names of the rows and measure nothing */
 };
 
 void bench_defaults(struct bench_opts *opts);

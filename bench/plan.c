@@ -11,6 +11,7 @@
 enum row_set {
 	ROWS_FULL,
 	ROWS_QUICK,   /* a mark needs them */
+	ROWS_MANY,    /* of few objects and of many */
 	ROWS_CODED,   /* over several volumes alone */
 	ROWS_TENANTS, /* a quiet tenant beside a noisy one alone */
 };
@@ -47,6 +48,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_COLD, 4 * KIB, 16, ROWS_FULL},
 	{BENCH_GET, BENCH_COLD, 1 * MIB, 1, ROWS_FULL},
 	{BENCH_GET, BENCH_COLD, 1 * MIB, 16, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
+	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_QUICK},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 4, ROWS_FULL},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 16, ROWS_QUICK},
@@ -61,6 +64,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 16, ROWS_FULL},
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
+	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
+	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
 	{BENCH_LIST, BENCH_HOT, 0, 1, ROWS_QUICK},
 	{BENCH_LIST, BENCH_HOT, 0, 4, ROWS_FULL},
 	{BENCH_LIST, BENCH_HOT, 0, 16, ROWS_FULL},
@@ -95,6 +100,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_BATCH] = "batch",
 	[BENCH_DURABLE] = "durable",
 	[BENCH_PEER] = "peer",
+	[BENCH_MANY] = "many",
 	[BENCH_OTHER] = "other",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
@@ -238,6 +244,8 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
  * One-sided reads are compared for small, hot objects, because they are made for those. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
+	if (from->set == ROWS_MANY || way == BENCH_MANY)
+		return from->set == ROWS_MANY && (way == BENCH_MANY || way == BENCH_RDMA);
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
@@ -360,7 +368,8 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
-			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES];
+			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] ||
+			   has[BENCH_SINGLES] || has[BENCH_MANY];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);

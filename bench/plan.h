@@ -55,6 +55,7 @@ enum bench_way {
 	BENCH_BATCH,	/* RDMA, many objects by each call */
 	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the receiver's disk */
 	BENCH_PEER,	/* FLOW: until it is in the receiver's memory */
+	BENCH_MANY,	/* RDMA, of opts->objects objects instead of BENCH_FEW_OBJECTS */
 	BENCH_OTHER,	/* HTTP, another S3 server */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
@@ -81,6 +82,8 @@ enum bench_heat { BENCH_HOT, BENCH_COLD };
 #define BENCH_HOT_BYTES	    (2 * MIB)
 #define BENCH_COLD_BYTES    (512 * MIB) /* twice our server's cache */
 #define BENCH_HUGE_BYTES    (64 * MIB)
+#define BENCH_SMALL_BYTES   100u /* of each of few, and of many, objects */
+#define BENCH_FEW_OBJECTS   1000u
 #define BENCH_DEPTH_MAX	    64u
 #define BENCH_NGINX_DEPTH   16u
 #define BENCH_SESSION_COUNT 4u /* and of client processes */

@@ -15,6 +15,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 
 	if (row->way == BENCH_HTTP)
 		return "http";
+	if (row->way == BENCH_MANY)
+		return simulated ? "many (simul.)" : "rdma many";
 	if (row->way == BENCH_OTHER)
 		return "http other";
 	if (row->way == BENCH_XDP)
@@ -379,7 +381,8 @@ static const char *verdict_text(enum bench_verdict verdict, double limit, bool l
 bool bench_report_judge(const struct bench_rig *rig, const struct bench_plan *plan,
 	const struct bench_mark *mark, struct bench_mark_result *ret_result)
 {
-	if (mark->row.way == BENCH_RDMA && !rig->target.server.rdma_is_simulated)
+	if ((mark->row.way == BENCH_RDMA || mark->row.way == BENCH_MANY) &&
+		!rig->target.server.rdma_is_simulated)
 		return false;
 	return bench_mark_judge(mark, plan, ret_result);
 }

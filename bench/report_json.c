@@ -106,6 +106,7 @@ static void put_settings(const struct bench_rig *rig, struct json *json)
 	put_number(json, "rate", opts->rate ? (double)opts->rate : NAN);
 	put_number(json, "verify_every", opts->verify_every);
 	put_number(json, "list_keys", opts->list_keys);
+	put_number(json, "objects", opts->objects);
 	put_number(json, "server_cpu", rig->cpus.server);
 	put_number(json, "client_cpu", rig->cpus.client);
 	put_flag(json, "own_server", rig->target.server.child.pid != 0);

@@ -366,6 +366,12 @@ static uint32_t name_data(
 {
 	unsigned long long bytes = subject->bytes;
 
+	if (subject->bytes == BENCH_SMALL_BYTES) {
+		bool many = subject->way == BENCH_MANY;
+
+		snprintf(prefix, 40, many ? "many-" : "few-");
+		return many ? target->opts->objects : BENCH_FEW_OBJECTS;
+	}
 	switch (subject->op) {
 	case BENCH_PUT:
 		snprintf(prefix, 40, "put-%s-%llu-", bench_way_word(subject->way), bytes);

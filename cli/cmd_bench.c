@@ -32,6 +32,7 @@
 	"                      when each request was due\n"                                        \
 	"  --verify N          check the CRC of every Nth answer (default 64)\n"                   \
 	"  --list-keys N       number of keys to list (default 100000; --quick: 10000)\n"          \
+	"  --objects N         number of objects of the rows of many (default 1000000)\n"          \
 	"  --idle poll|default poll: keep idle processors awake (used where permitted);\n"         \
 	"                      default: let them sleep\n"                                          \
 	"  --priority high|normal  high: run before other processes (used where permitted)\n"      \
@@ -61,6 +62,7 @@ enum {
 	OPT_RATE,
 	OPT_VERIFY,
 	OPT_LIST_KEYS,
+	OPT_OBJECTS,
 	OPT_IDLE,
 	OPT_PRIORITY,
 	OPT_SET,
@@ -86,6 +88,7 @@ static const struct option OPTIONS[] = {
 	{"rate", required_argument, NULL, OPT_RATE},
 	{"verify", required_argument, NULL, OPT_VERIFY},
 	{"list-keys", required_argument, NULL, OPT_LIST_KEYS},
+	{"objects", required_argument, NULL, OPT_OBJECTS},
 	{"idle", required_argument, NULL, OPT_IDLE},
 	{"priority", required_argument, NULL, OPT_PRIORITY},
 	{"set", required_argument, NULL, OPT_SET},
@@ -133,6 +136,10 @@ static int numeric_option(struct bench_opts *opts, int option)
 	case OPT_LIST_KEYS:
 		ret = number("--list-keys", 1, 100000000, &value);
 		opts->list_keys = (uint32_t)value;
+		return ret;
+	case OPT_OBJECTS:
+		ret = number("--objects", 1, 99999999, &value);
+		opts->objects = (uint32_t)value;
 		return ret;
 	case OPT_COMPARE_PID:
 		ret = number("--compare-pid", 1, 1 << 22, &value);
