@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mpsc.h"
 #include "base/prng.h"
+#include "base/slab.h"
 #include "base/slice.h"
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

@@ -303,7 +303,7 @@ const struct config_key CONFIG_KEYS[] = {
 		"and for lists; auto: half of what auto is for memory.records_bytes, at least "
 		"64MiB"),
 	FLAG("memory.huge_pages", memory.huge_pages, "true",
-		"Use 2 MiB pages where they are available"),
+		"Use 2 MiB pages where they are available, for the region and the record table"),
 
 	NUMBER("cpu.reactors", cpu.reactors, 0, LIMIT_CORES_MAX, "0",
 		"Number of event loops; 0: one per processor, less one"),

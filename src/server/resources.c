@@ -44,6 +44,7 @@ void resources_share(struct config *config, const struct cgroup_limits *limits, 
 	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
 	uint64_t rest = bytes - MIN(bytes, config->memory.bytes + REST_MEMORY_BYTES);
 
+	slab_huge_pages(config->memory.huge_pages);
 	if (config->memory.records_bytes == CONFIG_AUTO)
 		config->memory.records_bytes = MAX(rest / 8, AUTO_BYTES_MIN);
 	if (config->memory.index_cache_bytes == CONFIG_AUTO)

@@ -10,7 +10,8 @@ void resources_raise(void);
 /* All memory of this host; 0: unknown. */
 uint64_t resources_host_memory(void);
 /* Replaces "auto" of memory.records_bytes and memory.index_cache_bytes by their shares of the
- * host's memory, or of the control group's limit if that is less. */
+ * host's memory, or of the control group's limit if that is less. Says
+ * whether records may use huge pages. */
 void resources_share(
 	struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes);
 /* Warns when the control group's limit of memory is below what the configuration may use. */

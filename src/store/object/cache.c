@@ -113,7 +113,7 @@ static uint32_t entry_drop(
 	shard->bytes -= (uint64_t)entry->frames * FRAME_BYTES;
 	shard->entry_count--;
 	freed = region_put(cache->region, entry->span, OWNER_CACHE) ? entry->frames : 0;
-	free(entry);
+	slab_free(entry, sizeof(*entry));
 	return freed;
 }
 
@@ -222,7 +222,7 @@ bool cache_add(struct cache *cache, const struct cache_offer *offer)
 	if (frames > 2 * frames_charged(region_frames_for(offer->bytes)) ||
 		(uint64_t)frames * FRAME_BYTES > cache->shard_bytes_max / 2)
 		return false;
-	entry = (struct cache_entry *)malloc(sizeof(*entry));
+	entry = (struct cache_entry *)slab_alloc(sizeof(*entry));
 	if (!entry)
 		return false;
 	*entry = (struct cache_entry){.data_id = offer->data_id,
@@ -233,7 +233,7 @@ bool cache_add(struct cache *cache, const struct cache_offer *offer)
 	pthread_mutex_lock(&shard->lock);
 	if (*entry_slot(shard, hash, offer->data_id, offer->chunk_idx)) {
 		pthread_mutex_unlock(&shard->lock);
-		free(entry);
+		slab_free(entry, sizeof(*entry));
 		return false;
 	}
 	slots_grow(shard);

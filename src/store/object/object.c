@@ -16,17 +16,17 @@
 
 int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_segment)
 {
+	size_t checks = ALIGN_UP((size_t)check_cap * sizeof(uint32_t), sizeof(uint64_t));
 	struct segment *segment;
 
-	segment = (struct segment *)calloc(1, sizeof(*segment) + check_cap * sizeof(uint32_t));
+	extent_cap = MAX(extent_cap, 1u);
+	segment = (struct segment *)slab_alloc(
+		sizeof(*segment) + checks + extent_cap * sizeof(struct extent));
 	if (!segment)
 		return -ENOMEM;
-	extent_cap = MAX(extent_cap, 1u);
-	segment->extents = (struct extent *)malloc(extent_cap * sizeof(struct extent));
-	if (!segment->extents) {
-		free(segment);
-		return -ENOMEM;
-	}
+	segment->bytes = (uint32_t)(sizeof(*segment) + checks + extent_cap * sizeof(struct extent));
+	segment->extents = (struct extent *)(void *)((char *)(segment + 1) + checks);
+	segment->extents_inside = true;
 	segment->extent_cap = extent_cap;
 	atomic_init(&segment->refs, 1);
 	segment->checks = (uint32_t *)(void *)(segment + 1);
@@ -39,9 +39,10 @@ void segment_close(struct segment *segment)
 {
 	if (!segment || atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	free(segment->extents);
+	if (!segment->extents_inside)
+		free(segment->extents);
 	free(segment->tags);
-	free(segment);
+	slab_free(segment, segment->bytes);
 }
 
 int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES])
@@ -71,10 +72,16 @@ int segment_add(struct segment *segment, uint64_t block, uint32_t blocks)
 	}
 	if (segment->extent_count == segment->extent_cap) {
 		uint32_t cap = segment->extent_cap * 2;
-		void *grown = realloc(segment->extents, cap * sizeof(struct extent));
+		bool inside = segment->extents_inside;
+		void *grown =
+			realloc(inside ? NULL : segment->extents, cap * sizeof(struct extent));
 
 		if (!grown)
 			return -ENOMEM;
+		if (inside)
+			memcpy(grown, segment->extents,
+				segment->extent_count * sizeof(struct extent));
+		segment->extents_inside = false;
 		segment->extents = (struct extent *)grown;
 		segment->extent_cap = cap;
 	}
@@ -127,7 +134,7 @@ static int object_alloc(const struct store_meta *meta, uint64_t data_id,
 	size_t parts = shape->part_count > 1 ? shape->part_count : 0;
 	size_t bytes = sizeof(struct object) + shape->segment_count * sizeof(void *) +
 		       parts * sizeof(struct object_part) + meta->headers_len + shape->inline_bytes;
-	struct object *object = (struct object *)calloc(1, bytes);
+	struct object *object = (struct object *)slab_alloc(bytes);
 	char *tail;
 
 	if (!object)
@@ -337,7 +344,7 @@ static void object_close(struct store *store, struct object *object)
 				(uint32_t)((part->bytes + STORE_CHUNK_BYTES - 1) /
 					   STORE_CHUNK_BYTES));
 	}
-	free(object);
+	slab_free(object, object->bytes_in_memory);
 }
 
 /* The last reference to an object also drops its reference to the object that owns its body. The

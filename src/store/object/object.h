@@ -28,9 +28,11 @@ struct segment {
 	_Atomic uint32_t refs; /* shared by an object and its body_owner */
 	uint32_t *checks;      /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
 	uint32_t check_cap;
-	uint32_t tag_count; /* one for each check, or 0 */
-	uint8_t *tags;	    /* STORE_TAG_BYTES each; NULL: none */
-	struct extent *extents;
+	uint32_t tag_count;	/* one for each check, or 0 */
+	uint8_t *tags;		/* STORE_TAG_BYTES each; NULL: none */
+	struct extent *extents; /* allocated with the struct, until they outgrow it */
+	uint32_t bytes;		/* of the struct with what was allocated with it */
+	bool extents_inside;
 };
 
 /* A stretch of an object's bytes that was written as one body: a plain object has one; a composed

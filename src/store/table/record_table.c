@@ -109,6 +109,11 @@ int record_table_open(struct store *store, uint64_t bytes_max, struct record_tab
 	return 0;
 }
 
+static void entry_close(struct record_entry *entry)
+{
+	slab_free(entry, sizeof(*entry) + entry->key_len);
+}
+
 void record_table_close(struct record_table *table)
 {
 	if (!table)
@@ -121,7 +126,7 @@ void record_table_close(struct record_table *table)
 			struct record_entry *entry = CONTAINER_OF(link, struct record_entry, clock);
 
 			object_put(table->store, entry->object);
-			free(entry);
+			entry_close(entry);
 		}
 		free(shard->slots);
 		pthread_mutex_destroy(&shard->lock);
@@ -195,7 +200,7 @@ static void shard_evict(struct record_table *table, struct record_shard *shard)
 		if (entry_idle(entry) && !entry->used) {
 			entry_remove(shard, entry);
 			object_put(table->store, entry->object);
-			free(entry);
+			entry_close(entry);
 			counter_add(&record_table_evictions, 1);
 			continue;
 		}
@@ -353,7 +358,7 @@ static int entry_loaded(
 	waiters = entry_ready(entry);
 	if (ret) {
 		entry_remove(shard, entry);
-		free(entry);
+		entry_close(entry);
 	} else {
 		entry->object = load->object;
 		entry_measure(shard, entry);
@@ -385,7 +390,7 @@ static struct record_entry *entry_add(
 	struct record_entry *entry;
 	struct record_entry **slot;
 
-	entry = (struct record_entry *)calloc(1, sizeof(*entry) + key.len);
+	entry = (struct record_entry *)slab_alloc(sizeof(*entry) + key.len);
 	if (!entry)
 		return NULL;
 	slots_grow(shard);
