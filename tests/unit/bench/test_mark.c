@@ -135,8 +135,10 @@ static void test_quick_measures_every_mark(void **state)
 			record->result.ops = record->result.bytes = 1;
 		}
 	}
+	/* A million objects take too long to store. */
 	for (size_t i = 0; i < BENCH_MARK_COUNT; i++)
-		assert_true(bench_mark_judge(&BENCH_MARKS[i], &plan, &result));
+		assert_true(bench_mark_judge(&BENCH_MARKS[i], &plan, &result) ==
+			    (BENCH_MARKS[i].row.way != BENCH_MANY));
 	bench_plan_close(&plan);
 }
 
