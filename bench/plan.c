@@ -368,8 +368,8 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
-			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] ||
-			   has[BENCH_SINGLES] || has[BENCH_MANY];
+			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES] ||
+			   has[BENCH_MANY];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
