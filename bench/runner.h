@@ -17,7 +17,7 @@ struct bench_target {
 	const struct bench_opts *opts;
 	struct bench_server server;
 	char bucket[32];
-	char memory_bucket[40]; /* empty until a row first asks for it */
+	char memory_bucket[40];	   /* empty until a row first asks for it */
 	struct neb_client *client; /* NULL: no RDMA, and client_failed says why */
 	char client_failed[160];
 	struct neb_client *sealed, *token, *hipobj, *one_sided; /* opened when a row first asks */
