@@ -268,17 +268,19 @@ static bool answer_end(struct http_conn *conn)
 static uint32_t note_via(struct http_conn *conn)
 {
 	const struct front_http_opts *opts = conn->opts;
-	const struct http_head *head = &conn->head;
-	struct slice text = SLICE_NONE;
+	struct http_head *head = &conn->head;
+	struct slice text;
+	uint32_t at = 0;
 	struct via via;
 
 	conn->request.peer = net_peer(conn->stream);
 	conn->request.transport = opts->transport;
-	for (uint32_t i = 0; opts->via_secret && i < head->header_count && !text.data; i++)
-		if (slice_eq_nocase(head->headers[i].name, SLICE(VIA_HEADER)))
-			text = head->headers[i].value;
-	if (!text.data)
+	while (at < head->header_count &&
+		!slice_eq_nocase(head->headers[at].name, SLICE(VIA_HEADER)))
+		at++;
+	if (!opts->via_secret || at == head->header_count)
 		return 0;
+	text = head->headers[at].value;
 	if (via_read(opts->via_secret, text, head->method_text, head->target,
 		    (int64_t)(clock_real_ns() / NS_PER_S), &via)) {
 		log_warn("http", "%s: the header " VIA_HEADER " is refused: not of this cluster",
@@ -288,6 +290,11 @@ static uint32_t note_via(struct http_conn *conn)
 	/* The gateway's map was out of date: the store is elsewhere now. */
 	if (!slice_eq(via.store, slice_str(opts->via_store)))
 		return 503;
+	/* Not the client's own: it must not come into an answer, as one that it claims to have
+	 * signed would. */
+	head->header_count--;
+	memmove(&head->headers[at], &head->headers[at + 1],
+		(head->header_count - at) * sizeof(head->headers[0]));
 	slice_copy_str(via.peer, conn->via_peer, sizeof(conn->via_peer));
 	conn->request.peer = conn->via_peer;
 	conn->request.transport = slice_eq(via.transport, SLICE("https")) ? "https" : "http";

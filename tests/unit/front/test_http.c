@@ -66,6 +66,16 @@ static void handle_retry(struct s3_reply *reply)
 	answer_text(reply, 503, SLICE("later"));
 }
 
+/* Answers with the peer, and how many headers there are. */
+static void handle_who(const struct s3_request *request, struct s3_reply *reply)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "%s %s %s %u", request->peer, request->transport,
+		request->request_id, request->header_count);
+	answer_text(reply, 200, slice_str(text));
+}
+
 static void rig_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
 	const char *path = seen.path;
@@ -99,6 +109,8 @@ static void rig_handle(void *arg, const struct s3_request *request, struct s3_re
 		handle_retry(reply);
 	else if (!strncmp(path, "/status/", 8))
 		answer_text(reply, (uint32_t)atoi(path + 8), SLICE(""));
+	else if (!strcmp(path, "/who"))
+		handle_who(request, reply);
 	else if (!strcmp(path, "/header"))
 		handle_header(reply);
 	else if (strcmp(path, "/silent") != 0)
@@ -224,6 +236,38 @@ static void late_answers(void *arg)
 	client_close(client);
 }
 RIG_TEST(late_answers);
+
+/* The header of a gateway tells who asks, and the handler does not see it: an answer that repeats
+ * signed headers would give it to the client. */
+static void via_gateway(void *arg)
+{
+	static const uint8_t SECRET[VIA_SECRET_BYTES] = {1, 2, 3};
+	const struct via via = {.store = SLICE("c.3"),
+		.peer = SLICE("192.0.2.7:99"),
+		.transport = SLICE("https"),
+		.id = SLICE("0123456789ABCDEF"),
+		.time_s = (int64_t)(clock_real_ns() / NS_PER_S)};
+	char value[VIA_BYTES_MAX], text[2 * VIA_BYTES_MAX];
+	struct client *client;
+
+	(void)arg;
+	rig_opts.via_secret = SECRET;
+	rig_opts.via_store = "c.3";
+	assert_int_equal(via_write(SECRET, &via, SLICE("GET"), SLICE("/who"), value), 0);
+	snprintf(text, sizeof(text),
+		"GET /who HTTP/1.1\r\nHost: h\r\nX-NebulaIO-Via: %s\r\nx-last: l\r\n\r\n", value);
+	client = client_open();
+	assert_int_equal(client_ask(client, text, &answer), 200);
+	assert_string_equal(answer.body, "192.0.2.7:99 https 0123456789ABCDEF 2");
+	assert_int_equal(client_ask(client, "GET /who HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_null(strstr(answer.body, "192.0.2.7"));
+	/* For another target. */
+	text[6] = 'W';
+	assert_int_equal(client_ask(client, text, &answer), 403);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(via_gateway);
 
 static void broken_answers(void *arg)
 {
@@ -900,6 +944,7 @@ int main(void)
 		RIG_UNIT(head_and_empty),
 		RIG_UNIT(large_answers),
 		RIG_UNIT(late_answers),
+		RIG_UNIT(via_gateway),
 		RIG_UNIT(broken_answers),
 		RIG_UNIT(pipelining),
 		RIG_UNIT(http_1_0),
