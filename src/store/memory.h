@@ -28,6 +28,9 @@ struct store_memory_opts {
 int store_memory_open(const struct store_memory_opts *opts, struct store **ret_store);
 /* Its memory is freed when nothing of it is open any more. Takes NULL. */
 void store_memory_close(struct store *store);
+/* Its only bucket was deleted: takes the bytes from *reserved as soon as no reader and no put keeps
+ * frames. Before store_memory_close. */
+void store_memory_leave(struct store *store, _Atomic uint64_t *reserved, uint64_t bytes);
 /* Ends objects that are too old. Without this call their memory is free at the next call of the
  * store only; no call sees them in any case. */
 void store_memory_expire(struct store *store);

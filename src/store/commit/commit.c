@@ -6,6 +6,7 @@
 #include "store/commit/committer.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
+#include "store/memory.h"
 #include "store/object/object.h"
 #include "store/object/record.h"
 #include "store/state/state.h"
@@ -233,7 +234,9 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 		commit->result =
 			buckets_add(store->buckets, &commit->bucket_info, commit->bucket_memory);
 	if (commit->kind == COMMIT_BUCKET_DELETE && !commit->result) {
-		atomic_fetch_sub(&store->memory_reserved, commit->bucket->memory_reserved);
+		if (commit->bucket->memory)
+			store_memory_leave(commit->bucket->memory, &store->memory_reserved,
+				commit->bucket->memory_reserved);
 		buckets_remove(store->buckets, commit->bucket);
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;

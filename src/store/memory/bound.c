@@ -8,6 +8,10 @@
  * used, so often in one call. */
 #define WATCHED_SPARED_MAX 64u
 
+/* Bodies on their way, and those that readers keep of objects that ended, may take this part of the
+ * bound beside it. */
+#define LOOSE_PART 8u
+
 DEFINE_COUNTER(evictions, "nebulaio_memory_evictions_total", NULL,
 	"Objects of memory buckets that ended because others needed the room.");
 DEFINE_COUNTER(expirations, "nebulaio_memory_expirations_total", NULL,
@@ -47,6 +51,32 @@ static void object_end(struct store *store, struct object *object)
 	while (key->versions[at] != object)
 		at++;
 	memory_version_replace(store, key, at, NULL);
+}
+
+int memory_bound_loose(struct store *store, uint64_t frame_bytes)
+{
+	uint64_t most = store->opts.bytes_max + store->opts.bytes_max / LOOSE_PART;
+	uint64_t loose_bytes = store->loose_bytes + frame_bytes;
+	struct list *link = store->by_use.next;
+
+	if (!store->opts.bytes_max)
+		return 0;
+	while (loose_bytes <= most && store->status.bytes + loose_bytes > most &&
+		!store->opts.refuses && link != &store->by_use) {
+		struct object *object = CONTAINER_OF(link, struct object, use);
+
+		link = link->next;
+		if (object->refs > 1)
+			continue;
+		object_end(store, object);
+		store->status.evicted++;
+		counter_add(&evictions, 1);
+	}
+	if (store->status.bytes + loose_bytes <= most)
+		return 0;
+	store->status.refused++;
+	counter_add(&refusals, 1);
+	return -ENOBUFS;
 }
 
 void memory_bound_keep(struct store *store, const struct object *keep)

@@ -345,6 +345,18 @@ int store_memory_open(const struct store_memory_opts *opts, struct store **ret_s
 	return 0;
 }
 
+void store_memory_leave(struct store *store, _Atomic uint64_t *reserved, uint64_t bytes)
+{
+	pthread_mutex_lock(&store->lock);
+	if (store->loose_bytes) {
+		store->reserved = reserved;
+		store->reserved_bytes = bytes;
+	} else {
+		atomic_fetch_sub(reserved, bytes);
+	}
+	pthread_mutex_unlock(&store->lock);
+}
+
 void store_memory_close(struct store *store)
 {
 	if (store)

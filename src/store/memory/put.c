@@ -61,7 +61,7 @@ int memory_put_open(
 		return -EFBIG;
 	put = (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
 	if (put)
-		put->body = memory_body_open(store->opts.region);
+		put->body = memory_body_open(store);
 	if (!put || !put->body) {
 		free(put);
 		return -ENOMEM;
@@ -94,10 +94,21 @@ int memory_put_open(
 static int chunk_take(struct store_put *put, struct flow_piece *piece)
 {
 	struct region_span span = piece->span;
+	int ret;
 
 	flow_piece_pass(put->sink.core, piece);
 	region_switch(put->body->region, span, OWNER_APP, OWNER_CACHE);
-	return memory_body_add(put->body, span, piece->bytes);
+	pthread_mutex_lock(&put->store->lock);
+	ret = put->bucket->dead
+		      ? -ENOENT
+		      : memory_bound_loose(put->store,
+				(uint64_t)memory_frames_charged(span.frame_count) * FRAME_BYTES);
+	if (ret)
+		region_put(put->body->region, span, OWNER_CACHE);
+	else
+		ret = memory_body_add(put->body, span, piece->bytes);
+	pthread_mutex_unlock(&put->store->lock);
+	return ret;
 }
 
 /* Whether frames waste less than half of what they are. */
@@ -650,7 +661,7 @@ static int marker_add(struct store *store, struct bucket *bucket, struct store_d
 {
 	const struct store_meta meta = {.delete_marker = true, .mtime_ns = mtime_next(store)};
 	struct object *marker = memory_object_open(&meta, SLICE_NONE, 1);
-	struct body *none = memory_body_open(store->opts.region);
+	struct body *none = memory_body_open(store);
 
 	if (!marker || !none) {
 		memory_object_put(marker);

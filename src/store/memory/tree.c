@@ -47,6 +47,20 @@ struct bucket *memory_bucket_find(const struct store *store, struct slice name)
 		       : NULL;
 }
 
+static void bodies_link(struct store *store, const struct object *object)
+{
+	for (uint32_t i = 0; i < object->part_count; i++)
+		if (!object->parts[i].body->linked++)
+			store->loose_bytes -= object->parts[i].body->frame_bytes;
+}
+
+static void bodies_unlink(struct store *store, const struct object *object)
+{
+	for (uint32_t i = 0; i < object->part_count; i++)
+		if (!--object->parts[i].body->linked)
+			store->loose_bytes += object->parts[i].body->frame_bytes;
+}
+
 /* Of an object that is a version of the key, or was until now. */
 static void object_unlink(struct store *store, struct object *object)
 {
@@ -59,6 +73,7 @@ static void object_unlink(struct store *store, struct object *object)
 	store->status.objects -= !object->meta.delete_marker;
 	store->status.body_bytes -= object->meta.bytes;
 	store->status.bytes -= object->charge;
+	bodies_unlink(store, object);
 	object->key = NULL;
 }
 
@@ -77,6 +92,7 @@ static void object_link(
 	store->status.objects += !object->meta.delete_marker;
 	store->status.body_bytes += object->meta.bytes;
 	store->status.bytes += object->charge;
+	bodies_link(store, object);
 }
 
 void memory_bucket_put(struct store *store, struct bucket *bucket)
@@ -171,14 +187,15 @@ int memory_version_add(
 
 /* ---- Objects. ---- */
 
-struct body *memory_body_open(struct region *region)
+struct body *memory_body_open(struct store *store)
 {
 	struct body *body = (struct body *)calloc(1, sizeof(*body));
 
 	if (!body)
 		return NULL;
 	body->refs = 1;
-	body->region = region;
+	body->store = store;
+	body->region = store->opts.region;
 	body->spans = &body->first;
 	body->span_cap = 1;
 	return body;
@@ -187,7 +204,9 @@ struct body *memory_body_open(struct region *region)
 int memory_body_add(struct body *body, struct region_span span, uint32_t bytes)
 {
 	struct region_span *spans = body->spans == &body->first ? NULL : body->spans;
+	uint64_t frame_bytes = (uint64_t)memory_frames_charged(span.frame_count) * FRAME_BYTES;
 
+	CHECK(!body->linked);
 	CHECK(body->bytes == (uint64_t)body->span_count * STORE_CHUNK_BYTES);
 	if (body->span_count == body->span_cap) {
 		if (memory_array_reserve(
@@ -201,14 +220,23 @@ int memory_body_add(struct body *body, struct region_span span, uint32_t bytes)
 	}
 	body->spans[body->span_count++] = span;
 	body->bytes += bytes;
-	body->frame_bytes += (uint64_t)memory_frames_charged(span.frame_count) * FRAME_BYTES;
+	body->frame_bytes += frame_bytes;
+	body->store->loose_bytes += frame_bytes;
 	return 0;
 }
 
 void memory_body_put(struct body *body)
 {
+	struct store *store = body ? body->store : NULL;
+
 	if (!body || --body->refs)
 		return;
+	CHECK(!body->linked);
+	store->loose_bytes -= body->frame_bytes;
+	if (!store->loose_bytes && store->reserved) {
+		atomic_fetch_sub(store->reserved, store->reserved_bytes);
+		store->reserved = NULL;
+	}
 	for (uint32_t i = 0; i < body->span_count; i++)
 		region_put(body->region, body->spans[i], OWNER_CACHE);
 	if (body->spans != &body->first)

@@ -13,6 +13,8 @@
  * span but the last holds STORE_CHUNK_BYTES of it; their owner is OWNER_CACHE. */
 struct body {
 	uint32_t refs;
+	uint32_t linked; /* parts of objects that are versions of keys */
+	struct store *store;
 	struct region *region;
 	uint64_t body_number;
 	uint64_t bytes;
@@ -95,6 +97,9 @@ struct store {
 	_Atomic uint64_t own_epoch, own_body_numbers; /* where opts has none */
 	struct list watches;			      /* struct store_object_watch.link */
 	struct list by_use, by_age;		      /* of objects, oldest first */
+	uint64_t loose_bytes; /* frames of bodies that are in no version of a key */
+	_Atomic uint64_t *reserved;
+	uint64_t reserved_bytes; /* given back when nothing is loose */
 	struct store_memory_status status;
 };
 
@@ -149,9 +154,10 @@ void memory_object_put(struct object *object); /* drops a reference; takes NULL 
 const struct object_part *memory_object_part(const struct object *object, uint64_t offset);
 /* Everything that the object takes at a key of that length. */
 uint64_t memory_object_charge(const struct object *object, size_t key_len);
-struct body *memory_body_open(struct region *region); /* NULL: out of memory */
-void memory_body_put(struct body *body);	      /* drops a reference; takes NULL */
-/* Adds the next bytes of the body; takes the span over, whose owner is OWNER_CACHE. -ENOMEM. */
+struct body *memory_body_open(struct store *store); /* NULL: out of memory */
+void memory_body_put(struct body *body);	    /* drops a reference; takes NULL */
+/* Adds the next bytes of the body, under the lock; takes the span over, whose owner is OWNER_CACHE.
+ * -ENOMEM. */
 int memory_body_add(struct body *body, struct region_span span, uint32_t bytes);
 static inline const uint8_t *memory_body_at(const struct body *body, uint64_t offset)
 {
@@ -178,6 +184,9 @@ void memory_version_replace(
  * is room now: `freed` is what the same call frees. -EFBIG, -ENOSPC. */
 int memory_bound_check(struct store *store, uint64_t bytes, uint64_t freed_bytes, uint64_t objects,
 	uint64_t freed_objects);
+/* Whether a body on its way may take so much more: it counts beside the objects, like the bodies
+ * that readers keep of objects that ended. Objects that nobody reads make room. -ENOBUFS. */
+int memory_bound_loose(struct store *store, uint64_t frame_bytes);
 /* Ends objects used least recently until the bounds are kept, but not the one that is kept. */
 void memory_bound_keep(struct store *store, const struct object *keep);
 /* The object was used. */

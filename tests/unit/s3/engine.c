@@ -81,7 +81,11 @@ int put_object(struct object_put *what)
 	int ret = store_put_open(store, &opts, &put);
 
 	if (!ret) {
-		assert_int_equal(bytes_move(put, body, what->bytes, opts.bytes), 0);
+		ret = bytes_move(put, body, what->bytes, opts.bytes);
+		if (ret)
+			store_put_abort(put);
+	}
+	if (!ret) {
 		meta_fill(what);
 		store_put_outbox_row(put, what->outbox_row);
 		ret = store_put_commit(put, &what->meta, what->check, what->arg);

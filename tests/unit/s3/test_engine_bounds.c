@@ -242,6 +242,99 @@ static void test_age(void **state)
 	bounded_close();
 }
 
+/* ---- What readers and puts keep beside the objects. ---- */
+
+#define HELD 64u
+
+/* Bytes of objects that ended stay as long as a reader has them: puts wait for the readers, and the
+ * region's other users do not. */
+static void test_readers_of_ended(void **state)
+{
+	const uint64_t most = 4 * MIB, whole = most + most / 8;
+	struct store_get *gets[HELD];
+	uint32_t held = 0;
+	int ret = 0;
+
+	(void)state;
+	bounded_open((struct store_memory_opts){.bytes_max = most});
+	while (!ret && held < HELD) {
+		struct object_put what = {.key = "a", .bytes = 500000, .seed = held};
+
+		ret = put_object(&what);
+		if (!ret)
+			gets[held++] = get_of("a");
+		assert_true(cached_frames() * FRAME_BYTES <= whole);
+	}
+	assert_int_equal(ret, -ENOBUFS);
+	assert_int_equal(held, 8);
+	assert_body(gets[0], 500000, 0);
+	while (held)
+		store_get_close(gets[--held]);
+	put_small("b", 1);
+	bounded_close();
+}
+
+/* Objects make room for bodies that come, but not those that are being read. */
+static void test_puts_on_their_way(void **state)
+{
+	const uint64_t most = 4 * MIB, whole = most + most / 8;
+	uint8_t *body = body_of(1 * MIB, 1);
+	struct object_put large = {.key = "old", .bytes = 1000000, .seed = 2};
+	struct object_put read = {.key = "read", .bytes = 1000000, .seed = 3};
+	struct store_put *puts[HELD];
+	struct store_get *get;
+	uint32_t open = 0;
+	int ret = 0;
+
+	(void)state;
+	bounded_open((struct store_memory_opts){.bytes_max = most});
+	assert_int_equal(put_object(&read), 0);
+	get = get_of("read");
+	assert_int_equal(put_object(&large), 0);
+	while (!ret && open < HELD) {
+		assert_int_equal(put_open("b", SLICE("c"), UINT64_MAX, &puts[open]), 0);
+		ret = bytes_move(puts[open++], body, 1 * MIB, 1 * MIB);
+		assert_true(cached_frames() * FRAME_BYTES <= whole);
+	}
+	assert_int_equal(ret, -ENOBUFS);
+	assert_int_equal(open, 4);
+	assert_gone(NULL, "old");
+	assert_holds("read", 1000000, 3);
+	while (open)
+		store_put_abort(puts[--open]);
+	store_get_close(get);
+	free(body);
+	bounded_close();
+}
+
+/* A deleted bucket has its memory as long as somebody reads what was in it. */
+static void test_left(void **state)
+{
+	_Atomic uint64_t reserved = 5 * MIB;
+	uint8_t *body = body_of(1 * MIB, 1);
+	struct store_put *put;
+	struct store_get *get;
+
+	(void)state;
+	bounded_open((struct store_memory_opts){.bytes_max = 4 * MIB});
+	assert_int_equal(put_open("b", SLICE("c"), 1 * MIB, &put), 0);
+	put_small("a", 1);
+	get = get_of("a");
+	assert_int_equal(key_delete("a"), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	store_memory_leave(store, &reserved, 4 * MIB);
+	assert_int_equal(reserved, 5 * MIB);
+	assert_int_equal(bytes_move(put, body, 1 * MIB, 1 * MIB), -ENOENT);
+	store_get_close(get);
+	assert_int_equal(reserved, 1 * MIB);
+	store_put_abort(put);
+	free(body);
+	assert_int_equal(bucket_make("b"), 0);
+	store_memory_leave(store, &reserved, 1 * MIB);
+	assert_int_equal(reserved, 0);
+	bounded_close();
+}
+
 /* ---- Watches: clients read such objects by themselves. ---- */
 
 struct watching {
@@ -365,6 +458,9 @@ static int tests_run(void)
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_full_refuses),
 		cmocka_unit_test(test_age),
+		cmocka_unit_test(test_readers_of_ended),
+		cmocka_unit_test(test_puts_on_their_way),
+		cmocka_unit_test(test_left),
 		cmocka_unit_test(test_watched),
 		cmocka_unit_test(test_many_keys),
 	};
