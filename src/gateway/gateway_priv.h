@@ -33,6 +33,8 @@
 #define GW_CONNECT_NS	  (5 * NS_PER_S)
 #define GW_HEAD_BYTES	  (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
 #define GW_LOOK_NS	  (20 * NS_PER_MS)
+/* An object's own headers, which may be as many as a request's, and those that S3 adds. */
+#define GW_ANSWER_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 32u)
 /* The longest that a store's process may work before it answers. */
 #define GW_ANSWER_NS (900 * NS_PER_S)
 
@@ -45,7 +47,7 @@ struct gw_answer {
 	uint64_t bytes; /* of the body that follows */
 	bool close;
 	uint32_t header_count;
-	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
+	struct s3_header headers[GW_ANSWER_HEADERS_MAX];
 };
 /* Parses a whole head of an answer, with its empty line. -EPROTO: not one that our processes
  * send. */
@@ -107,6 +109,8 @@ bool gw_store(struct gateway *gateway, uint32_t number, struct cluster_store *re
 /* The bucket that a request names, decoded; empty: none. */
 struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request *request,
 	char ret_text[LIMIT_BUCKET_LEN_MAX + 1], bool *ret_has_key);
+/* A call of S3 Control: about an account, whatever bucket its target looks like. */
+bool gw_of_account(const struct s3_request *request);
 /* The store of a bucket; on a fiber. -ENOENT, or an error of the cluster. */
 int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_store);
 /* Waits until the store serves. -ETIMEDOUT. */

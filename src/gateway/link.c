@@ -186,7 +186,7 @@ static int header_take(struct slice line, struct gw_answer *answer, bool *has_by
 {
 	struct slice name = slice_split(&line, ':'), value = slice_trim(line);
 
-	if (!name.len || answer->header_count == LIMIT_HTTP_HEADERS_MAX)
+	if (!name.len || answer->header_count == GW_ANSWER_HEADERS_MAX)
 		return -EPROTO;
 	if (slice_eq_nocase(name, SLICE("content-length"))) {
 		if (*has_bytes || slice_to_u64(value, &answer->bytes))

@@ -162,6 +162,12 @@ struct slice gw_header(const struct s3_request *request, struct slice name)
 	return SLICE_NONE;
 }
 
+bool gw_of_account(const struct s3_request *request)
+{
+	return slice_starts(request->path, SLICE("/v20180820/")) &&
+	       gw_header(request, SLICE("x-amz-account-id")).data;
+}
+
 /* The same rule as s3's: "bucket.DOMAIN". */
 static struct slice host_bucket(const struct s3_request *request, struct slice domain)
 {
@@ -181,9 +187,10 @@ struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request
 	struct slice path = slice_from(request->path, 1), bucket;
 	size_t len;
 
-	bucket = host_bucket(request, slice_str(config->s3.domain));
+	/* One domain may end in the other. */
+	bucket = host_bucket(request, slice_str(config->s3.website_domain));
 	if (!bucket.len)
-		bucket = host_bucket(request, slice_str(config->s3.website_domain));
+		bucket = host_bucket(request, slice_str(config->s3.domain));
 	if (!bucket.len)
 		bucket = slice_split(&path, '/');
 	*ret_has_key = path.len > 0;

@@ -1,0 +1,138 @@
+/* tests/unit/gateway/test_route.c: covers gateway/route.c and gateway/pass.c: which bucket a
+ * request names, and requests that no single store may answer. */
+#include "../unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/gateway_priv.h"
+
+static struct gateway *gateway;
+static struct config config;
+
+static int setup(void **state)
+{
+	(void)state;
+	gateway = calloc(1, sizeof(*gateway));
+	assert_non_null(gateway);
+	config = (struct config){.flow_count = 0};
+	gateway->config = &config;
+	gw_routes_init(&gateway->routes);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(gateway);
+	return 0;
+}
+
+static void stores_set(uint32_t count)
+{
+	struct cluster_view *view = calloc(1, sizeof(*view));
+
+	assert_non_null(view);
+	view->store_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		view->stores[i] = (struct cluster_store){.number = i, .generation = 1};
+	gw_routes_set(gateway, view);
+	free(view);
+}
+
+/* ---- Which bucket. ---- */
+
+static void assert_bucket(const char *host, const char *path, const char *bucket, bool has_key)
+{
+	const struct s3_header header = {SLICE("Host"), slice_str(host)};
+	const struct s3_request request = {
+		.path = slice_str(path), .headers = &header, .header_count = 1};
+	char text[LIMIT_BUCKET_LEN_MAX + 1];
+	bool key;
+
+	assert_string_equal(gw_bucket_of(gateway, &request, text, &key).len ? text : "", bucket);
+	assert_int_equal(key, has_key);
+}
+
+static void test_bucket(void **state)
+{
+	(void)state;
+	assert_bucket("h:9000", "/", "", false);
+	assert_bucket("h:9000", "/b%75cket/key", "bucket", true);
+	assert_bucket("h:9000", "//bucket/key", "", true);
+	snprintf(config.s3.domain, sizeof(config.s3.domain), "%s", "example.net");
+	snprintf(config.s3.website_domain, sizeof(config.s3.website_domain), "%s",
+		"web.example.net");
+	assert_bucket("a.b.Example.net:9000", "/key", "a.b", true);
+	assert_bucket("example.net", "/c/key", "c", true);
+	/* As s3 has it: the domain of websites first. */
+	assert_bucket("a.web.example.net", "/", "a", false);
+	config.s3.domain[0] = '\0';
+	snprintf(config.s3.domain, sizeof(config.s3.domain), "%s", "s3.web.example.net");
+	assert_bucket("a.s3.web.example.net", "/", "a.s3", false);
+}
+
+/* ---- Requests for all stores. ---- */
+
+static uint32_t status_seen;
+
+static int head_see(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	(void)reply;
+	(void)headers;
+	(void)header_count;
+	(void)bytes;
+	status_seen = status;
+	return 0;
+}
+
+static int text_see(struct s3_reply *reply, struct slice text)
+{
+	(void)reply;
+	(void)text;
+	return 0;
+}
+
+static void test_all_stores(void **state)
+{
+	static const struct s3_reply_ops OPS = {.head = head_see, .text = text_see};
+	static const struct s3_header HEADERS[] = {
+		{SLICE("host"), SLICE("h")}, {SLICE("X-Amz-Account-Id"), SLICE("1")}};
+	struct s3_request request = {.method = S3_PUT,
+		.path = SLICE("/v20180820/configuration/publicAccessBlock"),
+		.headers = HEADERS,
+		.header_count = ARRAY_LEN(HEADERS),
+		.peer = "127.0.0.1:1"};
+	struct s3_reply reply = {.ops = &OPS};
+	struct gw_core core = {.gateway = gateway};
+
+	(void)state;
+	stores_set(2);
+	gw_handle(&core, &request, &reply);
+	assert_int_equal(status_seen, 501);
+	/* Accounts: a query does not make it another request. */
+	request = (struct s3_request){.method = S3_POST,
+		.path = SLICE("/"),
+		.query = SLICE("Action=CreateUser"),
+		.headers = HEADERS,
+		.header_count = 1,
+		.peer = "127.0.0.1:1"};
+	status_seen = 0;
+	gw_handle(&core, &request, &reply);
+	assert_int_equal(status_seen, 501);
+	/* Without the header it is an object of a bucket. */
+	request.path = SLICE("/v20180820/configuration/publicAccessBlock");
+	assert_false(gw_of_account(&request));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_all_stores, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
