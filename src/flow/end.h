@@ -6,7 +6,7 @@
 #include "flow/flow.h"
 
 /* The largest struct of an end; each end asserts it for its own. */
-#define FLOW_END_BYTES 1536u
+#define FLOW_END_BYTES 2304u
 /* Not zeroed. NULL: out of memory. */
 void *flow_end_lease(struct flow_core *core);
 void flow_end_give(struct flow_core *core, void *end);

@@ -5,6 +5,7 @@
 #define STORE_CALL_H
 
 #include "store/engine.h"
+#include "store/object/cache.h"
 
 /* memory: the objects of a memory bucket, taken over on success; otherwise NULL. */
 int local_bucket_create(
@@ -108,5 +109,11 @@ int local_get_chunk(
  * OWNER_CACHE, the reference count 2, and one reference is the caller's. */
 int local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,
 	struct region_span span, bool *ret_cached);
+/* Joins the readers of the chunk that holds the offset: fills in its name, and begins the flight
+ * (store/object/cache.h). -ENOENT: the store has no cache, and each reader reads for itself. */
+int local_get_flight(struct store_get *get, uint64_t offset, struct cache_flight *flight,
+	enum cache_flight_role *ret_role);
+/* Ends the flight of the one that reads. */
+void local_get_landed(struct store_get *get, struct cache_flight *flight, struct region_span span);
 
 #endif

@@ -221,6 +221,26 @@ static bool chunk_offer(struct store_get *get, const struct object_part *part, u
 	       cache_add(get->store->cache, &offer);
 }
 
+int local_get_flight(struct store_get *get, uint64_t offset, struct cache_flight *flight,
+	enum cache_flight_role *ret_role)
+{
+	const struct object_part *part = get_part(get, offset);
+
+	if (!get->store->cache)
+		return -ENOENT;
+	flight->data_id = part->data_id;
+	flight->chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
+	flight->bytes = chunk_bytes(part, flight->chunk_idx);
+	*ret_role = cache_flight_begin(get->store->cache, flight);
+	return 0;
+}
+
+void local_get_landed(struct store_get *get, struct cache_flight *flight, struct region_span span)
+{
+	store_get_check(get);
+	cache_flight_end(get->store->cache, flight, span);
+}
+
 bool local_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span)
 {
 	const struct object *object = get->object;

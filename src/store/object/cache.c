@@ -13,12 +13,15 @@
 #define SHARDS_MAX	16u
 #define SHARD_BYTES_MIN (64 * MIB)
 #define SLOTS_MIN	256u
+#define FLIGHT_SLOTS	64u
 
 DEFINE_COUNTER(cache_hits, "nebulaio_store_cache_hits_total", NULL, "Chunks found in memory.");
 DEFINE_COUNTER(
 	cache_misses, "nebulaio_store_cache_misses_total", NULL, "Chunks that were not in memory.");
 DEFINE_COUNTER(cache_evictions, "nebulaio_store_cache_evictions_total", NULL,
 	"Chunks dropped from memory.");
+DEFINE_COUNTER(shared_reads, "nebulaio_store_shared_reads_total", NULL,
+	"Chunks that a reader took from another one's read of the volume.");
 
 struct cache_entry {
 	struct cache_entry *chain;
@@ -38,6 +41,7 @@ struct cache_shard {
 	uint64_t bytes;
 	struct cache_entry **slots;
 	struct list clock;
+	struct cache_flight *flights[FLIGHT_SLOTS];
 };
 
 struct cache {
@@ -279,6 +283,75 @@ uint32_t cache_shrink(struct cache *cache, uint32_t frames)
 		pthread_mutex_unlock(&shard->lock);
 	}
 	return freed;
+}
+
+static struct cache_flight **flight_slot(
+	struct cache_shard *shard, uint64_t hash, const struct cache_flight *flight)
+{
+	struct cache_flight **slot = &shard->flights[hash % FLIGHT_SLOTS];
+
+	while (*slot &&
+		!((*slot)->data_id == flight->data_id && (*slot)->chunk_idx == flight->chunk_idx))
+		slot = &(*slot)->chain;
+	return slot;
+}
+
+enum cache_flight_role cache_flight_begin(struct cache *cache, struct cache_flight *flight)
+{
+	uint64_t hash = chunk_hash(flight->data_id, flight->chunk_idx);
+	struct cache_shard *shard = shard_of(cache, hash);
+	enum cache_flight_role role;
+	struct cache_entry *entry;
+	struct cache_flight **slot;
+
+	flight->chain = NULL;
+	flight->waiters = NULL;
+	flight->span = (struct region_span){.data = NULL};
+	pthread_mutex_lock(&shard->lock);
+	entry = *entry_slot(shard, hash, flight->data_id, flight->chunk_idx);
+	slot = flight_slot(shard, hash, flight);
+	if (entry && entry->bytes == flight->bytes) {
+		role = FLIGHT_CACHED;
+		region_get(cache->region, entry->span);
+		flight->span = entry->span;
+	} else if (*slot) {
+		role = FLIGHT_WAITS;
+		flight->chain = (*slot)->waiters;
+		(*slot)->waiters = flight;
+	} else {
+		role = FLIGHT_READS;
+		*slot = flight;
+	}
+	pthread_mutex_unlock(&shard->lock);
+	if (role == FLIGHT_CACHED)
+		counter_add(&shared_reads, 1);
+	return role;
+}
+
+void cache_flight_end(struct cache *cache, struct cache_flight *flight, struct region_span span)
+{
+	uint64_t hash = chunk_hash(flight->data_id, flight->chunk_idx);
+	struct cache_shard *shard = shard_of(cache, hash);
+	struct cache_flight *waiter;
+	struct cache_flight **slot;
+
+	pthread_mutex_lock(&shard->lock);
+	slot = flight_slot(shard, hash, flight);
+	CHECK(*slot == flight);
+	*slot = flight->chain;
+	waiter = flight->waiters;
+	pthread_mutex_unlock(&shard->lock);
+	while (waiter) {
+		struct cache_flight *next = waiter->chain; /* landed may free the waiter */
+
+		if (span.data) {
+			region_get(cache->region, span);
+			counter_add(&shared_reads, 1);
+		}
+		waiter->span = span;
+		waiter->landed(waiter);
+		waiter = next;
+	}
 }
 
 uint64_t cache_bytes(struct cache *cache)

@@ -26,4 +26,27 @@ void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count);
 uint32_t cache_shrink(struct cache *cache, uint32_t frames);
 uint64_t cache_bytes(struct cache *cache);
 
+/* A chunk on its way from the volume, or a reader that waits for it. Of the chunk's readers, the
+ * first one reads, and the others take a reference to its frames. The memory belongs to the reader,
+ * from begin to the end (the one that reads) or to landed (the others). */
+struct cache_flight {
+	struct cache_flight *chain;
+	struct cache_flight *waiters;
+	uint64_t data_id;
+	uint32_t chunk_idx;
+	uint32_t bytes;
+	struct region_span span; /* the reader's reference; data NULL: it must read for itself */
+	/* For a reader that waits: called once, on the thread of the one that reads. */
+	void (*landed)(struct cache_flight *flight);
+};
+enum cache_flight_role {
+	FLIGHT_READS,  /* nobody reads the chunk: the caller must, and then ends the flight */
+	FLIGHT_WAITS,  /* landed will be called, perhaps before this call returns */
+	FLIGHT_CACHED, /* the cache has the chunk: span is the caller's reference */
+};
+enum cache_flight_role cache_flight_begin(struct cache *cache, struct cache_flight *flight);
+/* The span holds the chunk, verified, as OWNER_CACHE, and the caller keeps its reference; data
+ * NULL: the read failed. */
+void cache_flight_end(struct cache *cache, struct cache_flight *flight, struct region_span span);
+
 #endif

@@ -253,14 +253,33 @@ static bool chunk_keep(struct fake_store *fake, const struct fake_stretch *stret
 	uint32_t chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
 
 	if ((offset - stretch->start) % STORE_CHUNK_BYTES ||
-		bytes != MIN(left, (uint64_t)STORE_CHUNK_BYTES))
+		bytes != MIN(left, (uint64_t)STORE_CHUNK_BYTES) || fake->cached[chunk_idx].data)
 		return false;
-	CHECK(!fake->cached[chunk_idx].data);
 	fake->cache_offers++;
 	region_switch(fake->region, span, OWNER_APP, OWNER_CACHE);
 	region_get(fake->region, span);
 	fake->cached[chunk_idx] = span;
 	return true;
+}
+
+int local_get_flight(struct store_get *get, uint64_t offset, struct cache_flight *flight,
+	enum cache_flight_role *ret_role)
+{
+	struct fake_store *fake = fake_of(get);
+	struct fake_stretch stretch = stretch_of(fake, offset);
+	uint64_t left = stretch.start + stretch.bytes - offset;
+
+	if (!fake->flights)
+		return -ENOENT;
+	flight->chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
+	flight->bytes = (uint32_t)MIN(left, (uint64_t)STORE_CHUNK_BYTES);
+	*ret_role = cache_flight_begin(fake->flights, flight);
+	return 0;
+}
+
+void local_get_landed(struct store_get *get, struct cache_flight *flight, struct region_span span)
+{
+	cache_flight_end(fake_of(get)->flights, flight, span);
 }
 
 int local_get_arrived(struct store_get *get, uint64_t offset, uint32_t bytes,

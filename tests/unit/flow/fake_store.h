@@ -34,6 +34,7 @@ struct fake_store {
 	uint32_t grouped_bytes;
 	uint32_t cache_takes, cache_offers;
 	struct region_span cached[FAKE_CHUNKS_MAX];
+	struct cache *flights; /* of reads that gets share; NULL: each reads for itself */
 	struct slice inline_body;
 	struct store_meta meta;
 	/* Failures. */
