@@ -59,6 +59,7 @@ struct gw_link {
 	struct gw_core *core;
 	uint32_t store;
 	char addr[CLUSTER_ADDR_BYTES];
+	char rdma[CLUSTER_ADDR_BYTES]; /* as the answer tells it */
 	uint64_t idle_since_ns;
 	bool fresh;    /* connected for this request */
 	uint64_t left; /* bytes of the answer's body that have not been read */
@@ -106,6 +107,8 @@ void gw_routes_told(void *arg, struct slice text); /* arg is the gateway */
 void gw_routes_set(struct gateway *gateway, const struct cluster_view *view);
 uint32_t gw_stores(struct gateway *gateway);
 bool gw_store(struct gateway *gateway, uint32_t number, struct cluster_store *ret_store);
+/* The part of its Host that names a bucket, or its website; empty: none. */
+struct slice gw_host_bucket(const struct gateway *gateway, const struct s3_request *request);
 /* The bucket that a request names, decoded; empty: none. */
 struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request *request,
 	char ret_text[LIMIT_BUCKET_LEN_MAX + 1], bool *ret_has_key);

@@ -119,11 +119,13 @@ static void put_header(struct writer *out, struct slice name, struct slice value
 	put(out, SLICE("\r\n"));
 }
 
-/* Headers that belong to the connection with the client (RFC 9110, 7.6.1). */
+/* Headers that belong to the connection with the client (RFC 9110, 7.6.1). x-nebulaio-store says
+ * that all endpoints are one store's: of gateways they are not. */
 static bool of_connection(struct slice name)
 {
 	static const struct slice NAMES[] = {SLICE("connection"), SLICE("keep-alive"),
-		SLICE("proxy-connection"), SLICE("te"), SLICE("upgrade"), SLICE("expect")};
+		SLICE("proxy-connection"), SLICE("te"), SLICE("upgrade"), SLICE("expect"),
+		SLICE("x-nebulaio-store")};
 
 	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
 		if (slice_eq_nocase(name, NAMES[i]))

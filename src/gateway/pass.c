@@ -140,6 +140,27 @@ static int body_gather(struct gw_link *link, struct slice *ret_body)
 	return 0;
 }
 
+/* A native client asks where the store's owner listens for it (docs/spec/wire.md, "Owners"). Only a
+ * caller whose request the store has granted, by its key, is told; so not with requests that the
+ * store answers without a look at the key: preflights, forms, pages of websites. */
+static void tell_owner(struct gw_link *link, const struct s3_request *request)
+{
+	struct gateway *gateway = link->core->gateway;
+	struct gw_answer *answer = &link->answer;
+	struct cluster_store store;
+
+	if (!slice_eq(gw_header(request, SLICE("x-nebulaio-owner")), SLICE("?")) ||
+		!gw_header(request, SLICE("authorization")).len || answer->status >= 400 ||
+		request->method == S3_OPTIONS || request->method == S3_POST ||
+		gw_host_bucket(gateway, request).len ||
+		answer->header_count == LIMIT_HTTP_HEADERS_MAX ||
+		!gw_store(gateway, link->store, &store) || !store.rdma[0])
+		return;
+	memcpy(link->rdma, store.rdma, sizeof(link->rdma));
+	answer->headers[answer->header_count++] =
+		(struct s3_header){SLICE("x-nebulaio-owner"), slice_str(link->rdma)};
+}
+
 /* Gives the store's answer to the client. False: the link cannot be used again. */
 static bool relay(struct gw_link *link, const struct s3_request *request, struct s3_reply *reply)
 {
@@ -156,6 +177,7 @@ static bool relay(struct gw_link *link, const struct s3_request *request, struct
 			"The store's process ended while it answered. Try again.");
 		return false;
 	}
+	tell_owner(link, request);
 	if (reply->ops->head(
 		    reply, answer->status, answer->headers, answer->header_count, answer->bytes))
 		return false;

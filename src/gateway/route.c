@@ -180,17 +180,22 @@ static struct slice host_bucket(const struct s3_request *request, struct slice d
 	return slice_to(host, host.len - domain.len - 1);
 }
 
+struct slice gw_host_bucket(const struct gateway *gateway, const struct s3_request *request)
+{
+	const struct config *config = gateway->config;
+	/* One domain may end in the other. */
+	struct slice bucket = host_bucket(request, slice_str(config->s3.website_domain));
+
+	return bucket.len ? bucket : host_bucket(request, slice_str(config->s3.domain));
+}
+
 struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request *request,
 	char ret_text[LIMIT_BUCKET_LEN_MAX + 1], bool *ret_has_key)
 {
-	const struct config *config = gateway->config;
-	struct slice path = slice_from(request->path, 1), bucket;
+	struct slice path = slice_from(request->path, 1);
+	struct slice bucket = gw_host_bucket(gateway, request);
 	size_t len;
 
-	/* One domain may end in the other. */
-	bucket = host_bucket(request, slice_str(config->s3.website_domain));
-	if (!bucket.len)
-		bucket = host_bucket(request, slice_str(config->s3.domain));
 	if (!bucket.len)
 		bucket = slice_split(&path, '/');
 	*ret_has_key = path.len > 0;
