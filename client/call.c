@@ -326,6 +326,15 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	client_calls_kick(client);
 }
 
+void client_call_requeue(struct client_call *call)
+{
+	call->session = NULL;
+	client_result_init(&call->result, call->result.id, call->result.user_data);
+	call->phase = CLIENT_QUEUED;
+	list_remove(&call->link);
+	list_push_back(&call->client->queued, &call->link);
+}
+
 /* The server was busy: queues the call for later, if a repetition does no harm and there is
  * time. */
 static bool busy_again(struct client_call *call)
@@ -341,11 +350,7 @@ static bool busy_again(struct client_call *call)
 	call->retries++;
 	client->stats.retries++;
 	call->not_again_ns = now_ns + wait_ns;
-	call->session = NULL;
-	client_result_init(&call->result, call->result.id, call->result.user_data);
-	call->phase = CLIENT_QUEUED;
-	list_remove(&call->link);
-	list_push_back(&client->queued, &call->link);
+	client_call_requeue(call);
 	return true;
 }
 
@@ -358,6 +363,11 @@ void client_call_finish(struct client_call *call, int error)
 		call->client->undone_count--;
 		call->internal(call);
 		client_call_give(call);
+		return;
+	}
+	if (__builtin_expect(call->client->owners != NULL, 0) && client_bucket_gone(call)) {
+		client_call_requeue(call);
+		client_calls_kick(call->client);
 		return;
 	}
 	if (result->status == 503 && !(call->pages && call->pages->count) && busy_again(call))

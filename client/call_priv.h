@@ -106,6 +106,8 @@ void client_result_copy(struct neb_result *to, const struct neb_result *from);
 void client_call_retry(struct client_call *call, int error, const char *why);
 /* Ends the call, with the result's answer filled in, or with error when there is none. */
 void client_call_finish(struct client_call *call, int error);
+/* Queues a call again that did nothing, without its answer. */
+void client_call_requeue(struct client_call *call);
 /* Queues a request of the library itself, which goes to the endpoint over HTTP; internal takes its
  * result. */
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
@@ -124,6 +126,33 @@ struct client_op {
 	bool idempotent;
 };
 const struct client_op *client_op_of(const struct client_call *call);
+
+/* ---- bucket.c ---- */
+#define CLIENT_OWNER_HEADER	"x-nebulaio-owner"
+#define CLIENT_OWNER_ADDR_BYTES 80u
+struct client_bucket {
+	char name[LIMIT_BUCKET_LEN_MAX + 1];
+	char owner[CLIENT_OWNER_ADDR_BYTES]; /* "ADDR:PORT"; empty: not known */
+	uint64_t told;			     /* number of the answer that told it */
+};
+int client_buckets_open(struct neb_client *client);
+void client_buckets_close(struct neb_client *client); /* takes one that was not opened */
+/* Where the owner of the bucket's store is; NULL: not known. */
+const struct client_bucket *client_bucket_find(const struct neb_client *client, struct slice name);
+/* Takes the owner that an answer to the call names. */
+void client_bucket_told(struct client_call *call, struct slice address);
+/* How many times owners were told. */
+uint64_t client_buckets_told(const struct neb_client *client);
+/* Looks at an answer, and forgets the bucket when its owner cannot serve it now. True: it does not
+ * have the bucket (any more), and a gateway is to be asked. */
+bool client_bucket_gone(const struct client_call *call);
+
+/* ---- owner.c ---- */
+int client_owners_open(struct neb_client *client);
+void client_owners_close(struct neb_client *client);
+/* Routes the call to the owner of its bucket: true, it is on its way or waits for the session.
+ * False: it uses HTTP; *ret_why says why although the owner is known, or stays as it is. */
+bool client_owner_route(struct client_call *call, const char **ret_why);
 
 /* ---- progress.c ---- */
 /* One round of all the work that does not sleep. */

@@ -76,11 +76,12 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 {
 	int ret = 0;
 
-	if (client->rdma_count || client->token_count) {
+	if (client->rdma_count || client->token_count || client->owner_count) {
 		ret = client_device_open(client, options->device_name);
 		if (ret && client->http_count) {
 			client->rdma_count = 0;
 			client->token_count = 0;
+			client->owner_count = 0;
 			ret = 0;
 		}
 	}
@@ -89,7 +90,9 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 			client, options->pool_bytes ? options->pool_bytes : 64 * MIB);
 	if (ret == 0)
 		ret = client_reg_cache_open(client, options->registration_cache_bytes);
-	if (ret == 0 && options->one_sided_reads && client->rdma_count)
+	if (ret == 0 && client->owner_count)
+		ret = client_owners_open(client);
+	if (ret == 0 && options->one_sided_reads && (client->rdma_count || client->owners))
 		ret = client_leases_open(client);
 	return ret;
 }
@@ -163,10 +166,12 @@ void neb_client_close(struct neb_client *client)
 	client->transport = NEB_STRICT;
 	client->rdma_count = 0;
 	client->http_count = 0;
+	client->owner_count = 0;
 	LIST_FOR_EACH_SAFE (link, &client->sessions)
 		client_session_lose(CONTAINER_OF(link, struct client_session, link), -ECANCELED,
 			"the client is closing");
 	client_sessions_reap(client);
+	client_owners_close(client);
 	client_hipobj_end(client);
 	client_http_close(client);
 	client_hipobj_free(client);

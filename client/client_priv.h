@@ -4,6 +4,8 @@
  *
  *   client.c      options, open and close, log
  *   endpoint.c    where to go
+ *   owner.c       a cluster's stores: their owners, and a session with each
+ *   bucket.c      where the owner of a bucket's store is
  *   device.c      by which RDMA device
  *   memory.c      the pool, registrations, what the device may touch for one request
  *   gpu.c         memory of a GPU
@@ -43,6 +45,8 @@
 #define CLIENT_BACKOFF_NS_MAX	(10 * NS_PER_S)
 #define CLIENT_POOL_CLIENTS_MAX 1024u
 #define CLIENT_EASIES_MAX	64u
+/* Sessions with owners; the one unused for the longest time makes room. */
+#define CLIENT_OWNERS_MAX 8u
 
 enum client_scheme { CLIENT_RDMA, CLIENT_HTTP, CLIENT_HTTPS };
 
@@ -56,6 +60,7 @@ struct client_endpoint {
 	bool token;	     /* bodies move by RDMA tokens */
 	struct client_token *tokens;
 	bool hipobj; /* bodies move by hipobj-rc-v2 */
+	bool owner;  /* a gateway: it tells the owners of buckets */
 	/* it does not support hipobj-rc-v2: not tried again before this */
 	uint64_t hipobj_retry_ns;
 	int error;     /* and */
@@ -72,7 +77,7 @@ struct neb_client {
 	bool require_encryption;
 	neb_log_fn *log;
 	void *log_arg;
-	uint32_t endpoint_count, rdma_count, http_count, token_count;
+	uint32_t endpoint_count, rdma_count, http_count, token_count, owner_count;
 	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
 	struct prng prng;
 	/* The store that the endpoints belong to; 0: not known yet. The client's own variable, or
@@ -84,6 +89,9 @@ struct neb_client {
 	struct rp_cq *cq;
 	struct client_session *session; /* for new calls; NULL: none, or being set up */
 	struct list sessions, lost_sessions;
+	/* Of a cluster's stores; NULL: no endpoint is a gateway. */
+	struct client_owners *owners;
+	struct client_buckets *buckets;
 	uint32_t next_serial;
 	bool gpu_failed;    /* a copy to or from a GPU failed */
 	int rdma_error;	    /* of the last outage */
@@ -124,6 +132,11 @@ void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
 /* Parses the endpoints in the text that the transport can use; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
+
+/* "HOST:PORT" into the endpoint, which has a default port; NEBULAIO_CONNECT_TO is observed.
+ * -EINVAL. */
+int client_endpoint_at(
+	struct neb_client *client, struct client_endpoint *endpoint, struct slice text);
 
 /* An endpoint names its store: 0, or -EXDEV and the endpoint's why when it is not the store of the
  * other endpoints. */

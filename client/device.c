@@ -38,7 +38,8 @@ static int device_find(struct neb_client *client, struct rp_found *ret_found)
 		const char *why = "";
 		int ret;
 
-		if (endpoint->scheme != CLIENT_RDMA && !endpoint->token && !endpoint->hipobj)
+		if (endpoint->scheme != CLIENT_RDMA && !endpoint->token && !endpoint->hipobj &&
+			!endpoint->owner)
 			continue;
 		found = (struct rp_found){0};
 		ret = client_resolve(endpoint->host, address, sizeof(address), &why);
@@ -72,7 +73,10 @@ static int objects_open(struct neb_client *client, const char *device_name)
 	if (ret == 0)
 		ret = rp_pd_open(client->device, &client->pd);
 	if (ret == 0)
-		ret = rp_cq_open(client->device, 4 * LIMIT_SESSION_REQUESTS_MAX, &client->cq);
+		ret = rp_cq_open(client->device,
+			(client->owner_count ? CLIENT_OWNERS_MAX : 1) * LIMIT_SESSION_REQUESTS_MAX *
+				4,
+			&client->cq);
 	return ret;
 }
 

@@ -73,6 +73,14 @@ static int endpoint_led(struct neb_client *client, struct client_endpoint *endpo
 	return 0;
 }
 
+int client_endpoint_at(
+	struct neb_client *client, struct client_endpoint *endpoint, struct slice text)
+{
+	int ret = endpoint_host_parse(endpoint, text);
+
+	return ret ? ret : endpoint_led(client, endpoint);
+}
+
 /* Keeps the last one, unless the list has it already: NEBULAIO_CONNECT_TO may send two to one
  * place. */
 static void endpoint_keep(struct neb_client *client)
@@ -92,6 +100,7 @@ static void endpoint_keep(struct neb_client *client)
 	else
 		client->http_count++;
 	client->token_count += last->token || last->hipobj;
+	client->owner_count += last->owner;
 }
 
 static int endpoint_parse(struct neb_client *client, struct slice text)
@@ -104,6 +113,9 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 	endpoint->hipobj = slice_ends(text, SLICE("?rdma=hipobj"));
 	if (endpoint->hipobj)
 		text.len -= strlen("?rdma=hipobj");
+	endpoint->owner = slice_ends(text, SLICE("?rdma=owner"));
+	if (endpoint->owner)
+		text.len -= strlen("?rdma=owner");
 	endpoint->token = slice_ends(text, SLICE("?rdma"));
 	if (endpoint->token)
 		text.len -= strlen("?rdma");
@@ -114,11 +126,10 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 			continue;
 		endpoint->scheme = (enum client_scheme)i;
 		endpoint->port = SCHEMES[i].port;
-		if ((endpoint->token || endpoint->hipobj) && endpoint->scheme == CLIENT_RDMA)
+		if ((endpoint->token || endpoint->hipobj || endpoint->owner) &&
+			endpoint->scheme == CLIENT_RDMA)
 			return -EINVAL;
-		ret = endpoint_host_parse(endpoint, slice_from(text, SCHEMES[i].prefix.len));
-		if (ret == 0)
-			ret = endpoint_led(client, endpoint);
+		ret = client_endpoint_at(client, endpoint, slice_from(text, SCHEMES[i].prefix.len));
 		if (ret == 0)
 			endpoint_keep(client);
 		return ret;
@@ -141,6 +152,15 @@ int client_endpoints_parse(struct neb_client *client, const char *endpoints)
 		at += len;
 		at += strspn(at, ", ");
 	}
+	if (client->owner_count && client->rdma_count && client->transport == NEB_AUTO) {
+		client_log(client, NEB_LOG_ERROR,
+			"\"%s\": with ?rdma=owner a gateway tells the RDMA addresses; leave "
+			"rdma:// out",
+			endpoints);
+		return -EINVAL;
+	}
+	if (client->transport != NEB_AUTO)
+		client->owner_count = 0;
 	if (client->transport == NEB_HTTP)
 		client->rdma_count = 0;
 	else if (client->transport != NEB_AUTO)

@@ -130,6 +130,9 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 		slice_to_u64(value, &result->object_bytes);
 	} else if (slice_eq_nocase(name, SLICE(CLIENT_STORE_HEADER))) {
 		store_take(call, value);
+	} else if (call->client->owners && call->endpoint->owner &&
+		   slice_eq_nocase(name, SLICE(CLIENT_OWNER_HEADER))) {
+		client_bucket_told(call, value);
 	} else if (call->by_token) {
 		client_token_header(call, name, value);
 	}
@@ -240,8 +243,10 @@ static int headers_build(struct client_call *call, const struct client_signing *
 			(unsigned long long)(call->range_offset + call->range_bytes - 1));
 		list = header_add(list, &failed, range);
 	}
-	/* Several endpoints must belong to one store. */
-	if (call->client->endpoint_count > 1) {
+	if (call->client->owners && call->endpoint->owner && call->bucket.len)
+		list = header_add(list, &failed, CLIENT_OWNER_HEADER ": ?");
+	/* Several endpoints must belong to one store, but for a cluster's gateways. */
+	if (call->client->endpoint_count > 1 && !call->endpoint->owner) {
 		char store[sizeof(CLIENT_STORE_HEADER) + 20] = CLIENT_STORE_HEADER ": ";
 
 		client_store_text(call->client, store + sizeof(CLIENT_STORE_HEADER) + 1);

@@ -430,7 +430,7 @@ static bool iov_known(const struct client_call *call, const struct neb_iov *iov,
  * decrypt. */
 static bool iov_staged(const struct client_call *call, const struct neb_iov *iov, uint32_t count)
 {
-	const struct client_session *session = call->client->session;
+	const struct client_session *session = call->session;
 
 	for (uint32_t i = 0; i < count; i++)
 		if (iov[i].bytes && client_gpu_owns(iov[i].data) &&

@@ -343,7 +343,8 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 	struct page_room room;
 	struct buf query;
 	struct page page;
-	int ret = page_room_get(client, client->rdma_count ? CLIENT_LIST_PAGES : 1, &room);
+	bool sessions = client->rdma_count || client->owners;
+	int ret = page_room_get(client, sessions ? CLIENT_LIST_PAGES : 1, &room);
 
 	if (ret)
 		return ret;

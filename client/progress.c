@@ -103,6 +103,17 @@ static void call_route(struct client_call *call)
 			client_call_finish(call, ret);
 		return;
 	}
+	if (client->owners) {
+		const char *why = NULL;
+
+		if (client_owner_route(call, &why))
+			return;
+		if (why)
+			route_fallback(call, why);
+		else
+			route_http(call);
+		return;
+	}
 	if (!client->rdma_count) {
 		if (client->rdma_error)
 			route_fallback(call, client->device_why); /* the caller asked for RDMA */

@@ -102,17 +102,18 @@ static int session_connect(struct client_session *session, const char **ret_why)
 	return ret;
 }
 
-static struct client_session *session_begin(
-	struct neb_client *client, struct client_endpoint *endpoint)
+void client_session_begin(
+	struct neb_client *client, struct client_endpoint *endpoint, struct client_session **home)
 {
 	struct client_session *session = calloc(1, sizeof(*session));
 	const char *why = NULL;
 	int ret;
 
 	if (!session)
-		return NULL;
+		return;
 	session->client = client;
 	session->endpoint = endpoint;
+	session->home = home;
 	session->serial = ++client->next_serial;
 	session->heard = UINT64_MAX; /* nothing yet */
 	session->slot_count = client->requests_max;
@@ -120,11 +121,12 @@ static struct client_session *session_begin(
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
 	list_push_back(&client->sessions, &session->link);
 	ret = session_connect(session, &why);
-	if (ret == 0)
-		return session;
+	if (ret == 0) {
+		*home = session;
+		return;
+	}
 	client_endpoint_failed(client, endpoint, ret, why ? why : strerror(-ret));
 	session_free(session);
-	return NULL;
 }
 
 struct client_session *client_session_want(struct neb_client *client)
@@ -140,7 +142,7 @@ struct client_session *client_session_want(struct neb_client *client)
 		struct client_endpoint *endpoint = &client->endpoints[i];
 
 		if (endpoint->scheme == CLIENT_RDMA && endpoint->retry_ns <= now_ns)
-			client->session = session_begin(client, endpoint);
+			client_session_begin(client, endpoint, &client->session);
 	}
 	return client->session;
 }
@@ -236,8 +238,9 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 			"the server could not prove that it knows the secret key");
 		return;
 	}
-	/* Used only now that the proof, which covers it, has been verified. */
-	ret = client_store_learn(client, session->endpoint, session->store_id);
+	/* Used only now that the proof, which covers it, has been verified. Owners have a store
+	 * each. */
+	ret = client->owners ? 0 : client_store_learn(client, session->endpoint, session->store_id);
 	if (ret) {
 		client_session_lose(session, ret, session->endpoint->why);
 		return;
@@ -313,8 +316,8 @@ void client_session_lose(struct client_session *session, int error, const char *
 	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: %s", session->endpoint->host,
 		session->endpoint->port, why);
 	session->phase = SESSION_LOST;
-	if (client->session == session)
-		client->session = NULL;
+	if (*session->home == session)
+		*session->home = NULL;
 	if (why != session->endpoint->why)
 		snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
 	client->rdma_error = session->endpoint->error = error;

@@ -91,11 +91,13 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	request_fill(call, &request);
 	if (__builtin_expect(session->leases && call->lease, 0))
 		request.flags |= CAPSULE_REQUEST_LEASE;
+	call->session = session;
 	/* The capsule is sealed before any other. */
 	call->counter = session->out.counter + 1;
 	ret = request_body(session, call, &request, runs, body);
 	if (ret) {
 		client_runs_end(call, 0);
+		call->session = NULL;
 		return ret;
 	}
 	if (__builtin_expect(call->pages != NULL, 0) && session->streams && request.run_count > 1)
@@ -106,11 +108,11 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	bytes = capsule_request_encode(&request, slot->data, session->capsule_bytes);
 	if (bytes < 0) {
 		client_runs_end(call, 0);
+		call->session = NULL;
 		return (int)bytes;
 	}
 	session->free_count--;
 	slot->call = call;
-	call->session = session;
 	call->phase = CLIENT_ON_RDMA;
 	list_remove(&call->link);
 	list_push_back(&call->client->running, &call->link);
@@ -262,8 +264,8 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 	} else if (head->kind == CAPSULE_GOODBYE) {
 		/* The server still answers requests in flight; the others use another endpoint. */
 		session->phase = SESSION_LEAVING;
-		if (session->client->session == session)
-			session->client->session = NULL;
+		if (*session->home == session)
+			*session->home = NULL;
 		client_calls_kick(session->client);
 	} else {
 		client_session_lose(

@@ -54,6 +54,7 @@ struct client_session {
 	struct list link;
 	struct neb_client *client;
 	struct client_endpoint *endpoint;
+	struct client_session **home; /* where new calls find it: the client's, or an owner's */
 	uint32_t serial;
 	enum session_phase phase;
 	struct rp_qp *qp;
@@ -104,6 +105,9 @@ void client_keepalive_send(struct client_session *session) __attribute__((cold))
 /* Returns an open session or one being set up, and begins one if it is due; NULL: none is possible
  * now. */
 struct client_session *client_session_want(struct neb_client *client);
+/* Begins one. It is put into *home, and taken out when it takes no new calls. */
+void client_session_begin(
+	struct neb_client *client, struct client_endpoint *endpoint, struct client_session **home);
 void client_session_lose(struct client_session *session, int error, const char *why)
 	__attribute__((cold));
 void client_sessions_reap(struct neb_client *client);

@@ -100,7 +100,11 @@ struct neb_options {
 	 * UploadPart by RDMA tokens, over a queue pair that the first such request connects
 	 * (docs/spec/token.md); a body in several runs of memory, or a declined token, uses
 	 * HTTP, and the result's fallback has the reason. "?rdma=hipobj" does the same by
-	 * hipobj-rc-v2 (docs/spec/hipobj.md), with a session for each body. */
+	 * hipobj-rc-v2 (docs/spec/hipobj.md), with a session for each body. With "?rdma=owner" the
+	 * endpoint is a gateway of a cluster: the first request for a bucket uses HTTP, and its
+	 * answer tells where the bucket's owner listens; later ones use a session with the owner,
+	 * at most 8 at a time, or HTTP through the gateway when there is none. NEB_AUTO only, and
+	 * not together with rdma:// (docs/spec/wire.md, "Owners"). */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */
