@@ -14,13 +14,33 @@ _Static_assert(LIB_WORK_MAX < WORK_NONE, "a place fits its number");
 
 /* ---- Completions. ---- */
 
-/* Brings every span of a work to another owner. */
-static void spans_switch(struct neb_region *self, const struct neb_work *work,
-	enum region_owner from, enum region_owner to)
+static enum region_owner owner_for(enum neb_work_op op)
 {
-	region_switch(self->region, lib_span(&work->span), from, to);
+	if (op == NEB_FLUSH || op == NEB_DISCARD)
+		return OWNER_FREE;
+	if (op == NEB_PACKET)
+		return OWNER_XDP;
+	return op == NEB_READ || op == NEB_WRITE ? OWNER_DISK : OWNER_RDMA;
+}
+
+static void spans_lend(struct neb_region *self, const struct neb_work *work)
+{
+	region_switch(self->region, lib_span(&work->span), OWNER_APP, owner_for(work->op));
 	for (uint32_t i = 0; i < work->part_count; i++)
-		region_switch(self->region, lib_span(&work->parts[i].span), from, to);
+		region_switch(self->region, lib_span(&work->parts[i].span), OWNER_APP,
+			owner_for(work->op));
+}
+
+/* The spans of a completion are the program's when it takes the completion, and not earlier: a copy
+ * that it kept is of no use before. */
+static void spans_return(struct neb_region *self, const struct neb_done *done)
+{
+	if (!done->span.data)
+		return;
+	region_switch(self->region, lib_span(&done->span), owner_for(done->op), OWNER_APP);
+	for (uint32_t i = 0; i < done->part_count; i++)
+		region_switch(
+			self->region, lib_span(&done->parts[i]), owner_for(done->op), OWNER_APP);
 }
 
 static void slot_free(struct neb_region *self, uint64_t place)
@@ -61,7 +81,6 @@ static void done_put(struct neb_region *self, const struct region_cqe *cqe)
 		done->part_count = work->part_count;
 		for (uint32_t i = 0; i < work->part_count; i++)
 			done->parts[i] = work->parts[i].span;
-		spans_switch(self, work, slot->owner, OWNER_APP);
 	}
 	slot_free(self, cqe->user_data);
 }
@@ -117,6 +136,20 @@ int lib_rings_open(struct neb_region *self)
 	return 0;
 }
 
+/* Nobody will take these completions. */
+static void dones_end(struct neb_region *self)
+{
+	for (; self->done_head != self->done_tail; self->done_head++) {
+		const struct neb_done *done = &self->dones[self->done_head % LIB_WORK_MAX];
+
+		if (!done->span.data)
+			continue;
+		region_give(self->region, lib_span(&done->span), owner_for(done->op));
+		for (uint32_t i = 0; i < done->part_count; i++)
+			region_give(self->region, lib_span(&done->parts[i]), owner_for(done->op));
+	}
+}
+
 /* Cancels the work that the devices still have. */
 void lib_works_end(struct neb_region *self)
 {
@@ -124,6 +157,7 @@ void lib_works_end(struct neb_region *self)
 
 	while (self->work_count && clock_now_ns() < deadline_ns)
 		reactor_turn_wait(self->reactor, clock_now_ns() + NS_PER_MS);
+	dones_end(self);
 	for (uint32_t i = 0; i < LIB_WORK_MAX && self->work_count; i++) {
 		struct lib_work *slot = &self->works[i];
 
@@ -276,15 +310,6 @@ static int submit_rdma(struct neb_region *self, const struct neb_work *work, uin
 	return region_submit_wr(self->ring, &wr);
 }
 
-static enum region_owner owner_for(enum neb_work_op op)
-{
-	if (!op_has_span(op))
-		return OWNER_FREE;
-	if (op == NEB_PACKET)
-		return OWNER_XDP;
-	return op_is_disk(op) ? OWNER_DISK : OWNER_RDMA;
-}
-
 int neb_work_submit(struct neb_region *region, const struct neb_work *work)
 {
 	uint32_t weight = 1 + MIN(work->part_count, NEB_PARTS_MAX);
@@ -311,7 +336,7 @@ int neb_work_submit(struct neb_region *region, const struct neb_work *work)
 	if (ret)
 		return ret;
 	if (slot->owner != OWNER_FREE)
-		spans_switch(region, work, OWNER_APP, slot->owner);
+		spans_lend(region, work);
 	slot->busy = true;
 	region->work_free = slot->next;
 	region->work_count += weight;
@@ -328,7 +353,9 @@ int neb_work_reap(
 	while (region->done_head == region->done_tail && region->work_count &&
 		clock_now_ns() < deadline_ns)
 		reactor_turn_wait(region->reactor, deadline_ns);
-	while (count < max && region->done_head != region->done_tail)
-		dones[count++] = region->dones[region->done_head++ % LIB_WORK_MAX];
+	while (count < max && region->done_head != region->done_tail) {
+		dones[count] = region->dones[region->done_head++ % LIB_WORK_MAX];
+		spans_return(region, &dones[count++]);
+	}
 	return (int)count;
 }

@@ -292,8 +292,9 @@ struct neb_done {
  * such target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the
  * target, or a span appears twice; -EMSGSIZE: a packet crosses a frame's end. */
 NEB_REGION_API int neb_work_submit(struct neb_region *region, const struct neb_work *work);
-/* Makes work continue and takes up to max completions; waits for at least one, and returns how
- * many; 0 at the timeout, or when no work is in progress. */
+/* Makes work continue and takes up to max completions, and with each its spans, which are the
+ * program's only from then on; waits for at least one, and returns how many; 0 at the timeout, or
+ * when no work is in progress. */
 NEB_REGION_API int neb_work_reap(
 	struct neb_region *region, struct neb_done *dones, uint32_t max, uint64_t timeout_ns);
 

@@ -231,7 +231,8 @@ static void scatter_lists_over_rdma(void **state)
 	struct neb_region *region;
 	struct neb_span span[3];
 	struct neb_work work = {.op = NEB_SEND, .part_count = 2};
-	struct neb_done done;
+	struct neb_done done, received = {.op = 0};
+	bool sent = false;
 	uint16_t port = 0;
 	int ends[2], status;
 	pid_t child;
@@ -254,16 +255,21 @@ static void scatter_lists_over_rdma(void **state)
 	work.parts[0] = (struct neb_part){.span = span[1], .at = 5, .bytes = 500};
 	work.parts[1] = (struct neb_part){.span = span[2], .bytes = 1500};
 	assert_int_equal(neb_work_submit(region, &work), 0);
-	do {
+	assert_int_equal(neb_span_give(region, &span[0]), -EPERM);
+	while (!sent || !received.op) {
 		done = reap(region);
-	} while (done.op != NEB_RECV);
-	assert_int_equal(done.result, 3000);
-	assert_int_equal(((char *)done.span.data)[999], 'x');
-	assert_int_equal(((char *)done.span.data)[1000], 'y');
-	assert_int_equal(((char *)done.span.data)[1500], 'z');
+		if (done.op == NEB_RECV)
+			received = done;
+		else
+			sent = true;
+	}
+	assert_int_equal(received.result, 3000);
+	assert_int_equal(((char *)received.span.data)[999], 'x');
+	assert_int_equal(((char *)received.span.data)[1000], 'y');
+	assert_int_equal(((char *)received.span.data)[1500], 'z');
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(neb_span_give(region, &span[i]), 0);
-	assert_int_equal(neb_span_give(region, &done.span), 0);
+	assert_int_equal(neb_span_give(region, &received.span), 0);
 	neb_rdma_disconnect(region, work.target);
 	neb_region_destroy(region);
 	assert_int_equal(waitpid(child, &status, 0), child);

@@ -334,7 +334,10 @@ static void test_lesser_rings_do_the_same(void **state)
 		rig_spawn(file_io, &file);
 		rig_spawn(times_out, fds);
 		rig_run();
-		assert_string_equal(journal, "ft");
+		/* In either order: the time may be over before the file is written. */
+		assert_int_equal(strlen(journal), 2);
+		assert_non_null(strchr(journal, 'f'));
+		assert_non_null(strchr(journal, 't'));
 		close(file);
 		close(fds[0]);
 		close(fds[1]);
