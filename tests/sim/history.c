@@ -141,7 +141,8 @@ static struct search {
 	struct history *history;
 	struct open_op open[HISTORY_OPEN_MAX];
 	struct state states[STATES_MAX];
-	uint32_t state_count, state_count_max;
+	uint32_t state_count;
+	bool full;			     /* more states than fit */
 	uint64_t lost;			     /* a bit for each open operation that is lost */
 	uint32_t made_by[HISTORY_NAMES_MAX]; /* by name: the operation; 0: unknown */
 	uint32_t name_of[HISTORY_OPS_MAX];   /* by operation: the name; 0: unknown */
@@ -453,9 +454,10 @@ static void state_add(const struct state *state)
 	for (uint32_t i = 0; i < search.state_count; i++)
 		if (covers(&search.states[i], state))
 			return;
-	CHECK(search.state_count < STATES_MAX);
-	search.states[search.state_count++] = *state;
-	search.state_count_max = MAX(search.state_count_max, search.state_count);
+	if (search.state_count == STATES_MAX)
+		search.full = true;
+	else
+		search.states[search.state_count++] = *state;
 }
 
 /* Adds every state that open operations can lead to; a read can happen in any state that fits its
@@ -641,10 +643,8 @@ static bool names_bind(const struct history *history, uint16_t key, uint32_t *re
 	return true;
 }
 
-bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op)
+enum history_verdict history_judge(struct history *history, uint16_t key, uint32_t *ret_op)
 {
-	uint32_t states_max = search.state_count_max;
-
 	memset(search.open, 0, sizeof(search.open));
 	memset(search.made_by, 0, sizeof(search.made_by));
 	memset(search.name_of, 0, sizeof(search.name_of));
@@ -652,11 +652,11 @@ bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op)
 	search.history = history;
 	search.state_count = 1; /* absent */
 	search.states[0] = (struct state){0};
-	search.state_count_max = states_max;
+	search.full = false;
 	makers_find(history, key);
 	if (!names_bind(history, key, ret_op))
-		return false;
-	for (uint32_t i = 0; i < history->event_count; i++) {
+		return HISTORY_UNEXPLAINED;
+	for (uint32_t i = 0; i < history->event_count && !search.full; i++) {
 		uint32_t op = history->events[i].op;
 
 		if (op == HISTORY_UNNAMED) {
@@ -668,12 +668,12 @@ bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op)
 		if (!history->events[i].is_end)
 			begin(op);
 		/* A lost write stays open until its life ends. */
-		else if (!end(op)) {
+		else if (!end(op) && !search.full) {
 			*ret_op = op;
-			return false;
+			return HISTORY_UNEXPLAINED;
 		}
 	}
-	return true;
+	return search.full ? HISTORY_UNDECIDED : HISTORY_EXPLAINED;
 }
 
 static void op_show(const struct history *history, uint32_t number, bool is_end)
@@ -711,9 +711,4 @@ void history_show(const struct history *history, uint16_t key)
 		else if (history->ops[op].key == key)
 			op_show(history, op, history->events[i].is_end);
 	}
-}
-
-uint32_t history_states_max(void)
-{
-	return search.state_count_max;
 }

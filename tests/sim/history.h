@@ -118,12 +118,12 @@ void history_life_end(struct history *history);
 
 /* Whether one order of the operations on a key explains all answers: each completed operation
  * happens at one moment between its start and its end (Herlihy and Wing 1990), and a lost one at a
- * moment before the end of its life, or never. False: *ret_op is the first operation without an
- * explanation. */
-bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op);
+ * moment before the end of its life, or never. HISTORY_UNEXPLAINED: *ret_op is the first operation
+ * without an explanation. HISTORY_UNDECIDED: so many orders are possible that they cannot be
+ * searched. */
+enum history_verdict { HISTORY_EXPLAINED, HISTORY_UNEXPLAINED, HISTORY_UNDECIDED };
+enum history_verdict history_judge(struct history *history, uint16_t key, uint32_t *ret_op);
 /* Prints the history of a key on standard output. */
 void history_show(const struct history *history, uint16_t key);
-/* The number of states of the largest search. */
-uint32_t history_states_max(void);
 
 #endif

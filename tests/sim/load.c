@@ -537,8 +537,13 @@ const char *world_load_judge(struct world_shared *of)
 	uint32_t at;
 
 	shared = of;
-	for (uint16_t key = 0; key < KEYS; key++)
-		if (!history_explains(&of->history, key, &at)) {
+	for (uint16_t key = 0; key < KEYS; key++) {
+		enum history_verdict verdict = history_judge(&of->history, key, &at);
+
+		if (verdict == HISTORY_UNDECIDED)
+			printf("# undecided: key %u of %u operations in all\n", key,
+				of->history.op_count);
+		if (verdict == HISTORY_UNEXPLAINED) {
 			const struct history_op *op = &of->history.ops[at];
 
 			snprintf(text, sizeof(text),
@@ -550,5 +555,6 @@ const char *world_load_judge(struct world_shared *of)
 				history_show(&of->history, key);
 			return text;
 		}
+	}
 	return NULL;
 }
