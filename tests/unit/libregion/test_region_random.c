@@ -79,7 +79,7 @@ static struct neb_span any_span(struct world *self)
 		span.generation++;
 		break;
 	case 3:
-		span.data = (char *)span.data + below(8192);
+		span.data = (void *)((uintptr_t)span.data + below(8192));
 		break;
 	default:
 		break;
