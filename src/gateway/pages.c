@@ -6,29 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "s3/page.h"
 #include "server/tell.h"
-
-#define METRICS_BYTES_MAX (4 * MIB)
-
-static void answer(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
-	struct slice type, struct slice body)
-{
-	const struct s3_header headers[] = {
-		{SLICE("Content-Type"), type},
-		{SLICE("Cache-Control"), SLICE("no-store")},
-	};
-
-	if (reply->ops->head(reply, status, headers, ARRAY_LEN(headers), body.len) ||
-		request->method == S3_HEAD)
-		return;
-	reply->ops->text(reply, body);
-}
-
-static void answer_text(
-	const struct s3_request *request, struct s3_reply *reply, uint32_t status, const char *text)
-{
-	answer(request, reply, status, SLICE("text/plain; charset=utf-8"), slice_str(text));
-}
 
 /* A copy, so that nobody waits for a page. NULL: no memory. */
 static struct cluster_view *view_copy(struct gateway *gateway)
@@ -69,35 +48,15 @@ static void put_stores(struct gateway *gateway, const struct cluster_view *view,
 			view->gateways[i].alive);
 }
 
-struct metrics_job {
-	struct gateway *gateway;
-	struct buf *out;
-};
-
-static void metrics_make(void *arg)
+static void metrics_make(void *arg, struct buf *out)
 {
-	struct metrics_job *job = arg;
-	struct cluster_view *view = view_copy(job->gateway);
+	struct gateway *gateway = arg;
+	struct cluster_view *view = view_copy(gateway);
 
-	tell_counters(job->out);
+	tell_counters(out);
 	if (view)
-		put_stores(job->gateway, view, job->out);
+		put_stores(gateway, view, out);
 	free(view);
-}
-
-static void answer_metrics(
-	struct gateway *gateway, const struct s3_request *request, struct s3_reply *reply)
-{
-	struct buf out;
-
-	buf_init(&out, METRICS_BYTES_MAX);
-	fiber_offload(metrics_make, &(struct metrics_job){gateway, &out});
-	if (out.failed)
-		answer_text(request, reply, 500, "the metrics do not fit in memory\n");
-	else
-		answer(request, reply, 200, SLICE("text/plain; version=0.0.4; charset=utf-8"),
-			buf_slice(&out));
-	buf_free(&out);
 }
 
 /* ---- Readiness. ---- */
@@ -118,14 +77,16 @@ static void answer_ready(
 	else if (!view || !heard_ns || clock_now_ns() - heard_ns > lease_ns)
 		buf_put_str(&out, "the cluster's map cannot be read\n");
 	if (out.len || !view) {
-		answer(request, reply, 503, SLICE("text/plain; charset=utf-8"), buf_slice(&out));
+		s3_page_answer(
+			request, reply, 503, SLICE("text/plain; charset=utf-8"), buf_slice(&out));
 	} else {
 		buf_put_str(&out, "ready\n");
 		for (uint32_t i = 0; i < view->store_count; i++)
 			buf_printf(&out, "store %u: %s%s%s\n", i,
 				cluster_state_name(view->stores[i].state),
 				view->stores[i].owner[0] ? " at " : "", view->stores[i].owner);
-		answer(request, reply, 200, SLICE("text/plain; charset=utf-8"), buf_slice(&out));
+		s3_page_answer(
+			request, reply, 200, SLICE("text/plain; charset=utf-8"), buf_slice(&out));
 	}
 	buf_free(&out);
 	free(view);
@@ -223,14 +184,14 @@ void gw_page(void *arg, const struct s3_request *request, struct s3_reply *reply
 	if (slice_starts(request->path, SLICE("/admin/v1/cluster")))
 		s3_admin_handle(gateway->s3, request, reply, tell, gateway);
 	else if (request->method != S3_GET && request->method != S3_HEAD)
-		answer_text(request, reply, 405, "only GET and HEAD here\n");
+		s3_page_text(request, reply, 405, "only GET and HEAD here\n");
 	else if (slice_eq(request->path, SLICE("/metrics")))
-		answer_metrics(gateway, request, reply);
+		s3_page_metrics(request, reply, metrics_make, gateway);
 	else if (slice_eq(request->path, SLICE("/health/live")))
-		answer_text(request, reply, 200, "live\n");
+		s3_page_text(request, reply, 200, "live\n");
 	else if (slice_eq(request->path, SLICE("/health/ready")))
 		answer_ready(gateway, request, reply);
 	else
-		answer_text(request, reply, 404,
+		s3_page_text(request, reply, 404,
 			"there are /metrics, /health/live, /health/ready and /admin/v1/cluster\n");
 }
