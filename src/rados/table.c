@@ -154,9 +154,14 @@ static bool entry_take(const char *key, size_t key_len, const char *value, size_
 	       !slice_copy_str(slice_of(value, value_len), ret_value, RV_TABLE_VALUE_BYTES);
 }
 
-/* One page; *ret_last is the last key of it, empty at the end. */
-static int page_read(struct rv_table *table, const char *prefix, rv_table_visit_fn *visit,
-	void *arg, char after[RV_TABLE_KEY_BYTES], bool *ret_more)
+struct page {
+	const char *prefix;
+	uint64_t entries_max;
+};
+
+/* Reads one page behind the key `after`, which becomes the last key of it. */
+static int page_read(struct rv_table *table, struct page page, rv_table_visit_fn *visit, void *arg,
+	char after[RV_TABLE_KEY_BYTES], bool *ret_more)
 {
 	char key_text[RV_TABLE_KEY_BYTES], value_text[RV_TABLE_VALUE_BYTES], *key, *value;
 	rados_read_op_t op = rados_create_read_op();
@@ -165,7 +170,8 @@ static int page_read(struct rv_table *table, const char *prefix, rv_table_visit_
 	unsigned char more = 0;
 	int ret, error = 0;
 
-	rados_read_op_omap_get_vals2(op, after, prefix, PAGE_MAX, &iter, &more, &error);
+	rados_read_op_omap_get_vals2(
+		op, after, page.prefix, page.entries_max, &iter, &more, &error);
 	ret = rados_read_op_operate(op, table->io, OBJECT, 0);
 	if (!ret)
 		ret = error;
@@ -190,7 +196,7 @@ int rv_table_list(struct rv_table *table, const char *prefix, rv_table_visit_fn 
 
 	while (more && !ret) {
 		memcpy(before, after, sizeof(before));
-		ret = page_read(table, prefix, visit, arg, after, &more);
+		ret = page_read(table, (struct page){prefix, PAGE_MAX}, visit, arg, after, &more);
 		/* A page of entries that are all too long would be read for ever. */
 		if (strcmp(before, after) == 0)
 			break;
@@ -220,7 +226,7 @@ int rv_table_get(struct rv_table *table, const char *key, char ret_value[RV_TABL
 	char after[RV_TABLE_KEY_BYTES] = "";
 	bool more;
 	/* The key itself is the first of those that begin with it. */
-	int ret = page_read(table, key, wanted_visit, &wanted, after, &more);
+	int ret = page_read(table, (struct page){key, 1}, wanted_visit, &wanted, after, &more);
 
 	return ret ? ret : wanted.found ? 0 : -ENOENT;
 }
