@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "bench/plan.h"
 
 #define COPY_BYTES_MAX (64 * MIB)
 #define LOG_BYTES      (64 * MIB)
@@ -166,18 +167,20 @@ int bench_anchor_pingpong(struct bench_anchors *anchors, uint64_t budget_ns, dou
 int bench_anchor_memcpy(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns)
 {
-	uint64_t batch = MAX(MIB / bytes, 1), begin_ns, now_ns;
+	uint64_t batch = MAX(MIB / bytes, 1), objects = MAX(BENCH_HOT_BYTES / bytes, 1);
+	uint64_t begin_ns, now_ns, turn = 0;
 
-	if (!bytes || bytes > COPY_BYTES_MAX)
+	if (!bytes || bytes > COPY_BYTES_MAX || objects * bytes > COPY_BYTES_MAX)
 		return -EINVAL;
-	memcpy(anchors->to, anchors->from, bytes);
+	for (uint64_t i = 0; i < objects; i++)
+		memcpy(anchors->to, anchors->from + i * bytes, bytes);
 	hist_reset(&anchors->hist);
 	begin_ns = clock_now_ns();
 	do {
 		uint64_t before_ns = clock_now_ns();
 
 		for (uint64_t i = 0; i < batch; i++) {
-			memcpy(anchors->to, anchors->from, bytes);
+			memcpy(anchors->to, anchors->from + turn++ % objects * bytes, bytes);
 			__asm__ volatile("" : : "r"(anchors->to) : "memory"); /* keeps each copy */
 		}
 		now_ns = clock_now_ns();

@@ -18,7 +18,8 @@ void bench_anchors_close(struct bench_anchors *anchors); /* takes NULL */
 
 /* A word in shared memory, from the client's core to the server's and back; both spin. */
 int bench_anchor_pingpong(struct bench_anchors *anchors, uint64_t budget_ns, double *ret_ns);
-/* One memcpy of this many bytes between two warm buffers, up to 64 MiB. */
+/* One memcpy of this many bytes, up to 64 MiB, into one warm buffer, from each of the objects that
+ * a hot row has, in turn. */
 int bench_anchor_memcpy(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns);
 /* 64 bytes over TCP on the loopback device and back; both sides spin in recv. */

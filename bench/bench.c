@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -271,6 +272,17 @@ static int run(struct bench_rig *rig, struct bench_plan *plan)
 	return ret;
 }
 
+/* Each connection is a descriptor. Where the hard limit is too low, the row says so. */
+static void files_raise(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int bench_run(const struct bench_opts *opts, struct bench_outcome *ret_outcome)
 {
 	struct bench_plan plan;
@@ -291,6 +303,7 @@ int bench_run(const struct bench_opts *opts, struct bench_outcome *ret_outcome)
 		return 0;
 	}
 	catch_signals();
+	files_raise();
 	ret = rig_open(opts, &plan, &rig);
 	if (!ret) {
 		ret = run(rig, &plan);

@@ -42,26 +42,27 @@ static inline bool bench_mixed_writes(uint64_t object_idx)
 enum bench_way {
 	BENCH_RDMA,
 	BENCH_HTTP,
-	BENCH_SEALED,	/* RDMA, encrypted */
-	BENCH_TOKEN,	/* HTTP, bodies by RDMA tokens */
-	BENCH_HIPOBJ,	/* HTTP, bodies by hipobj-rc-v2 */
-	BENCH_XDP,	/* packets by AF_XDP, without a server */
-	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
-	BENCH_MEMORY,	/* RDMA, objects of a memory bucket */
-	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
-	BENCH_SESSIONS, /* RDMA, over several sessions of one process */
-	BENCH_CLIENTS,	/* RDMA, by several processes that sleep while they wait */
-	BENCH_SINGLES,	/* RDMA, into the memory of BATCH, an object by each call */
-	BENCH_BATCH,	/* RDMA, many objects by each call */
-	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the receiver's disk */
-	BENCH_PEER,	/* FLOW: until it is in the receiver's memory */
-	BENCH_MANY,	/* RDMA, of opts->objects objects instead of BENCH_FEW_OBJECTS */
-	BENCH_OTHER,	/* HTTP, another S3 server */
-	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
-	BENCH_REMOTE,	/* the same over volumes of six other processes */
-	BENCH_QUIET,	/* HTTP, by a client that sleeps while it waits */
-	BENCH_APART,	/* the same, while a noisy client loads another server of this host */
-	BENCH_BESIDE,	/* the same, while a noisy tenant loads the same server */
+	BENCH_SEALED,	   /* RDMA, encrypted */
+	BENCH_TOKEN,	   /* HTTP, bodies by RDMA tokens */
+	BENCH_HIPOBJ,	   /* HTTP, bodies by hipobj-rc-v2 */
+	BENCH_XDP,	   /* packets by AF_XDP, without a server */
+	BENCH_ONESIDED,	   /* RDMA, read from the server's memory by the client */
+	BENCH_MEMORY,	   /* RDMA, objects of a memory bucket */
+	BENCH_AT_REST,	   /* HTTP, objects that lie encrypted (SSE-S3) */
+	BENCH_SESSIONS,	   /* RDMA, over several sessions of one process */
+	BENCH_CLIENTS,	   /* RDMA, by several processes that sleep while they wait */
+	BENCH_SINGLES,	   /* RDMA, into the memory of BATCH, an object by each call */
+	BENCH_BATCH,	   /* RDMA, many objects by each call */
+	BENCH_DURABLE,	   /* FLOW, INGEST: until it is durable on the receiver's disk */
+	BENCH_PEER,	   /* FLOW: until it is in the receiver's memory */
+	BENCH_MANY,	   /* RDMA, of opts->objects objects instead of BENCH_FEW_OBJECTS */
+	BENCH_CONNECTIONS, /* HTTP, over few connections and over many */
+	BENCH_OTHER,	   /* HTTP, another S3 server */
+	BENCH_STRIPED,	   /* RDMA, of a store over six volumes (4+2) of the server's host */
+	BENCH_REMOTE,	   /* the same over volumes of six other processes */
+	BENCH_QUIET,	   /* HTTP, by a client that sleeps while it waits */
+	BENCH_APART,	   /* the same, while a noisy client loads another server of this host */
+	BENCH_BESIDE,	   /* the same, while a noisy tenant loads the same server */
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
@@ -79,14 +80,15 @@ enum bench_noise_kind {
 const char *bench_noise_word(enum bench_noise_kind noise);
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
-#define BENCH_HOT_BYTES	    (2 * MIB)
-#define BENCH_COLD_BYTES    (512 * MIB) /* twice our server's cache */
-#define BENCH_HUGE_BYTES    (64 * MIB)
-#define BENCH_SMALL_BYTES   100u /* of each of few, and of many, objects */
-#define BENCH_FEW_OBJECTS   1000u
-#define BENCH_DEPTH_MAX	    64u
-#define BENCH_NGINX_DEPTH   16u
-#define BENCH_SESSION_COUNT 4u /* and of client processes */
+#define BENCH_HOT_BYTES	       (2 * MIB)
+#define BENCH_COLD_BYTES       (512 * MIB) /* twice our server's cache */
+#define BENCH_HUGE_BYTES       (64 * MIB)
+#define BENCH_SMALL_BYTES      100u /* of each of few, and of many, objects */
+#define BENCH_FEW_OBJECTS      1000u
+#define BENCH_DEPTH_MAX	       64u
+#define BENCH_NGINX_DEPTH      16u
+#define BENCH_CONNECTIONS_MANY 1000u
+#define BENCH_SESSION_COUNT    4u /* and of client processes */
 
 struct bench_subject {
 	enum bench_kind kind;
@@ -131,6 +133,9 @@ struct bench_record {
 	struct bench_noise noise;
 	char failed[160]; /* why it was not measured; "" when it was */
 };
+
+/* A row's slice is compared with this one of its anchor. */
+struct bench_sample bench_record_limit(const struct bench_record *anchor, uint32_t slice_idx);
 
 #define BENCH_GROUP_MAX 12
 struct bench_group {

@@ -17,6 +17,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return "http";
 	if (row->way == BENCH_MANY)
 		return simulated ? "many (simul.)" : "rdma many";
+	if (row->way == BENCH_CONNECTIONS)
+		return "http connections";
 	if (row->way == BENCH_OTHER)
 		return "http other";
 	if (row->way == BENCH_XDP)
@@ -68,7 +70,7 @@ double bench_kernel_copies(const struct bench_subject *row)
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
 	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_OTHER ||
-		       row->way >= BENCH_QUIET) &&
+		       row->way == BENCH_CONNECTIONS || row->way >= BENCH_QUIET) &&
 			       has_body
 		       ? 2
 		       : 0;
@@ -85,7 +87,7 @@ struct span bench_share(const struct bench_record *row, const struct bench_recor
 	if (row->subject.op == BENCH_MIXED)
 		unit *= (double)(BENCH_MIXED_OF - BENCH_MIXED_READS) / BENCH_MIXED_OF;
 	for (uint32_t i = 0; i < count; i++)
-		shares[i] = row->samples[i].rate * unit / anchor->samples[i].rate;
+		shares[i] = row->samples[i].rate * unit / bench_record_limit(anchor, i).rate;
 	return bench_span_of(shares, count);
 }
 

@@ -160,6 +160,43 @@ static void test_only_picks(void **state)
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }
 
+/* Many connections are compared with few, which are measured, too. */
+static void test_connections(void **state)
+{
+	const struct bench_group *group;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "connections";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 3);
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d1000 connections";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 2);
+	group = &plan.groups[0];
+	assert_int_equal(group->members[0]->subject.depth, 16);
+	assert_null(bench_group_anchor(group, group->members[0]));
+	assert_ptr_equal(bench_group_anchor(group, group->members[1]), group->members[0]);
+	bench_plan_close(&plan);
+}
+
+/* The shortest time of the ping-pong counts for all slices; other anchors' count slice by slice. */
+static void test_limits_of_slices(void **state)
+{
+	struct bench_record record = {.subject.kind = BENCH_PINGPONG, .sample_count = 2};
+
+	(void)state;
+	record.samples[0] = (struct bench_sample){.p50_ns = 180, .rate = 1e9 / 180};
+	record.samples[1] = (struct bench_sample){.p50_ns = 120, .rate = 1e9 / 120};
+	assert_true(bench_record_limit(&record, 0).p50_ns < 121);
+	assert_true(bench_record_limit(&record, 0).rate > 8e6);
+	record.subject.kind = BENCH_MEMCPY;
+	assert_true(bench_record_limit(&record, 0).p50_ns > 179);
+}
+
 static void test_rows_have_the_closest_anchor(void **state)
 {
 	static const struct {
@@ -368,6 +405,8 @@ int main(void)
 		cmocka_unit_test(test_only_picks),
 		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
 		cmocka_unit_test(test_quick_rows_have_anchors),
+		cmocka_unit_test(test_connections),
+		cmocka_unit_test(test_limits_of_slices),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
 		cmocka_unit_test(test_dialects),
