@@ -1,4 +1,5 @@
-/* codec/via.c: "1 STORE PEER TRANSPORT ID TIME CODE". */
+/* codec/via.c: "1 STORE PEER TRANSPORT ID TIME CODE", or "2 STORE PEER TRANSPORT ID TIME KIND
+ * CODE". */
 #include "codec/via.h"
 
 #include <errno.h>
@@ -7,7 +8,10 @@
 #include "codec/hash.h"
 #include "codec/text.h"
 
-#define VERSION "1"
+#define VERSION		"1"
+#define VERSION_OF_KIND "2"
+
+static const char *const KINDS[] = {[VIA_GIVE] = "give", [VIA_TAKE] = "take"};
 
 /* The code covers all of the value before it, the method and the target. */
 static void code_of(const uint8_t secret[VIA_SECRET_BYTES], struct slice told, struct slice method,
@@ -35,9 +39,11 @@ int via_write(const uint8_t secret[VIA_SECRET_BYTES], const struct via *via, str
 	struct slice target, char ret_text[VIA_BYTES_MAX])
 {
 	char hex[2 * SHA256_BYTES];
-	int len = snprintf(ret_text, VIA_BYTES_MAX, VERSION " %.*s %.*s %.*s %.*s %lld",
-		SLICE_FMT(via->store), SLICE_FMT(via->peer), SLICE_FMT(via->transport),
-		SLICE_FMT(via->id), (long long)via->time_s);
+	int len = snprintf(ret_text, VIA_BYTES_MAX, "%s %.*s %.*s %.*s %.*s %lld%s%s",
+		via->kind == VIA_SERVE ? VERSION : VERSION_OF_KIND, SLICE_FMT(via->store),
+		SLICE_FMT(via->peer), SLICE_FMT(via->transport), SLICE_FMT(via->id),
+		(long long)via->time_s, via->kind == VIA_SERVE ? "" : " ",
+		via->kind == VIA_SERVE ? "" : KINDS[via->kind]);
 
 	if (len < 0 || (size_t)len + 2 + sizeof(hex) > VIA_BYTES_MAX)
 		return -EMSGSIZE;
@@ -60,14 +66,51 @@ static bool is_id(struct slice id)
 	return id.len == VIA_ID_LEN;
 }
 
+static bool kind_of(struct slice text, enum via_kind *ret_kind)
+{
+	for (int kind = VIA_GIVE; kind <= VIA_TAKE; kind++) {
+		if (slice_eq(text, slice_str(KINDS[kind]))) {
+			*ret_kind = (enum via_kind)kind;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The value before the code. */
+static int told_read(struct slice rest, struct via *ret_via)
+{
+	struct slice version = slice_split(&rest, ' '), time;
+	bool with_kind = slice_eq(version, SLICE(VERSION_OF_KIND));
+	struct via via = {.kind = VIA_SERVE};
+	uint64_t time_s;
+
+	if (!with_kind && !slice_eq(version, SLICE(VERSION)))
+		return -EINVAL;
+	via.store = slice_split(&rest, ' ');
+	via.peer = slice_split(&rest, ' ');
+	via.transport = slice_split(&rest, ' ');
+	via.id = slice_split(&rest, ' ');
+	time = with_kind ? slice_split(&rest, ' ') : rest;
+	if (!via.store.len || via.store.len > VIA_STORE_LEN_MAX || !is_peer(via.peer) ||
+		!is_id(via.id) || slice_to_u64(time, &time_s) || time_s > INT64_MAX ||
+		(!slice_eq(via.transport, SLICE("http")) &&
+			!slice_eq(via.transport, SLICE("https"))) ||
+		(with_kind && !kind_of(rest, &via.kind)))
+		return -EINVAL;
+	via.time_s = (int64_t)time_s;
+	*ret_via = via;
+	return 0;
+}
+
 int via_read(const uint8_t secret[VIA_SECRET_BYTES], struct slice text, struct slice method,
 	struct slice target, int64_t now_s, struct via *ret_via)
 {
 	char hex[2 * SHA256_BYTES];
-	struct slice told, code, rest;
+	struct slice told, code;
 	struct via via;
-	uint64_t time_s;
 	unsigned int differ = 0;
+	int ret;
 
 	if (text.len >= VIA_BYTES_MAX || text.len <= sizeof(hex) + 1)
 		return -EINVAL;
@@ -81,19 +124,9 @@ int via_read(const uint8_t secret[VIA_SECRET_BYTES], struct slice text, struct s
 		differ |= (unsigned int)(hex[i] ^ code.data[i]);
 	if (differ)
 		return -EPERM;
-	rest = told;
-	if (!slice_eq(slice_split(&rest, ' '), SLICE(VERSION)))
-		return -EINVAL;
-	via.store = slice_split(&rest, ' ');
-	via.peer = slice_split(&rest, ' ');
-	via.transport = slice_split(&rest, ' ');
-	via.id = slice_split(&rest, ' ');
-	if (!via.store.len || via.store.len > VIA_STORE_LEN_MAX || !is_peer(via.peer) ||
-		!is_id(via.id) || slice_to_u64(rest, &time_s) || time_s > INT64_MAX ||
-		(!slice_eq(via.transport, SLICE("http")) &&
-			!slice_eq(via.transport, SLICE("https"))))
-		return -EINVAL;
-	via.time_s = (int64_t)time_s;
+	ret = told_read(told, &via);
+	if (ret)
+		return ret;
 	if (via.time_s < now_s - (int64_t)VIA_AGE_S_MAX ||
 		via.time_s > now_s + (int64_t)VIA_AGE_S_MAX)
 		return -ESTALE;

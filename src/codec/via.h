@@ -13,12 +13,16 @@
 #define VIA_AGE_S_MAX	  (15u * 60)
 #define VIA_STORE_LEN_MAX 64u
 
+/* The process serves the request; or it answers the source of the copy that the request asks for;
+ * or it makes the copy of a source that comes as the request's body (codec/carry.h). */
+enum via_kind { VIA_SERVE, VIA_GIVE, VIA_TAKE };
 struct via {
 	struct slice store;	/* the volume's name */
 	struct slice peer;	/* "ADDR:PORT" of the client */
 	struct slice transport; /* that the client uses: "http" or "https" */
 	struct slice id;	/* of the request: VIA_ID_LEN hex digits */
 	int64_t time_s;		/* since 1970 */
+	enum via_kind kind;
 };
 /* Writes the header's value for a request of this method and target. -EMSGSIZE: too long. */
 int via_write(const uint8_t secret[VIA_SECRET_BYTES], const struct via *via, struct slice method,

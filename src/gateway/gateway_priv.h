@@ -6,6 +6,7 @@
  *   route.c    which store a request is for, and where that is
  *   link.c     a connection to a store's process: one exchange of heads
  *   pass.c     a request that is passed on
+ *   copy.c     a copy between two stores
  *   lists.c    ListBuckets over all stores
  *   pages.c    pages for operators */
 #ifndef GATEWAY_GATEWAY_PRIV_H
@@ -16,6 +17,7 @@
 #include <sys/types.h>
 
 #include "cluster/cluster.h"
+#include "codec/carry.h"
 #include "codec/via.h"
 #include "flow/flow.h"
 #include "front/front.h"
@@ -78,8 +80,8 @@ int gw_link_open(struct gw_core *core, const struct cluster_store *store, struct
 void gw_link_end(struct gw_link *link, bool keep);
 void gw_links_close(struct gw_core *core);
 /* Sends the head. -EMSGSIZE: too long. */
-int gw_link_ask(
-	struct gw_link *link, const struct s3_request *request, bool has_body, uint64_t stall_ns);
+int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via_kind kind,
+	bool has_body, uint64_t stall_ns);
 /* Waits for the next head, 100 Continue included. -ESTALE: the store has another owner by now. */
 int gw_link_hear(struct gw_link *link);
 /* The request's body goes into it, the answer's comes out of it. */
@@ -99,7 +101,8 @@ struct gw_routes {
 	pthread_mutex_t buckets_lock;
 	uint64_t forgets; /* counts news about buckets */
 	struct gw_bucket buckets[GW_BUCKETS_CACHED];
-	_Atomic uint32_t roomy; /* the store for new buckets */
+	_Atomic uint64_t roomy; /* the stores for new buckets, a bit for each */
+	_Atomic uint32_t turn;	/* counts new buckets */
 	_Atomic uint64_t bytes[CLUSTER_STORES_MAX];
 };
 void gw_routes_init(struct gw_routes *routes);
@@ -116,6 +119,8 @@ struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request
 bool gw_of_account(const struct s3_request *request);
 /* The store of a bucket; on a fiber. -ENOENT, or an error of the cluster. */
 int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_store);
+/* The store for a new bucket: of those with much room, each in turn. */
+uint32_t gw_roomy_store(struct gateway *gateway);
 /* Waits until the store serves. -ETIMEDOUT. */
 int gw_store_await(struct gateway *gateway, uint32_t number, uint64_t deadline_ns,
 	struct cluster_store *ret_store);
@@ -128,7 +133,17 @@ void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_
 /* Sends the request to the store and waits for the head of its answer. When this returns 0 the
  * link is the caller's. Otherwise the caller answers 503. */
 int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,
-	struct gw_link **ret_link);
+	enum via_kind kind, struct gw_link **ret_link);
+/* Gives the store's answer to the client, and ends the link. */
+void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_reply *reply);
+/* No process answered, or not to the end. */
+void gw_gone(const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- copy.c ---- */
+/* The store of a copy's source; *store as it is without one. -errno: the map cannot be read. */
+int gw_source_store(struct gateway *gateway, const struct s3_request *request, uint32_t *store);
+void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
+	uint32_t target, uint32_t source);
 
 /* ---- lists.c ---- */
 bool gw_lists_buckets(const struct s3_request *request);

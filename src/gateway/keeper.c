@@ -235,26 +235,31 @@ static void spread(struct keeper *keeper)
 
 /* ---- Room. ---- */
 
-/* New buckets go to the store whose volume is the smallest; of equal ones, each in turn. */
+/* Stores that differ by less are equal. */
+#define ROOM_BYTES (64 * MIB)
+
+_Static_assert(CLUSTER_STORES_MAX <= 64, "a bit for each store");
+
+/* New buckets go to the stores whose volumes have the fewest bytes, each in turn. */
 static void room_look(struct keeper *keeper)
 {
 	struct gw_routes *routes = &keeper->gateway->routes;
-	uint64_t least_bytes = UINT64_MAX;
-	uint32_t count = keeper->view.store_count, found = 0;
+	uint64_t least_bytes = UINT64_MAX, roomy = 0;
 
-	for (uint32_t k = 0; k < count; k++) {
-		uint32_t i = (uint32_t)((k + keeper->ticks / ROOM_TICKS) % count);
+	for (uint32_t i = 0; i < keeper->view.store_count; i++) {
 		uint64_t bytes = 0;
 
 		if (cluster_store_bytes(keeper->gateway->cluster, i, &bytes))
 			bytes = 0;
 		atomic_store(&routes->bytes[i], bytes);
-		if (keeper->view.stores[i].state == CLUSTER_SERVING && bytes < least_bytes) {
-			least_bytes = bytes;
-			found = i;
-		}
+		if (keeper->view.stores[i].state == CLUSTER_SERVING)
+			least_bytes = MIN(least_bytes, bytes);
 	}
-	atomic_store(&routes->roomy, found);
+	for (uint32_t i = 0; i < keeper->view.store_count; i++)
+		if (keeper->view.stores[i].state == CLUSTER_SERVING &&
+			routes->bytes[i] - least_bytes < ROOM_BYTES)
+			roomy |= 1ull << i;
+	atomic_store(&routes->roomy, roomy);
 }
 
 /* ---- The thread. ---- */

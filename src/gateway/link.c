@@ -133,8 +133,25 @@ static bool of_connection(struct slice name)
 	return false;
 }
 
-int gw_link_ask(
-	struct gw_link *link, const struct s3_request *request, bool has_body, uint64_t stall_ns)
+/* The client's own headers. The length of a body that is not the client's takes another name. */
+static void put_headers(struct writer *out, const struct s3_request *request, enum via_kind kind)
+{
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		struct s3_header header = request->headers[i];
+
+		if (of_connection(header.name) ||
+			(kind != VIA_SERVE &&
+				(slice_eq_nocase(header.name, SLICE("transfer-encoding")) ||
+					slice_eq_nocase(header.name, SLICE(CARRY_LENGTH)))))
+			continue;
+		if (kind != VIA_SERVE && slice_eq_nocase(header.name, SLICE("content-length")))
+			header.name = SLICE(CARRY_LENGTH);
+		put_header(out, header.name, header.value);
+	}
+}
+
+int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via_kind kind,
+	bool has_body, uint64_t stall_ns)
 {
 	struct writer out = {link->out, link->out + sizeof(link->out), false};
 	struct gateway *gateway = link->core->gateway;
@@ -142,7 +159,8 @@ int gw_link_ask(
 	struct via via = {.peer = slice_str(request->peer),
 		.transport = slice_str(request->transport),
 		.id = slice_of(request->request_id, VIA_ID_LEN),
-		.time_s = (int64_t)(clock_real_ns() / NS_PER_S)};
+		.time_s = (int64_t)(clock_real_ns() / NS_PER_S),
+		.kind = kind};
 	struct slice target;
 	struct iovec iov;
 	int ret;
@@ -165,13 +183,13 @@ int gw_link_ask(
 		return ret;
 	if (!gw_header(request, SLICE("host")).data)
 		put_header(&out, SLICE("Host"), SLICE("gateway"));
-	for (uint32_t i = 0; i < request->header_count; i++)
-		if (!of_connection(request->headers[i].name))
-			put_header(&out, request->headers[i].name, request->headers[i].value);
+	put_headers(&out, request, kind);
+	if (kind == VIA_TAKE)
+		put_header(&out, SLICE("Transfer-Encoding"), SLICE("chunked"));
 	put_header(&out, SLICE(VIA_HEADER), slice_str(via_text));
 	/* Nothing of the body is sent before the store wants it: until then another process of the
 	 * store may be asked. */
-	if (has_body || gw_header(request, SLICE("expect")).data)
+	if (has_body || (kind == VIA_SERVE && gw_header(request, SLICE("expect")).data))
 		put_header(&out, SLICE("Expect"), SLICE("100-continue"));
 	put(&out, SLICE("\r\n"));
 	if (out.failed)

@@ -168,7 +168,7 @@ static int page_ask(struct gw_core *core, const struct s3_request *request, uint
 	struct buf *page, uint32_t *ret_status)
 {
 	struct gw_link *link;
-	int ret = gw_exchange(core, request, store, &link);
+	int ret = gw_exchange(core, request, store, VIA_SERVE, &link);
 
 	if (ret)
 		return ret;

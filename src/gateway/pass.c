@@ -47,17 +47,18 @@ static bool harmless(const struct s3_request *request)
 }
 
 static int exchange_once(struct gw_core *core, const struct s3_request *request,
-	const struct cluster_store *store, struct gw_link **ret_link, bool *ret_begun)
+	const struct cluster_store *store, enum via_kind kind, struct gw_link **ret_link,
+	bool *ret_begun)
 {
 	uint64_t stall_ns = core->gateway->config->http.stall_timeout_s * NS_PER_S;
-	bool body = has_body(request);
+	bool body = kind == VIA_SERVE ? has_body(request) : kind == VIA_TAKE;
 	struct gw_link *link;
 	int ret = gw_link_open(core, store, &link);
 
 	*ret_begun = false;
 	if (ret)
 		return ret;
-	ret = gw_link_ask(link, request, body, stall_ns);
+	ret = gw_link_ask(link, request, kind, body, stall_ns);
 	/* The body is sent only after 100 Continue, and without it nothing is done. */
 	*ret_begun = !body && ret != -EMSGSIZE;
 	if (!ret)
@@ -71,7 +72,7 @@ static int exchange_once(struct gw_core *core, const struct s3_request *request,
 }
 
 int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,
-	struct gw_link **ret_link)
+	enum via_kind kind, struct gw_link **ret_link)
 {
 	struct gateway *gateway = core->gateway;
 	uint64_t deadline_ns = clock_now_ns() + gateway->config->cluster.wait_s * NS_PER_S;
@@ -83,17 +84,16 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 	for (;;) {
 		ret = gw_store_await(gateway, store, deadline_ns, &now);
 		if (!ret)
-			ret = exchange_once(core, request, &now, ret_link, &begun);
+			ret = exchange_once(core, request, &now, kind, ret_link, &begun);
 		if (!ret)
 			return 0;
 		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM ||
-			(begun && !harmless(request)) || gateway->draining ||
+			(begun && kind == VIA_SERVE && !harmless(request)) || gateway->draining ||
 			clock_now_ns() >= deadline_ns)
 			break;
 		counter_add(&repeated, 1);
 		fiber_sleep_ns(GW_LOOK_NS);
 	}
-	counter_add(&failed, 1);
 	log_warn(
 		"gateway", "%s: store %u did not answer: %s", request->peer, store, strerror(-ret));
 	return ret;
@@ -191,28 +191,38 @@ static bool relay(struct gw_link *link, const struct s3_request *request, struct
 	return !flow_run(gw_link_source(link), NULL, 0, sink, &bytes);
 }
 
+void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_reply *reply)
+{
+	gw_link_end(link, relay(link, request, reply));
+}
+
+void gw_gone(const struct s3_request *request, struct s3_reply *reply)
+{
+	counter_add(&failed, 1);
+	gw_refuse(request, reply, 503, "SlowDown",
+		"The store has no process that answers now. Try again.");
+}
+
 static void pass(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
 	uint32_t store)
 {
-	static const char gone[] = "The store has no process that answers now. Try again.";
 	uint16_t share = flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer)));
 	struct gw_link *link;
-	int ret = gw_exchange(core, request, store, &link);
+	int ret = gw_exchange(core, request, store, VIA_SERVE, &link);
 
 	if (ret) {
-		gw_refuse(request, reply, 503, "SlowDown", gone);
+		gw_gone(request, reply);
 		return;
 	}
 	link->share = share;
 	while (!ret && link->answer.status == 100)
 		ret = body_send(link, request, share);
 	if (ret) {
-		counter_add(&failed, 1);
 		gw_link_end(link, false);
-		gw_refuse(request, reply, 503, "SlowDown", gone);
+		gw_gone(request, reply);
 		return;
 	}
-	gw_link_end(link, relay(link, request, reply));
+	gw_relay(link, request, reply);
 }
 
 /* ---- Which store. ---- */
@@ -231,55 +241,29 @@ static bool creates_bucket(const struct s3_request *request, bool has_key)
 	return request->method == S3_PUT && !has_key;
 }
 
-/* The source of a copy lies in a store, too: "bucket/key", "/bucket/key". True: in that one. */
-static bool source_here(struct gateway *gateway, const struct s3_request *request, uint32_t store)
-{
-	struct slice source = gw_header(request, SLICE("x-amz-copy-source")), bucket;
-	char name[LIMIT_BUCKET_LEN_MAX + 1], decoded[LIMIT_BUCKET_LEN_MAX + 4];
-	uint32_t other;
-	size_t len;
-
-	if (!source.len)
-		return true;
-	if (slice_starts(source, SLICE("%2F")) || slice_starts(source, SLICE("%2f")))
-		source = slice_from(source, 3);
-	else if (slice_starts(source, SLICE("/")))
-		source = slice_from(source, 1);
-	bucket = slice_split(&source, '/');
-	/* The slash may be encoded, too. */
-	if (slice_find(bucket, SLICE("%2F")) >= 0)
-		bucket = slice_to(bucket, (size_t)slice_find(bucket, SLICE("%2F")));
-	if (slice_find(bucket, SLICE("%2f")) >= 0)
-		bucket = slice_to(bucket, (size_t)slice_find(bucket, SLICE("%2f")));
-	/* The store refuses what is not a bucket. */
-	if (uri_decode(bucket, 0, decoded, sizeof(decoded) - 1, &len) ||
-		slice_copy_str(slice_of(decoded, len), name, sizeof(name)))
-		return true;
-	return gw_bucket_store(gateway, name, &other) || other == store;
-}
-
 static void handle_bucket(struct gw_core *core, const struct s3_request *request,
 	struct s3_reply *reply, const char *bucket, bool has_key)
 {
 	struct gateway *gateway = core->gateway;
-	uint32_t store = 0;
+	uint32_t store = 0, source;
 	int ret = -ENOENT;
 
 	/* Names that no bucket can have are for store 0 to refuse. */
 	if (s3_bucket_name_valid(slice_str(bucket)) ||
 		slice_ends(slice_str(bucket), SLICE("-x-s3")))
 		ret = gw_bucket_store(gateway, bucket, &store);
-	if (ret == -ENOENT)
-		store = creates_bucket(request, has_key) ? gateway->routes.roomy : 0;
-	else if (ret)
+	if (ret == -ENOENT) {
+		store = creates_bucket(request, has_key) ? gw_roomy_store(gateway) : 0;
+		ret = 0;
+	}
+	source = store;
+	if (!ret && has_key && request->method == S3_PUT)
+		ret = gw_source_store(gateway, request, &source);
+	if (ret)
 		gw_refuse(request, reply, 503, "SlowDown",
 			"The cluster's map cannot be read now. Try again.");
-	if (ret && ret != -ENOENT)
-		return;
-	if (!source_here(gateway, request, store))
-		gw_refuse(request, reply, 501, "NotImplemented",
-			"The source's bucket is in another store of the cluster than this one: "
-			"such a copy is not implemented. Read the object and write it.");
+	else if (source != store)
+		gw_copy(core, request, reply, store, source);
 	else
 		pass(core, request, reply, store);
 }

@@ -151,6 +151,18 @@ int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_s
 	return 0;
 }
 
+uint32_t gw_roomy_store(struct gateway *gateway)
+{
+	uint64_t roomy = atomic_load(&gateway->routes.roomy);
+	uint32_t count = (uint32_t)__builtin_popcountll(roomy), turn;
+
+	if (!count)
+		return 0;
+	for (turn = atomic_fetch_add(&gateway->routes.turn, 1) % count; turn; turn--)
+		roomy &= roomy - 1;
+	return (uint32_t)__builtin_ctzll(roomy);
+}
+
 /* ---- Requests. ---- */
 
 struct slice gw_header(const struct s3_request *request, struct slice name)

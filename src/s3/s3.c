@@ -21,6 +21,7 @@
 #include "s3/event/notify.h"
 #include "s3/identity/admin.h"
 #include "s3/identity/oidc.h"
+#include "s3/object/carry.h"
 #include "s3/object/object.h"
 #include "s3/operation.h"
 #include "s3/s3_priv.h"
@@ -271,7 +272,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 	 * CORS headers are added before the signature is checked. */
 	if (!error && call->request->method == S3_OPTIONS)
 		return run_handler(call);
-	if (!error)
+	/* The bucket of a request that only gives a copy's source is in another store. */
+	if (!error && call->request->carry != S3_CARRY_GIVE)
 		error = s3_cors_answer(call);
 	if (!error && !call->identity)
 		error = store_check(call);
@@ -292,6 +294,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 	error = s3_express_check(call);
 	if (error)
 		return error;
+	if (call->request->carry == S3_CARRY_GIVE)
+		return s3_carry_give(call);
 	/* A form has the caller and the key in its fields. */
 	if (call->operation->authorize == S3_AUTHORIZE_FORM)
 		return run_handler(call);

@@ -195,6 +195,13 @@ struct s3_control {
 	uint16_t share; /* of the principal */
 };
 
+/* The two ends of a copy between stores of a cluster (docs/spec/via.md). */
+enum s3_carry {
+	S3_CARRY_NONE,
+	S3_CARRY_GIVE, /* answer the source of the copy, nothing else */
+	S3_CARRY_TAKE  /* the source comes as the request's body */
+};
+
 struct s3_request {
 	/* 0: method, path and query select the operation. Otherwise a direct opcode of the native
 	 * protocol (s3_native): bucket and key are set and decoded, and path is ignored (query is
@@ -223,6 +230,7 @@ struct s3_request {
 	 * needed. */
 	bool etag_only;
 	struct s3_lease *lease; /* of a native GET; NULL: not wanted */
+	enum s3_carry carry;	/* of a copy that a gateway passes on */
 };
 
 /* A client's wish to read an object again without the server (docs/design/lease.md). The body is

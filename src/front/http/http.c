@@ -7,6 +7,7 @@
  *
  * A connection that ends while an answer is being sent is closed in order: first our side; then,
  * when the peer has closed its side or its time is over, all of it. */
+#include "codec/carry.h"
 #include "front/http/http_priv.h"
 
 #include <errno.h>
@@ -264,6 +265,27 @@ static bool answer_end(struct http_conn *conn)
 	return true;
 }
 
+/* A copy between stores: its body, if any, is the gateway's, and its length is not what the client
+ * has signed. */
+static void note_carry(struct http_conn *conn, enum via_kind kind)
+{
+	struct http_head *head = &conn->head;
+	uint32_t count = 0;
+
+	conn->request.carry = kind == VIA_GIVE ? S3_CARRY_GIVE : S3_CARRY_TAKE;
+	for (uint32_t i = 0; i < head->header_count; i++) {
+		struct s3_header header = head->headers[i];
+
+		if (slice_eq_nocase(header.name, SLICE("transfer-encoding")) ||
+			slice_eq_nocase(header.name, SLICE("content-length")))
+			continue;
+		if (slice_eq_nocase(header.name, SLICE(CARRY_LENGTH)))
+			header.name = SLICE("content-length");
+		head->headers[count++] = header;
+	}
+	head->header_count = count;
+}
+
 /* The caller of a request that a gateway passed on. 0, or the status to refuse it with. */
 static uint32_t note_via(struct http_conn *conn)
 {
@@ -275,6 +297,7 @@ static uint32_t note_via(struct http_conn *conn)
 
 	conn->request.peer = net_peer(conn->stream);
 	conn->request.transport = opts->transport;
+	conn->request.carry = S3_CARRY_NONE;
 	while (at < head->header_count &&
 		!slice_eq_nocase(head->headers[at].name, SLICE(VIA_HEADER)))
 		at++;
@@ -299,6 +322,8 @@ static uint32_t note_via(struct http_conn *conn)
 	conn->request.peer = conn->via_peer;
 	conn->request.transport = slice_eq(via.transport, SLICE("https")) ? "https" : "http";
 	slice_copy_str(via.id, conn->request.request_id, sizeof(conn->request.request_id));
+	if (via.kind != VIA_SERVE)
+		note_carry(conn, via.kind);
 	return 0;
 }
 

@@ -568,7 +568,7 @@ const struct s3_error *s3_call_may_read(
 	return may_other(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject");
 }
 
-const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
+const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
@@ -576,8 +576,15 @@ const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct 
 		.key = copy->key,
 		.version_id = copy->version_id,
 		.other = true};
-	const struct s3_error *error = may_other(&access,
+
+	return may_other(&access,
 		copy->version_id.len ? "s3:GetObjectVersionTagging" : "s3:GetObjectTagging");
+}
+
+const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
+{
+	/* A source in another store: that store's process has asked. */
+	const struct s3_error *error = copy->get ? s3_call_may_read_tags(call, copy) : NULL;
 
 	return error ? error : access_may(call, "s3:PutObjectTagging", call->key, true);
 }

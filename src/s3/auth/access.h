@@ -37,6 +37,8 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
+/* Checks reading the tags of a copy's source. */
+const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy);
 /* Checks copying the tags of a copy's source. */
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
 /* An object's access control list decides whether the bucket's owner may use another owner's

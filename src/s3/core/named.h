@@ -29,13 +29,21 @@ const struct s3_error *s3_not_of_marker(struct s3_call *call);
 /* Opens the call's object in the version that the query names. */
 const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **ret_get);
 
-/* The source of a copy: another object that the request names. */
+struct s3_range {
+	uint64_t offset, bytes;
+};
+/* The source of a copy: another object that the request names, maybe in another store. */
 struct s3_copy {
 	struct slice bucket, key; /* decoded */
 	struct slice version_id;  /* empty: the current one */
 	struct store_get *get;
 	const struct store_meta *from;
-	const struct s3_sse *sse; /* its encryption; NULL: none */
+	bool encrypted;
+	const struct s3_sse *sse; /* its encryption; NULL: none, or it comes decrypted */
+	/* Its bytes, when they come from another store; NULL: get has them, or they have been
+	 * used. */
+	struct flow_source *far;
+	struct s3_range far_range; /* of these bytes in the object */
 };
 
 #endif

@@ -1,12 +1,16 @@
 /* s3/object/copy.c: the source of a copy: finds the object and checks the request's conditions on
  * it.
  */
+#include <errno.h>
+#include <stdio.h>
+
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
 #include "s3/core/named.h"
 #include "s3/core/text.h"
+#include "s3/object/carry.h"
 #include "s3/object/object.h"
 #include "s3/sse/sse.h"
 
@@ -107,13 +111,78 @@ static const struct s3_error *open_sse(struct s3_call *call, struct s3_copy *cop
 	return error;
 }
 
+static const struct s3_error *range_error(
+	struct s3_call *call, struct slice text, const char *message)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-copy-source-range"));
+	s3_fail_detail(call, "ArgumentValue", text);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
+}
+
+/* Unlike the range of a GET, this range must have both ends and lie inside the source. */
+const struct s3_error *s3_copy_range(
+	struct s3_call *call, const struct s3_copy *copy, struct s3_range *ret_range)
+{
+	struct slice text = s3_call_header(call, SLICE("x-amz-copy-source-range")), last, first;
+	uint64_t from, to;
+	char message[96];
+
+	*ret_range = (struct s3_range){.bytes = copy->from->bytes};
+	if (!text.len)
+		return NULL;
+	last = slice_from(text, strlen("bytes="));
+	first = slice_split(&last, '-');
+	if (!slice_starts(text, SLICE("bytes=")) || slice_to_u64(first, &from) ||
+		slice_to_u64(last, &to) || from > to)
+		return range_error(call, text,
+			"The x-amz-copy-source-range value must be of the form bytes=first-last "
+			"where first and last are the zero-based offsets of the first and last "
+			"bytes to copy");
+	if (from >= copy->from->bytes)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The specified copy range is invalid for the source object size");
+	snprintf(message, sizeof(message),
+		"Range specified is not valid for source object of size: %llu",
+		(unsigned long long)copy->from->bytes);
+	if (to >= copy->from->bytes)
+		return range_error(call, text, message);
+	*ret_range = (struct s3_range){.offset = from, .bytes = to - from + 1};
+	return NULL;
+}
+
+void s3_copy_close(struct s3_copy *copy)
+{
+	if (copy->far)
+		flow_source_close(copy->far);
+	copy->far = NULL;
+	store_get_close(copy->get);
+	copy->get = NULL;
+}
+
+int s3_copy_source(struct s3_call *call, struct s3_copy *copy, struct s3_range range,
+	struct flow_source **ret_source)
+{
+	if (copy->far) {
+		if (range.offset != copy->far_range.offset || range.bytes != copy->far_range.bytes)
+			return -EPROTO;
+		*ret_source = copy->far;
+		copy->far = NULL;
+		return 0;
+	}
+	if (!range.bytes)
+		return flow_memory_source_open(call->request->core, SLICE_NONE, ret_source);
+	return s3_sse_source(call, copy->sse, copy->get, range.offset, range.bytes, ret_source);
+}
+
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 {
 	const struct store_name name = {
 		.bucket = copy->bucket, .key = copy->key, .version_id = copy->version_id};
-	const struct s3_error *error =
-		s3_call_may_read(call, copy->bucket, copy->key, copy->version_id);
+	const struct s3_error *error;
 
+	if (call->request->carry == S3_CARRY_TAKE)
+		return s3_carry_take(call, copy);
+	error = s3_call_may_read(call, copy->bucket, copy->key, copy->version_id);
 	if (error)
 		return error;
 	call->blamed_bucket = copy->bucket;
@@ -129,7 +198,8 @@ const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 		error = check_source(call, copy);
 	if (!error)
 		error = open_sse(call, copy);
+	copy->encrypted = copy->sse != NULL;
 	if (error)
-		store_get_close(copy->get);
+		s3_copy_close(copy);
 	return error;
 }

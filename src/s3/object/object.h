@@ -48,7 +48,14 @@ void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 
 /* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
 const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy);
-/* Opens it and checks the conditions; on success the caller closes get. */
+/* Opens it and checks the conditions; on success the caller closes it. */
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy);
+void s3_copy_close(struct s3_copy *copy);
+/* A source of these bytes of it, decrypted; once. -EPROTO: another store has sent others. */
+int s3_copy_source(struct s3_call *call, struct s3_copy *copy, struct s3_range range,
+	struct flow_source **ret_source);
+/* The range that UploadPartCopy asks for. */
+const struct s3_error *s3_copy_range(
+	struct s3_call *call, const struct s3_copy *copy, struct s3_range *ret_range);
 
 #endif

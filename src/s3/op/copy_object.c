@@ -109,25 +109,21 @@ static const struct s3_error *choose_headers(
 	return NULL;
 }
 
-static const struct s3_error *move_bytes(struct s3_call *call, const struct s3_copy *copy,
+static const struct s3_error *move_bytes(struct s3_call *call, struct s3_copy *copy,
 	const struct s3_sums *sums, struct store_put *put, struct store_meta *meta)
 {
-	struct flow_core *core = call->request->core;
+	const struct s3_range all = {.bytes = copy->from->bytes};
 	struct flow_source *source;
-	int ret;
+	int ret = s3_copy_source(call, copy, all, &source);
 
-	meta->bytes = copy->from->bytes;
-	if (meta->bytes)
-		ret = s3_sse_source(call, copy->sse, copy->get, 0, meta->bytes, &source);
-	else
-		ret = flow_memory_source_open(core, SLICE_NONE, &source);
+	meta->bytes = all.bytes;
 	if (ret)
 		return s3_fail_errno(call, ret);
 	return s3_store_source(call, sums, source, put, meta);
 }
 
 static const struct s3_error *store_copy(
-	struct s3_call *call, const struct s3_copy *copy, struct store_meta *meta)
+	struct s3_call *call, struct s3_copy *copy, struct store_meta *meta)
 {
 	const struct store_put_opts opts = {
 		.bucket = call->bucket, .key = call->key, .bytes = copy->from->bytes};
@@ -194,7 +190,7 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 		error = s3_copy_open(call, &copy);
 	if (error)
 		return error;
-	error = s3_sse_begin_copy(call, copy.sse != NULL, &sse, &record);
+	error = s3_sse_begin_copy(call, copy.encrypted, &sse, &record);
 	if (!error && copy.from->bytes > LIMIT_PUT_BYTES_MAX)
 		error = s3_fail(call, S3_E_INVALID_REQUEST,
 			"The specified copy source is larger than the maximum allowable size for a "
@@ -211,7 +207,7 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 		s3_sse_answer(call, &sse);
 	if (!error)
 		answer_source(call, &copy);
-	store_get_close(copy.get);
+	s3_copy_close(&copy);
 	if (error)
 		return error;
 	return answer(call, &meta);

@@ -1,7 +1,6 @@
 /* s3/op/upload_part_copy.c: UploadPartCopy: an object, or a range of one, as one part of an upload.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
@@ -12,61 +11,13 @@
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
 
-struct range {
-	uint64_t offset, bytes;
-};
-
-static const struct s3_error *range_error(
-	struct s3_call *call, struct slice text, const char *message)
-{
-	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-copy-source-range"));
-	s3_fail_detail(call, "ArgumentValue", text);
-	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
-}
-
-/* Unlike the range of a GET, this range must have both ends and lie inside the source. */
-static const struct s3_error *choose_range(
-	struct s3_call *call, const struct s3_copy *copy, struct range *ret_range)
-{
-	struct slice text = s3_call_header(call, SLICE("x-amz-copy-source-range")), last, first;
-	uint64_t from, to;
-	char message[96];
-
-	*ret_range = (struct range){.bytes = copy->from->bytes};
-	if (!text.len)
-		return NULL;
-	last = slice_from(text, strlen("bytes="));
-	first = slice_split(&last, '-');
-	if (!slice_starts(text, SLICE("bytes=")) || slice_to_u64(first, &from) ||
-		slice_to_u64(last, &to) || from > to)
-		return range_error(call, text,
-			"The x-amz-copy-source-range value must be of the form bytes=first-last "
-			"where first and last are the zero-based offsets of the first and last "
-			"bytes to copy");
-	if (from >= copy->from->bytes)
-		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"The specified copy range is invalid for the source object size");
-	snprintf(message, sizeof(message),
-		"Range specified is not valid for source object of size: %llu",
-		(unsigned long long)copy->from->bytes);
-	if (to >= copy->from->bytes)
-		return range_error(call, text, message);
-	*ret_range = (struct range){.offset = from, .bytes = to - from + 1};
-	return NULL;
-}
-
-static const struct s3_error *move_bytes(struct s3_call *call, const struct s3_copy *copy,
-	const struct s3_sums *sums, struct range range, struct store_put *put,
+static const struct s3_error *move_bytes(struct s3_call *call, struct s3_copy *copy,
+	const struct s3_sums *sums, struct s3_range range, struct store_put *put,
 	struct store_meta *meta)
 {
-	struct flow_core *core = call->request->core;
 	struct flow_source *source;
-	int ret;
+	int ret = s3_copy_source(call, copy, range, &source);
 
-	if (range.bytes)
-		ret = s3_sse_source(call, copy->sse, copy->get, range.offset, range.bytes, &source);
-	else
-		ret = flow_memory_source_open(core, SLICE_NONE, &source);
 	if (ret)
 		return s3_fail_errno(call, ret);
 	meta->bytes = range.bytes;
@@ -74,7 +25,7 @@ static const struct s3_error *move_bytes(struct s3_call *call, const struct s3_c
 }
 
 static const struct s3_error *store_part(struct s3_call *call, const struct s3_upload *upload,
-	uint32_t number, const struct s3_copy *copy, struct store_meta *meta)
+	uint32_t number, struct s3_copy *copy, struct store_meta *meta)
 {
 	const struct s3_sums sums = {.kind = upload->kind, .etag_md5 = call->etag_md5};
 	char name[S3_UPLOAD_NAME_MAX];
@@ -83,10 +34,10 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 		.composable = true};
 	const struct s3_error *error;
 	struct store_put *put;
-	struct range range;
+	struct s3_range range;
 	int ret;
 
-	error = choose_range(call, copy, &range);
+	error = s3_copy_range(call, copy, &range);
 	if (!error && range.bytes > LIMIT_PUT_BYTES_MAX)
 		error = s3_error_at(S3_E_ENTITY_TOO_LARGE);
 	if (!error)
@@ -126,7 +77,7 @@ const struct s3_error *s3_op_upload_part_copy(struct s3_call *call)
 	struct store_meta meta = {0};
 	struct s3_sse sse = {.kind = S3_SSE_NONE};
 	struct s3_upload upload;
-	struct s3_copy copy;
+	struct s3_copy copy = {0};
 	uint32_t number = 0;
 
 	error = s3_part_number(call, &number);
@@ -143,7 +94,7 @@ const struct s3_error *s3_op_upload_part_copy(struct s3_call *call)
 		if (!error)
 			error = store_part(call, &upload, number, &copy, &meta);
 		call->sse = NULL;
-		store_get_close(copy.get);
+		s3_copy_close(&copy);
 	}
 	if (!error)
 		s3_sse_answer(call, &sse);

@@ -40,6 +40,22 @@ static void test_there_and_back(void **state)
 	assert_int_equal(got.time_s, NOW);
 }
 
+static void test_kinds(void **state)
+{
+	char text[VIA_BYTES_MAX];
+	struct via via = about(), got;
+
+	(void)state;
+	for (int kind = VIA_SERVE; kind <= VIA_TAKE; kind++) {
+		via.kind = (enum via_kind)kind;
+		assert_int_equal(via_write(secret, &via, SLICE("PUT"), SLICE("/a/b"), text), 0);
+		assert_int_equal(text[0], kind == VIA_SERVE ? '1' : '2');
+		assert_int_equal(take(text, "PUT", "/a/b", NOW, &got), 0);
+		assert_int_equal(got.kind, kind);
+		assert_int_equal(got.time_s, NOW);
+	}
+}
+
 static void test_forged(void **state)
 {
 	static const uint8_t other[VIA_SECRET_BYTES] = "another secret";
@@ -97,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_forged),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_form),

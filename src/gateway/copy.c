@@ -1,0 +1,128 @@
+/* gateway/copy.c: CopyObject and UploadPartCopy between two stores. The target's process is asked
+ * first, and checks all that concerns the target; when it wants the body, the source's process is
+ * asked with the same signed request, checks all that concerns the source, and its answer is the
+ * body. */
+#include "gateway/gateway_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "codec/codec.h"
+
+/* The text before the first slash, which may be percent-encoded. */
+static struct slice before_slash(struct slice text)
+{
+	static const struct slice SLASHES[] = {SLICE("/"), SLICE("%2F"), SLICE("%2f")};
+
+	for (size_t i = 0; i < ARRAY_LEN(SLASHES); i++) {
+		ptrdiff_t at = slice_find(text, SLASHES[i]);
+
+		if (at >= 0)
+			text = slice_to(text, (size_t)at);
+	}
+	return text;
+}
+
+/* "bucket/key", "/bucket/key" or a URL with such a path. */
+static struct slice bucket_part(struct slice source)
+{
+	if (slice_starts(source, SLICE("http://")) || slice_starts(source, SLICE("https://"))) {
+		source = slice_from(source, (size_t)slice_find(source, SLICE("//")) + 2);
+		slice_split(&source, '/');
+	}
+	if (slice_starts(source, SLICE("%2F")) || slice_starts(source, SLICE("%2f")))
+		source = slice_from(source, 3);
+	else if (slice_starts(source, SLICE("/")))
+		source = slice_from(source, 1);
+	return before_slash(source);
+}
+
+int gw_source_store(struct gateway *gateway, const struct s3_request *request, uint32_t *store)
+{
+	struct slice bucket = bucket_part(gw_header(request, SLICE("x-amz-copy-source")));
+	char text[LIMIT_BUCKET_LEN_MAX + 1];
+	uint32_t found;
+	size_t len;
+	int ret;
+
+	if (uri_decode(bucket, 0, text, sizeof(text) - 1, &len))
+		return 0;
+	bucket = slice_of(text, len);
+	text[len] = '\0';
+	/* The store refuses what is not a bucket, and says that there is none of the name. */
+	if (!s3_bucket_name_valid(bucket) && !slice_ends(bucket, SLICE("-x-s3")))
+		return 0;
+	ret = gw_bucket_store(gateway, text, &found);
+	if (!ret)
+		*store = found;
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* The source's answer becomes the target's body. */
+static int carry(struct gw_link *from, struct gw_link *to)
+{
+	struct flow_source *source;
+	uint64_t bytes;
+	int ret;
+
+	from->left = from->answer.bytes;
+	source = gw_link_source(from);
+	ret = flow_run(source, NULL, 0, gw_link_sink(to, true), &bytes);
+	/* A process that refuses a body in the middle says why. */
+	if (ret && (from->left || net_wait_readable(to->stream, clock_now_ns() + NS_PER_S)))
+		return ret;
+	return gw_link_hear(to);
+}
+
+static bool is_carried(const struct gw_answer *answer)
+{
+	for (uint32_t i = 0; i < answer->header_count && answer->status == 200; i++)
+		if (slice_eq_nocase(answer->headers[i].name, SLICE(CARRY_HEADER)))
+			return true;
+	return false;
+}
+
+/* The target waits for the source. */
+static void source_ask(struct gw_link *to, const struct s3_request *request, struct s3_reply *reply,
+	uint32_t source)
+{
+	struct gw_core *core = to->core;
+	struct gw_link *from;
+	int ret = gw_exchange(core, request, source, VIA_GIVE, &from);
+
+	if (ret) {
+		gw_link_end(to, false);
+		gw_gone(request, reply);
+		return;
+	}
+	from->share = to->share;
+	if (!is_carried(&from->answer)) {
+		gw_link_end(to, false);
+		gw_relay(from, request, reply);
+		return;
+	}
+	ret = carry(from, to);
+	gw_link_end(from, !ret && !from->left);
+	if (!ret) {
+		gw_relay(to, request, reply);
+		return;
+	}
+	gw_link_end(to, false);
+	gw_gone(request, reply);
+}
+
+void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
+	uint32_t target, uint32_t source)
+{
+	struct gw_link *to;
+
+	if (gw_exchange(core, request, target, VIA_TAKE, &to)) {
+		gw_gone(request, reply);
+		return;
+	}
+	to->share = flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer)));
+	if (to->answer.status == 100)
+		source_ask(to, request, reply, source);
+	else
+		gw_relay(to, request, reply);
+}

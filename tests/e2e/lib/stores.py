@@ -1,0 +1,57 @@
+"""tests/e2e/lib/stores.py: gateways of a cluster, each `nebulaio serve` with the processes of its stores."""
+
+import base64
+import os
+import re
+import subprocess
+
+from nebula import PROGRAM, Server
+
+LEASE_S = 5
+
+
+def recovery_key(folder):
+    path = folder / "recovery.key"
+    path.write_bytes(base64.b64encode(os.urandom(32)) + b"\n")
+    path.chmod(0o600)
+    return path
+
+
+class Gateway(Server):
+    """Of the pools `index` and `bodies` of the cluster of $CEPH_CONF. `extra`: further words of the command line."""
+
+    def __init__(self, folder, name, recovery, *extra, stores=3):
+        super().__init__(folder / name, folder / f"{name}.log", *extra)
+        self.name, self.recovery, self.stores = name, recovery, stores
+
+    def command(self):
+        settings = [
+            "cluster.enabled=true", "cluster.pool=index", "cluster.data_pool=bodies", f"cluster.gateway={self.name}",
+            f"cluster.stores={self.stores}", "cluster.memory_bytes=32MiB", "cluster.wait_s=120", "admin.address=127.0.0.1:0",
+            "memory.bytes=32MiB", "memory.cache_bytes=0", "memory.records_bytes=2MiB", "memory.index_cache_bytes=2MiB",
+            "data.log_bytes=4MiB", "data.volume_bytes_max=512MiB", "cpu.reactors=1", "storage.rados.timeout_s=10",
+            f"storage.rados.lease_s={LEASE_S}", f"storage.recovery_key_file={self.recovery}",
+        ]
+        return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--https", "off", "--rdma", "127.0.0.1:0",
+                *(word for setting in settings for word in ("--set", setting)), *self.extra]
+
+    def children(self):
+        """Processes of stores, by the number of the store."""
+        found = {}
+        for line in subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)], capture_output=True,
+                                   text=True).stdout.splitlines():
+            number = re.search(r"cluster\.store=(\d+)", line)
+            if number:
+                found[int(number.group(1)) - 1] = int(line.split()[0])
+        return found
+
+    def kill_all(self):
+        """As if the host were gone."""
+        pids = list(self.children().values())
+        self.process.kill()
+        for pid in pids:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
