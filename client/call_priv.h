@@ -157,6 +157,9 @@ bool client_owner_route(struct client_call *call, const char **ret_why);
 /* ---- progress.c ---- */
 /* One round of all the work that does not sleep. */
 void client_progress(struct neb_client *client);
+
+/* Sleeps until something may have come, or until that time. */
+void client_sleep(struct neb_client *client, uint64_t until_ns);
 /* As neb_submit, but the call goes to this list when it is DONE. */
 int client_submit(struct neb_client *client, const struct neb_request *request, struct list *ended);
 /* Makes progress until that list has a call, neb_wake is called, or the time is over. */

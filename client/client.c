@@ -100,10 +100,13 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 static int strict_connect(struct neb_client *client)
 {
 	struct client_session *session = client_session_want(client);
+	uint64_t spin_until_ns = clock_now_ns() + MIN(client->spin_ns, client->connect_timeout_ns);
 
 	while (session && session->phase < SESSION_OPEN) {
 		client_progress(client);
 		session = client_session_want(client);
+		if (session && session->phase < SESSION_OPEN && clock_now_ns() >= spin_until_ns)
+			client_sleep(client, UINT64_MAX);
 	}
 	return session ? 0 : client->rdma_error;
 }

@@ -239,8 +239,7 @@ void client_progress(struct neb_client *client)
 		calls_route(client);
 }
 
-/* Sleeps until something may have come. */
-static void client_sleep(struct neb_client *client, uint64_t until_ns)
+void client_sleep(struct neb_client *client, uint64_t until_ns)
 {
 	uint64_t now_ns = clock_now_ns();
 	/* Deadlines and back-offs are checked at least this often. */
