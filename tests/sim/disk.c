@@ -27,8 +27,8 @@
 struct write { /* an unflushed write, which a loss of power may undo */
 	struct list link;
 	uint64_t offset, bytes;
-	uint64_t done_order; /* 0: in progress */
-	uint8_t *before, *after;
+	uint64_t done_order;	 /* 0: in progress */
+	uint8_t *before, *after; /* NULL: zeros */
 };
 
 struct disk {
@@ -54,6 +54,7 @@ struct request {
 
 struct world_disk_chances world_disk_chances;
 
+static const uint8_t ZEROS[64 * KIB];
 static struct disk disks[DISKS_MAX];
 static uint64_t host_stalled_until_ns;
 
@@ -101,12 +102,33 @@ static void medium_read(const struct disk *disk, void *data, uint64_t bytes, uin
 	memset((char *)data + done, 0, bytes - (size_t)done);
 }
 
-static void medium_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+/* Zeros behind the file's end only make it longer: a volume grows by many of them. */
+static void medium_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
-	CHECK(__real_pwrite64(disk->fd, data, bytes, (off_t)offset) == (ssize_t)bytes);
+	uint64_t end = file_bytes(disk->fd);
+
+	for (uint64_t at = offset, part; at < MIN(offset + bytes, end); at += part) {
+		part = MIN(MIN(offset + bytes, end) - at, sizeof(ZEROS));
+		CHECK(__real_pwrite64(disk->fd, ZEROS, part, (off_t)at) == (ssize_t)part);
+	}
+	if (offset + bytes > end)
+		CHECK(ftruncate(disk->fd, (off_t)(offset + bytes)) == 0);
 }
 
-/* Writes, and keeps the old bytes for an undo. */
+static void medium_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	if (!data)
+		medium_zero(disk, bytes, offset);
+	else
+		CHECK(__real_pwrite64(disk->fd, data, bytes, (off_t)offset) == (ssize_t)bytes);
+}
+
+static bool is_zero(const uint8_t *data, uint64_t bytes)
+{
+	return !bytes || (!data[0] && !memcmp(data, data + 1, bytes - 1));
+}
+
+/* Writes, and keeps the old bytes for an undo. Data NULL: zeros. */
 static void disk_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
 {
 	struct write *write = (struct write *)calloc(1, sizeof(*write));
@@ -114,14 +136,19 @@ static void disk_write(struct disk *disk, const void *data, uint64_t bytes, uint
 	CHECK(write != NULL);
 	write->offset = offset;
 	write->bytes = bytes;
-	write->before = (uint8_t *)malloc(bytes);
-	write->after = (uint8_t *)malloc(bytes);
-	CHECK(write->before && write->after);
-	medium_read(disk, write->before, bytes, offset);
-	memcpy(write->after, data, bytes);
+	if (offset < file_bytes(disk->fd)) {
+		write->before = (uint8_t *)malloc(bytes);
+		CHECK(write->before != NULL);
+		medium_read(disk, write->before, bytes, offset);
+	}
+	if (data && !is_zero(data, bytes)) {
+		write->after = (uint8_t *)malloc(bytes);
+		CHECK(write->after != NULL);
+		memcpy(write->after, data, bytes);
+	}
 	write->done_order = ++disk->order;
 	list_push_back(&disk->writes, &write->link);
-	medium_write(disk, data, bytes, offset);
+	medium_write(disk, write->after, bytes, offset);
 }
 
 static void disk_flush(struct disk *disk, uint64_t order)
@@ -135,15 +162,6 @@ static void disk_flush(struct disk *disk, uint64_t order)
 			write_forget(write);
 	}
 	disk->flushed_bytes = file_bytes(disk->fd);
-}
-
-static void disk_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
-{
-	void *zeros = calloc(1, bytes);
-
-	CHECK(zeros != NULL);
-	disk_write(disk, zeros, bytes, offset);
-	free(zeros);
 }
 
 /* ---- Wrong bytes. ---- */
@@ -199,7 +217,7 @@ static void disk_write_wrongly(struct disk *disk, const void *data, uint64_t byt
 	world_trace("damage", how, offset);
 	/* Damage does not change the file's length. */
 	if (file_bytes(disk->fd) < offset + bytes)
-		disk_zero(disk, bytes, offset);
+		disk_write(disk, NULL, bytes, offset);
 	if (how == 0) {
 		disk_write(disk, data, bytes, elsewhere(disk, bytes));
 	} else if (how == 1) {
@@ -221,8 +239,8 @@ static void write_remains(struct disk *disk, const struct write *write)
 
 	for (uint64_t at = 0; at < write->bytes && whole; at += SECTOR_BYTES)
 		if (whole == 1 || world_chance(2))
-			medium_write(disk, write->after + at, MIN(SECTOR_BYTES, write->bytes - at),
-				write->offset + at);
+			medium_write(disk, write->after ? write->after + at : NULL,
+				MIN(SECTOR_BYTES, write->bytes - at), write->offset + at);
 }
 
 static void disk_power_lost(struct disk *disk)
@@ -357,7 +375,7 @@ static int request_run(struct request *request)
 		return 0;
 	case WORLD_PUNCH:
 	case WORLD_ZERO:
-		disk_zero(request->disk, request->io.bytes, request->io.offset);
+		disk_write(request->disk, NULL, request->io.bytes, request->io.offset);
 		return 0;
 	}
 	return -EINVAL;

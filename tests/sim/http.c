@@ -25,6 +25,7 @@ void http_open(struct http_client *client, uint16_t port)
 {
 	client->port = port;
 	client->fd = -1;
+	client->in_at = client->in_bytes = 0;
 }
 
 void http_close(struct http_client *client)
@@ -32,6 +33,7 @@ void http_close(struct http_client *client)
 	if (client->fd >= 0)
 		close(client->fd);
 	client->fd = -1;
+	client->in_at = client->in_bytes = 0;
 }
 
 static bool connected(struct http_client *client)
@@ -196,13 +198,35 @@ static void header_take(struct answer *answer, const char *line)
 		value_copy(line + 17, told->version_id, sizeof(told->version_id));
 }
 
+/* At most so many bytes; 0: the connection ended. */
+static size_t some_read(struct http_client *client, void *into, size_t bytes)
+{
+	size_t have = client->in_bytes - client->in_at;
+	ssize_t done;
+
+	if (!have && bytes >= sizeof(client->in)) {
+		done = world_net_recv(client->fd, into, bytes);
+		return done > 0 ? (size_t)done : 0;
+	}
+	if (!have) {
+		done = world_net_recv(client->fd, client->in, sizeof(client->in));
+		have = done > 0 ? (size_t)done : 0;
+		client->in_at = 0;
+		client->in_bytes = have;
+	}
+	bytes = MIN(bytes, have);
+	memcpy(into, client->in + client->in_at, bytes);
+	client->in_at += bytes;
+	return bytes;
+}
+
 /* Reads up to the empty line, byte by byte: the rest is the body's. */
 static bool head_read(struct http_client *client, char head[HEAD_BYTES_MAX])
 {
 	size_t len = 0;
 
 	while (len < HEAD_BYTES_MAX - 1) {
-		if (world_net_recv(client->fd, head + len, 1) != 1)
+		if (!some_read(client, head + len, 1))
 			return false;
 		head[++len] = 0;
 		if (len >= 4 && !memcmp(head + len - 4, "\r\n\r\n", 4))
@@ -232,11 +256,11 @@ static bool bytes_read(struct http_client *client, void *into, size_t bytes)
 	size_t have = 0;
 
 	while (have < bytes) {
-		ssize_t done = world_net_recv(client->fd, (char *)into + have, bytes - have);
+		size_t done = some_read(client, (char *)into + have, bytes - have);
 
-		if (done <= 0)
+		if (!done)
 			return false;
-		have += (size_t)done;
+		have += done;
 	}
 	return true;
 }
@@ -244,7 +268,7 @@ static bool bytes_read(struct http_client *client, void *into, size_t bytes)
 static bool line_read(struct http_client *client, char line[64])
 {
 	for (size_t len = 0; len < 63; len++) {
-		if (world_net_recv(client->fd, line + len, 1) != 1)
+		if (!some_read(client, line + len, 1))
 			return false;
 		line[len + 1] = 0;
 		if (line[len] == '\n')

@@ -9,7 +9,9 @@
 
 struct http_client {
 	uint16_t port;
-	int fd; /* -1: not connected */
+	int fd;	       /* -1: not connected */
+	char in[2048]; /* received, and not yet read from in_at on */
+	size_t in_at, in_bytes;
 };
 
 #define HTTP_HEADERS_MAX 4u
