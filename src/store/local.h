@@ -33,6 +33,9 @@ struct store_opts {
 	 * existing store. */
 	bool format;
 	enum store_protect protect;
+	/* The store is being made from a backup, or was left half made: see store/backup.h. Only
+	 * store_restore_open sets it. */
+	bool restoring;
 	/* Allows discards of free space on a volume that is a file (store_discard_run): see
 	 * disk_opts. */
 	bool discard_files;

@@ -1,6 +1,7 @@
 /* store/store.c: the life of a store: open (recovers) → attach each reactor → run → quiesce →
  * close. */
 #include "base/file.h"
+#include "store/backup/session.h"
 #include "store/call/call.h"
 #include "store/ends/ends.h"
 #include "store/store_priv.h"
@@ -179,6 +180,7 @@ void store_close(struct store *store)
 	clean = store->apply->started && !atomic_load(&store->fenced) &&
 		(store->committer->ended || !store->committer->reactor);
 	index_apply_stop(store);
+	backups_close(store);
 	/* After the last reference to a dead object is dropped, the snapshot counts its space as
 	 * free. */
 	record_table_close(store->records);

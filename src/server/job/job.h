@@ -38,8 +38,8 @@ int job_lifecycle_open(struct reactor *reactor, const struct job_lifecycle_opts 
 /* Fiber call on that reactor: ends the fiber after the step it is in. Takes NULL. */
 void job_lifecycle_close(struct job_lifecycle *job);
 
-/* Starts the jobs that need only the store: rebuilding, and the end of objects of memory buckets
- * that are too old. As job_rebuild_start. */
+/* Starts the jobs that need only the store: rebuilding, the end of objects of memory buckets that
+ * are too old, and of sessions of backups. As job_rebuild_start. */
 int job_store_start(struct reactor *reactor, struct store *store);
 
 /* ---- Rebuilding: volumes of the store that came back or were replaced. ---- */

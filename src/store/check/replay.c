@@ -437,7 +437,15 @@ static int state_load(struct store *store, struct state_record *ret_state)
 			store->dir, ret_state->version, INDEX_VERSION);
 		return -EUCLEAN;
 	}
-	if (!ret && (ret_state->features & INDEX_FEATURES_NEEDED & ~INDEX_FEATURES)) {
+	if (!ret && (ret_state->features & INDEX_FEATURE_PARTIAL) && !store->opts.restoring) {
+		log_error("store",
+			"%s: a restore from a backup has not ended: run `nebulaio admin restore` "
+			"again, which goes on",
+			store->dir);
+		return -EUCLEAN;
+	}
+	if (!ret && (ret_state->features & INDEX_FEATURES_NEEDED &
+			    ~(INDEX_FEATURES | INDEX_FEATURE_PARTIAL))) {
 		log_error("store",
 			"%s: the index has features (0x%x) that this program does not support: "
 			"use the program that wrote it, or a later one",
@@ -472,6 +480,9 @@ int recover_replay(struct store *store)
 		.store = store, .at = {.pos = super->tail_pos, .seq = super->tail_seq}};
 	int ret = state_load(store, &replay.state);
 
+	/* A restore was cut short between the index and the superblock; the log is empty. */
+	if (!ret && store->opts.restoring && replay.state.applied_seq >= super->tail_seq)
+		replay.at.seq = super->tail_seq = replay.state.applied_seq + 1;
 	if (!ret)
 		ret = state_upgrade(store, &replay.state);
 	if (ret)

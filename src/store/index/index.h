@@ -13,6 +13,8 @@
 /* The features of an index beyond its version, one bit each. A program must know all of the low
  * half to open the index. It may ignore the high half, which are kinds of rows: it keeps them. */
 #define INDEX_FEATURES_NEEDED 0xffffu
+/* A restore that has not ended: only a restore may open it. */
+#define INDEX_FEATURE_PARTIAL (1u << 0)
 #define INDEX_FEATURE_OUTBOX  (1u << 16)
 #define INDEX_FEATURE_QUOTA   (1u << 17)
 /* Those of this program. */

@@ -53,6 +53,7 @@ struct space {
 	uint32_t held_count;
 	uint32_t held_cap;
 	struct space_run *held;
+	uint64_t held_blocks;
 	struct space_run *shared; /* runs that two rows of the index named at the start */
 	uint32_t shared_count;
 	uint32_t shared_cap;
@@ -464,6 +465,7 @@ static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 {
 	runs_add((struct space_runs){&space->held, &space->held_count, &space->held_cap}, block,
 		blocks);
+	space->held_blocks += blocks;
 }
 
 /* Whether all blocks of the run are used, or all are free. */
@@ -551,8 +553,21 @@ void space_let_go(struct space *space)
 			if (run_is(space, space->held[i].block, space->held[i].blocks, true))
 				run_free(space, space->held[i]);
 		space->held_count = 0;
+		space->held_blocks = 0;
 	}
 	pthread_mutex_unlock(&space->lock);
+}
+
+uint64_t space_held_blocks(struct space *space, uint32_t *ret_runs)
+{
+	uint64_t blocks;
+
+	pthread_mutex_lock(&space->lock);
+	blocks = space->held_blocks;
+	if (ret_runs)
+		*ret_runs = space->held_count;
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
 }
 
 /* ---- Discarding. ---- */

@@ -35,6 +35,9 @@ int space_reclaim(struct space *space, uint64_t block, uint32_t blocks);
 /* Between these two calls, freed blocks are not leased again. */
 void space_hold(struct space *space);
 void space_let_go(struct space *space);
+/* How many blocks of each volume wait for that, in how many runs (16 bytes of memory each; may be
+ * NULL). */
+uint64_t space_held_blocks(struct space *space, uint32_t *ret_runs);
 /* For discarding: the next free run of each volume in a chunk with space given back, from *cursor
  * on (a block, 0 at first; the call moves it). The run counts as leased until end, so that nobody
  * else gets it. Returns its length; 0: no more. A chunk is visited once, until more of its space is

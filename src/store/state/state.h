@@ -13,6 +13,7 @@
 #include "store/volume/volume.h"
 
 struct index_apply;
+struct backups;
 struct buckets;
 struct buf;
 struct cache;
@@ -49,6 +50,7 @@ struct store {
 	struct image *image;
 	struct committer *committer;
 	struct rebuild_noted *noted;
+	struct backups *backups; /* NULL: there has been none */
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
 	struct buf *findings;	 /* of a check: the output of findings; NULL: the log */

@@ -1,0 +1,323 @@
+/* tests/unit/store/test_backup.c: sessions of backups: what they read stays as it was, while all is
+ * deleted and written anew; their ends; a store made from what was read, also after an end in the
+ * middle, from damaged rows and bodies, and over another store. */
+#include "rig.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/backup.h"
+#include "store/space/space.h"
+#include "store/store_priv.h"
+
+#define COPY_BYTES (64 * MIB)
+
+static const uint64_t SIZES[] = {0, 100, 5000, 70000, 3 * MIB + 7};
+
+/* The copy that a session gave: rows, and the bodies of those that have one, in order. */
+struct copy {
+	struct store_backup_head head;
+	struct buf rows, bodies;
+};
+
+static struct slice name_of(char key[16], size_t i)
+{
+	snprintf(key, 16, "key%zu", i);
+	return slice_str(key);
+}
+
+static void fill(struct rig *rig, uint64_t seed)
+{
+	char key[16];
+
+	for (size_t i = 0; i < ARRAY_LEN(SIZES); i++)
+		assert_int_equal(
+			object_put_seeded(rig, "b", name_of(key, i), SIZES[i], seed + i, NULL), 0);
+}
+
+static void verify(struct rig *rig, uint64_t seed)
+{
+	char key[16];
+
+	for (size_t i = 0; i < ARRAY_LEN(SIZES); i++)
+		assert_int_equal(
+			object_verify_seeded(rig, "b", name_of(key, i), SIZES[i], seed + i), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("joined"), 5 * MIB, seed + 100), 0);
+}
+
+/* The rows of all pages. */
+static void rows_read(struct rig *rig, uint64_t id, struct buf *rows)
+{
+	struct store_backup_page head;
+	struct buf page, cursor;
+
+	buf_init(&page, 16 * MIB);
+	buf_init(&cursor, 4 * KIB);
+	do {
+		struct slice rest;
+
+		buf_reset(&page);
+		assert_int_equal(store_backup_rows(rig->store, id, buf_slice(&cursor), &page), 0);
+		memcpy(&head, page.data, sizeof(head));
+		assert_memory_equal(head.magic, STORE_BACKUP_PAGE_MAGIC, sizeof(head.magic));
+		rest = slice_from(buf_slice(&page), sizeof(head));
+		buf_reset(&cursor);
+		buf_put_slice(&cursor, slice_to(rest, head.cursor_len));
+		buf_put_slice(rows, slice_from(rest, head.cursor_len));
+	} while (head.cursor_len);
+	assert_false(rows->failed);
+	buf_free(&page);
+	buf_free(&cursor);
+}
+
+static void bodies_read(struct rig *rig, uint64_t id, struct copy *copy)
+{
+	struct slice rest = buf_slice(&copy->rows), key, value;
+	struct store_backup_row row;
+	int more;
+
+	while ((more = store_backup_row_next(&rest, &row, &key, &value)) == 1) {
+		struct store_backup_part part = {.key = key, .bytes = row.bytes};
+
+		for (; part.offset < row.bytes; part.offset += STORE_BACKUP_READ_BYTES)
+			assert_int_equal(
+				store_backup_read(rig->store, id, &part, &copy->bodies), 0);
+	}
+	assert_int_equal(more, 0);
+	assert_false(copy->bodies.failed);
+}
+
+static void reads_refused(struct rig *rig, uint64_t id)
+{
+	struct store_backup_part part = {.key = SLICE("Onothing"), .bytes = 100};
+	struct buf out;
+
+	buf_init(&out, 16 * MIB);
+	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -ENOENT);
+	part.key = SLICE("Bb");
+	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -EINVAL);
+	part.key = SLICE_NONE;
+	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -EINVAL);
+	assert_int_equal(store_backup_rows(rig->store, id, SLICE("abc"), &out), -EINVAL);
+	assert_int_equal(store_backup_end(rig->store, id + 1), -ESTALE);
+	buf_free(&out);
+}
+
+static void read_run(struct rig *rig, void *arg)
+{
+	struct copy *copy = (struct copy *)arg;
+	uint64_t id, held;
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(bucket_make(rig->store, "parts"), 0);
+	fill(rig, 1);
+	assert_int_equal(object_join_seeded(rig, "b", SLICE("joined"), 5 * MIB, 101, 3), 0);
+	assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &copy->head), 0);
+	/* All is replaced, and the space that it had would be used again. */
+	for (uint64_t turn = 0; turn < 4; turn++)
+		fill(rig, 1000 * (turn + 1));
+	rig_index_wait(rig);
+	held = space_held_blocks(rig->store->space, NULL);
+	assert_true(held >= 3 * MIB / 4096);
+	rows_read(rig, id, &copy->rows);
+	bodies_read(rig, id, copy);
+	reads_refused(rig, id);
+	assert_int_equal(store_backup_end(rig->store, id), 0);
+	assert_int_equal(space_held_blocks(rig->store->space, NULL), 0);
+	assert_int_equal(store_backup_end(rig->store, id), -ESTALE);
+}
+
+static void copy_init(struct copy *copy)
+{
+	*copy = (struct copy){0};
+	buf_init(&copy->rows, COPY_BYTES);
+	buf_init(&copy->bodies, COPY_BYTES);
+}
+
+static void copy_free(struct copy *copy)
+{
+	buf_free(&copy->rows);
+	buf_free(&copy->bodies);
+}
+
+/* ---- Restoring. ---- */
+
+static int restore_open(
+	const struct rig *rig, const struct copy *copy, bool overwrite, struct store_restore **ret)
+{
+	const struct store_restore_opts opts = {
+		.store = &rig->opts, .head = &copy->head, .name = "copy-1", .overwrite = overwrite};
+
+	return store_restore_open(&opts, ret);
+}
+
+/* Restores at most so many rows; those that are there already count, too. */
+static void rows_restore(struct store_restore *restore, const struct copy *copy, uint32_t most)
+{
+	struct slice rest = buf_slice(&copy->rows), key, value;
+	const char *body = copy->bodies.data;
+	struct store_backup_row row;
+
+	for (uint32_t i = 0; i < most && store_backup_row_next(&rest, &row, &key, &value) == 1;
+		i++, body += row.bytes)
+		if (!store_restore_has(restore, key))
+			assert_int_equal(store_restore_row(restore, &row, key, value, body), 0);
+}
+
+static void verify_run(struct rig *rig, void *arg)
+{
+	verify(rig, *(const uint64_t *)arg);
+	/* Later commits do not collide with what was restored. */
+	fill(rig, 77);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key3"), SIZES[3], 80), 0);
+}
+
+static void test_a_moment_comes_back(void **state)
+{
+	struct rig rig, other;
+	struct store_restore *restore;
+	struct store *store;
+	struct copy copy;
+	uint64_t seed = 1;
+
+	(void)state;
+	rig_init(&rig, 1);
+	copy_init(&copy);
+	rig_run(&rig, read_run, &copy);
+	rig_fsck(&rig);
+	rig_init(&other, 1);
+	assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
+	rows_restore(restore, &copy, 5);
+	store_restore_close(restore);
+	/* Half a store is opened by no server. */
+	assert_int_equal(store_open(&other.opts, NULL, &store), -EUCLEAN);
+	assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
+	rows_restore(restore, &copy, UINT32_MAX);
+	assert_int_equal(store_restore_finish(restore), 0);
+	store_restore_close(restore);
+	rig_fsck(&other);
+	rig_run(&other, verify_run, &seed);
+	rig_fsck(&other);
+	/* A store that is there stays, unless told. */
+	assert_int_equal(restore_open(&other, &copy, false, &restore), -EEXIST);
+	assert_int_equal(restore_open(&other, &copy, true, &restore), 0);
+	rows_restore(restore, &copy, UINT32_MAX);
+	assert_int_equal(store_restore_finish(restore), 0);
+	store_restore_close(restore);
+	rig_run(&other, verify_run, &seed);
+	rig_fsck(&other);
+	rig_dir_remove(&other);
+	rig_dir_remove(&rig);
+	copy_free(&copy);
+}
+
+/* Each byte of a row or its body may be another. */
+static void test_damage(void **state)
+{
+	struct rig rig, other;
+	struct store_restore *restore;
+	struct store_backup_row row;
+	struct slice rest, key, value;
+	const char *body;
+	struct copy copy;
+	uint32_t refused = 0;
+
+	(void)state;
+	rig_init(&rig, 1);
+	copy_init(&copy);
+	rig_run(&rig, read_run, &copy);
+	rig_init(&other, 1);
+	assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
+	rest = buf_slice(&copy.rows);
+	body = copy.bodies.data;
+	while (store_backup_row_next(&rest, &row, &key, &value) == 1) {
+		char *bad = row.bytes ? (char *)malloc(row.bytes) : NULL;
+
+		if (bad) {
+			memcpy(bad, body, row.bytes);
+			bad[row.bytes - 1] ^= 1;
+			refused++;
+			assert_int_equal(
+				store_restore_row(restore, &row, key, value, bad), -EUCLEAN);
+			for (size_t len = 0; len < value.len; len += 1 + value.len / 7)
+				assert_int_equal(store_restore_row(restore, &row, key,
+							 slice_to(value, len), body),
+					-EUCLEAN);
+		}
+		free(bad);
+		body += row.bytes;
+	}
+	assert_true(refused >= 3);
+	store_restore_close(restore);
+	for (size_t len = 1; len < 200; len++) {
+		rest = slice_to(buf_slice(&copy.rows), len);
+		while (store_backup_row_next(&rest, &row, &key, &value) == 1)
+			;
+	}
+	rig_dir_remove(&other);
+	rig_dir_remove(&rig);
+	copy_free(&copy);
+}
+
+/* ---- Ends. ---- */
+
+static void keeper_main(void *arg)
+{
+	store_backup_run((struct store *)arg);
+}
+
+static void ends_run(struct rig *rig, void *arg)
+{
+	struct store_backup_head head;
+	uint64_t ids[STORE_BACKUPS_MAX], id;
+	struct buf out;
+	int ret = 0;
+
+	(void)arg;
+	assert_int_equal(fiber_spawn(rig->reactors[0], "keeper", keeper_main, rig->store), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < STORE_BACKUPS_MAX; i++)
+		assert_int_equal(
+			store_backup_begin(rig->store, 3600 * NS_PER_S, &ids[i], &head), 0);
+	assert_int_equal(store_backup_begin(rig->store, NS_PER_S, &id, &head), -EBUSY);
+	assert_int_equal(store_backup_end(rig->store, ids[0]), 0);
+	assert_int_equal(store_backup_begin(rig->store, 1, &ids[0], &head), 0);
+	buf_init(&out, 16 * MIB);
+	/* Its time is over already. */
+	while (!ret) {
+		buf_reset(&out);
+		ret = store_backup_rows(rig->store, ids[0], SLICE_NONE, &out);
+		fiber_sleep_ns(NS_PER_MS);
+	}
+	assert_int_equal(ret, -ESTALE);
+	assert_int_equal(store_backup_rows(rig->store, ids[1], SLICE_NONE, &out), 0);
+	assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &head), 0);
+	buf_free(&out);
+	/* The others end with the store. */
+}
+
+static void test_ends(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, ends_run, NULL);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_moment_comes_back),
+		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_ends),
+	};
+
+	log_set_level((enum log_level)(LOG_ERROR + 1));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
