@@ -428,13 +428,28 @@ static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell,
 	return ret != -ENOENT;
 }
 
+/* The path of a request about backups, behind its name. */
+static bool is_backup(const struct s3_request *request, struct slice *ret_path)
+{
+	static const struct slice NAME = SLICE("/admin/v1/backups");
+	struct slice rest;
+
+	if (!slice_starts(request->path, NAME))
+		return false;
+	rest = slice_from(request->path, NAME.len);
+	*ret_path = rest.len ? slice_from(rest, 1) : rest;
+	return !rest.len || rest.data[0] == '/';
+}
+
 /* Root may everything; others may read what has an action of its own. */
 static const struct s3_error *may_admin(struct s3_call *call)
 {
-	struct slice path = slice_from(call->request->path, strlen("/admin/v1/"));
+	struct slice path = slice_from(call->request->path, strlen("/admin/v1/")), rest;
 
 	if (call->identity->root)
 		return NULL;
+	if (is_backup(call->request, &rest))
+		return s3_call_may_operate(call, "admin:Backup");
 	if (call->request->method == S3_GET &&
 		(slice_eq(path, SLICE("log")) || slice_starts(path, SLICE("log/"))))
 		return s3_call_may_operate(call, "admin:ConsoleLog");
@@ -447,6 +462,8 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	struct admin_answer answer = {0};
 	const struct s3_error *error;
 	struct s3_call call;
+	struct slice path;
+	bool sent = false;
 
 	call_begin(&call, s3, request, reply);
 	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
@@ -459,10 +476,13 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 		answer.code = error->code;
 		snprintf(answer.why, sizeof(answer.why), "%s",
 			call.message ? call.message : error->message);
+	} else if (is_backup(request, &path)) {
+		sent = s3_admin_backup(&call, path, &answer);
 	} else if (!admin_told(request, tell, tell_arg, &answer)) {
 		s3_admin_run(&call, &answer);
 	}
-	answer_admin(&call, &answer);
+	if (!sent)
+		answer_admin(&call, &answer);
 	call_end(&call, NULL);
 }
 

@@ -543,8 +543,8 @@ static void run(struct admin *admin)
 		tell_accounts(admin);
 	else if (!is_part(admin, 0, "accounts"))
 		fail_errno(admin, -ENOENT,
-			"no such path; valid: info, buckets, scrub, volumes, accounts, sessions "
-			"and doctor");
+			"no such path; valid: info, buckets, backups, scrub, volumes, accounts, "
+			"sessions and doctor");
 	else if (admin->count == 2)
 		run_account(admin);
 	else if (is_part(admin, 2, "keys"))

@@ -14,6 +14,11 @@ struct admin_answer {
 /* Answers an authenticated call of the server's root. */
 void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer);
 
+/* ---- admin_backup.c ---- */
+/* Answers a call below "backups"; path is what follows its slash. True: it sent bytes, and there is
+ * nothing more to answer. */
+bool s3_admin_backup(struct s3_call *call, struct slice path, struct admin_answer *ret_answer);
+
 /* ---- admin_bucket.c ---- */
 /* The path's parts after "buckets", and the request's body (NULL: none). */
 struct admin_path {
