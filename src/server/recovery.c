@@ -1,4 +1,5 @@
-/* server/recovery.c: seals the key files of a protected store for its volumes. */
+/* server/recovery.c: seals the key files of a protected store for its volumes, and makes the files
+ * again from there or from a backup. */
 #include "server/recovery.h"
 
 #include <errno.h>
@@ -145,31 +146,75 @@ static int unseal(const uint8_t key[KEY_BYTES], const char *name, struct slice s
 
 /* ---- Both ways. ---- */
 
-static int restore_one(
-	const uint8_t key[KEY_BYTES], struct slice sealed, const struct recovery_file *file)
+/* Sets a file aside that has another key, unless it has this text: 1. */
+static int set_aside(const char *path, struct slice text)
+{
+	char aside[CONFIG_TEXT_MAX + 64];
+	uint8_t old[FILE_MAX];
+	size_t len;
+	int ret = file_read(path, old, &len);
+	bool same = !ret && len == text.len && secret_equal(old, text.data, len);
+
+	secret_wipe(old, sizeof(old));
+	if (ret == -ENOENT || same)
+		return same;
+	snprintf(aside, sizeof(aside), "%s.replaced", path);
+	if (rename(path, aside))
+		return -errno;
+	log_warn("server", "%s belonged to another store: it is %s now", path, aside);
+	return 0;
+}
+
+static int restore_one(const uint8_t key[KEY_BYTES], const char *where, struct slice sealed,
+	const struct recovery_file *file)
 {
 	uint8_t text[FILE_MAX];
-	size_t len;
+	size_t len = 0;
 	int ret = unseal(key, file->name, sealed, text, &len);
 
 	if (ret == -EBADMSG)
 		log_error("server",
-			"%s: the sealed copy in the volumes cannot be opened: "
+			"%s: %s a sealed copy of it that cannot be opened: "
 			"storage.recovery_key_file is not the key that it was sealed under",
-			file->path);
+			file->path, where);
+	if (!ret)
+		ret = set_aside(file->path, slice_of(text, len));
 	if (!ret) {
 		ret = file_make(file->path, slice_of(text, len));
 		if (ret)
 			log_error("server", "%s cannot be created: %s", file->path, strerror(-ret));
 		else
-			log_info("server", "%s is made again from its sealed copy in the volumes",
-				file->path);
+			log_info("server", "%s is made again from the sealed copy that %s",
+				file->path, where);
 	}
 	secret_wipe(text, sizeof(text));
-	return ret;
+	return MIN(ret, 0);
 }
 
-int recovery_restore(const struct config *config, struct store *store,
+void recovery_paths(const struct config *config, struct recovery_paths *ret_paths)
+{
+	snprintf(
+		ret_paths->secrets, sizeof(ret_paths->secrets), "%s/secrets.key", config->data.dir);
+	if (config->auth.secrets_key_file[0])
+		snprintf(ret_paths->secrets, sizeof(ret_paths->secrets), "%s",
+			config->auth.secrets_key_file);
+	snprintf(ret_paths->encryption, sizeof(ret_paths->encryption), "%s/encryption.keys",
+		config->data.dir);
+	if (config->encryption.key_file[0])
+		snprintf(ret_paths->encryption, sizeof(ret_paths->encryption), "%s",
+			config->encryption.key_file);
+	ret_paths->files[0] = (struct recovery_file){"secrets.key", ret_paths->secrets};
+	ret_paths->files[1] = (struct recovery_file){"encryption.keys", ret_paths->encryption};
+}
+
+struct source {
+	const char *where; /* the sealed copies are, for messages */
+	bool replaces;	   /* files that have other keys */
+	recovery_get_fn *get;
+	void *arg;
+};
+
+static int restore_all(const struct config *config, const struct source *source,
 	const struct recovery_file *files, uint32_t count)
 {
 	uint8_t key[KEY_BYTES];
@@ -180,23 +225,46 @@ int recovery_restore(const struct config *config, struct store *store,
 	for (uint32_t i = 0; i < count && !ret; i++) {
 		struct buf sealed;
 
-		if (access(files[i].path, F_OK) == 0 || errno != ENOENT)
+		if ((access(files[i].path, F_OK) == 0 || errno != ENOENT) &&
+			!(source->replaces && has_key))
 			continue;
 		buf_init(&sealed, FILE_MAX + OVERHEAD);
-		if (store_kept(store, files[i].name, &sealed) == 0) {
+		if (source->get(source->arg, files[i].name, &sealed) == 0) {
 			if (has_key)
-				ret = restore_one(key, buf_slice(&sealed), &files[i]);
+				ret = restore_one(
+					key, source->where, buf_slice(&sealed), &files[i]);
 			else
 				log_error("server",
-					"%s is missing, and the volumes have a sealed copy of it: "
-					"to use that, name the file with your recovery key as "
+					"%s is missing, and %s a sealed copy of it: to use that, "
+					"name the file with your recovery key as "
 					"storage.recovery_key_file",
-					files[i].path);
+					files[i].path, source->where);
 		}
 		buf_free(&sealed);
 	}
 	secret_wipe(key, sizeof(key));
 	return ret;
+}
+
+static int kept_get(void *arg, const char *name, struct buf *out)
+{
+	return store_kept((struct store *)arg, name, out);
+}
+
+int recovery_restore(const struct config *config, struct store *store,
+	const struct recovery_file *files, uint32_t count)
+{
+	const struct source source = {"the volumes have", false, kept_get, store};
+
+	return restore_all(config, &source, files, count);
+}
+
+int recovery_restore_from(const struct config *config, const struct recovery_paths *paths,
+	recovery_get_fn *get, void *arg)
+{
+	const struct source source = {"the backup has", true, get, arg};
+
+	return restore_all(config, &source, paths->files, ARRAY_LEN(paths->files));
 }
 
 /* Whether the sealed copy in the volumes contains this text. */

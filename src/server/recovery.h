@@ -15,11 +15,23 @@ struct recovery_file {
 	const char *path;
 };
 
+/* The server's key files, as the configuration has them. */
+struct recovery_paths {
+	char secrets[2 * CONFIG_TEXT_MAX], encryption[2 * CONFIG_TEXT_MAX];
+	struct recovery_file files[2]; /* their paths point into the others */
+};
+void recovery_paths(const struct config *config, struct recovery_paths *ret_paths);
+
 /* Makes the files that are missing from their sealed copies. Without a sealed copy, or without
  * storage.recovery_key_file, a missing file stays missing. Blocks. -EBADMSG: the recovery key is
  * another one; logs what is wrong. */
 int recovery_restore(const struct config *config, struct store *store,
 	const struct recovery_file *files, uint32_t count);
+/* The same for a backup's sealed copies: get appends that of a name, or is -ENOENT. Files that have
+ * other keys are set aside. */
+typedef int recovery_get_fn(void *arg, const char *name, struct buf *out);
+int recovery_restore_from(const struct config *config, const struct recovery_paths *paths,
+	recovery_get_fn *get, void *arg);
 /* Seals the files and stores the copies that changed, when there is a recovery key. Blocks. Logs
  * what is wrong. */
 int recovery_keep(const struct config *config, struct store *store,

@@ -20,6 +20,7 @@
 #include "server/identities.h"
 #include "server/keys.h"
 #include "server/recovery.h"
+#include "server/volumes.h"
 #include "server/lifecycle.h"
 #include "server/names.h"
 #include "server/numa.h"
@@ -165,24 +166,7 @@ static int open_store(struct server *server)
 		.numa_bind = server->numa.node >= 0,
 		.numa_node = (uint32_t)MAX(server->numa.node, 0),
 	};
-	const struct store_opts store_opts = {
-		.dir = config->data.dir,
-		.volume = config->storage.volumes[0] ? config->storage.volumes
-						     : config->storage.volume,
-		.erasure_data = (uint32_t)config->storage.erasure.data,
-		.erasure_parity = (uint32_t)config->storage.erasure.parity,
-		.format = config->storage.format,
-		.protect = config->storage.protect_index ? STORE_PROTECT_ON : STORE_PROTECT_OFF,
-		.discard_files = config->storage.discard.files,
-		.volume_bytes_max = config->data.volume_bytes_max,
-		.reserve_bytes = config->data.reserve_bytes,
-		.cache_bytes_max = config_cache_bytes(config),
-		.memory_buckets_bytes_max = config->memory.buckets_bytes,
-		.record_table_bytes_max = config->memory.records_bytes,
-		.index_cache_bytes = config->memory.index_cache_bytes,
-		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
-		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
-	};
+	struct store_opts store_opts;
 	int ret = region_open(&region_opts, &server->region);
 
 	if (ret) {
@@ -194,6 +178,7 @@ static int open_store(struct server *server)
 	ret = flow_budget_open(server->region, &server->budget);
 	if (ret)
 		return ret;
+	volumes_store_opts(config, &store_opts);
 	ret = store_open(&store_opts, server->region, &server->store);
 	if (ret)
 		log_error("server", "cannot open the store in %s: %s", config->data.dir,
@@ -205,32 +190,25 @@ static int open_store(struct server *server)
 static int open_keys(const struct config *config, struct store *store,
 	uint8_t ret_secrets_key[IDENTITIES_KEY_BYTES], char ret_keys[KEYS_BYTES_MAX])
 {
-	char secrets_path[2 * CONFIG_TEXT_MAX], keys_path[2 * CONFIG_TEXT_MAX];
-	const struct recovery_file files[] = {
-		{"secrets.key", secrets_path}, {"encryption.keys", keys_path}};
+	struct recovery_paths paths;
 	struct config_error error;
 	struct store_usage usage;
 	bool fresh;
 	int ret;
 
-	snprintf(secrets_path, sizeof(secrets_path), "%s/secrets.key", config->data.dir);
-	if (config->auth.secrets_key_file[0])
-		snprintf(secrets_path, sizeof(secrets_path), "%s", config->auth.secrets_key_file);
-	snprintf(keys_path, sizeof(keys_path), "%s/encryption.keys", config->data.dir);
-	if (config->encryption.key_file[0])
-		snprintf(keys_path, sizeof(keys_path), "%s", config->encryption.key_file);
+	recovery_paths(config, &paths);
 	store_usage(store, &usage);
 	fresh = !usage.buckets && !usage.objects;
-	ret = recovery_restore(config, store, files, ARRAY_LEN(files));
+	ret = recovery_restore(config, store, paths.files, ARRAY_LEN(paths.files));
 	if (ret)
 		return ret;
-	ret = identities_key(secrets_path, fresh, ret_secrets_key, &error);
+	ret = identities_key(paths.secrets, fresh, ret_secrets_key, &error);
 	if (ret) {
 		log_error("server", "%s", error.text);
 		return ret;
 	}
 	ret = keys_read(config, fresh, ret_keys);
-	return ret ? ret : recovery_keep(config, store, files, ARRAY_LEN(files));
+	return ret ? ret : recovery_keep(config, store, paths.files, ARRAY_LEN(paths.files));
 }
 
 static int open_s3(struct server *server)
