@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "admin_call.h"
+#include "backup.h"
+#include "backup_target.h"
 #include "base/clock.h"
 
 #define MOVE_S_MAX 300u
@@ -22,6 +24,8 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"       nebulaio admin [OPTIONS] cluster\n"
 	"       nebulaio admin [OPTIONS] store-move NUMBER GATEWAY\n"
+	"       nebulaio admin backup | backup-list [OPTIONS] FOLDER|s3://BUCKET[/PREFIX]\n"
+	"       nebulaio admin restore [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] [SERVE-OPTIONS]\n"
 	"\n"
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
 	"bucket-quota sets the most that a bucket holds, noncurrent versions included: BYTES is\n"
@@ -35,7 +39,22 @@ static const char USAGE[] =
 	"of the server's log, but none of the flows'; a user who may admin:ConsoleLog may, too.\n"
 	"cluster asks a gateway which gateway owns which store. store-move hands a store over to\n"
 	"another gateway, and waits until it serves there.\n"
-	"\n" ADMIN_USAGE;
+	"\n"
+	"backup copies the whole running store: buckets and their configuration, objects with\n"
+	"all versions, uploads in progress, accounts and policies, as they are at one moment.\n"
+	"It sends nothing again that the target has already, and a backup that was cut short\n"
+	"goes on when it is run again. A user of the server's own account who may admin:Backup\n"
+	"may run it, too.\n"
+	"backup-list prints the backups that the target has. restore makes a store from one, on\n"
+	"this host, while no server runs on it; SERVE-OPTIONS are those of `nebulaio serve`, and\n"
+	"say where (--data DIR, --volume PATH, --config FILE, --set KEY=VALUE). Their own options\n"
+	"stand behind the verb:\n"
+	"  --keep N           backup: then remove all but the last N, and what only they need\n"
+	"  --pin SECONDS      backup: how long the store holds one moment (600); a longer backup\n"
+	"                     goes on from a later moment\n"
+	"  --number N         restore: that backup (default the last)\n"
+	"  --overwrite        restore: destroy the store that is there\n"
+	"  -q, --quiet        print nothing but errors\n" TARGET_USAGE "\n" ADMIN_USAGE;
 
 static int get(struct admin *admin, const char *what, json_t **ret_json)
 {
@@ -533,8 +552,22 @@ static int admin_store_move(struct admin *admin, int count, char **arguments)
 	return CLI_OK;
 }
 
+/* These verbs come first, because their options are their own. */
+static int verb_first(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	(void)arguments;
+	return cli_usage_error(
+		admin->command, "backup, backup-list and restore come before their options");
+}
+
 static int admin_command_run(int argc, char **argv)
 {
+	static const struct {
+		const char *name;
+		int (*run)(const struct cli_command *command, int argc, char **argv);
+	} WHOLE[] = {
+		{"backup", backup_run}, {"backup-list", backup_list_run}, {"restore", restore_run}};
 	static const struct admin_verb VERBS[] = {
 		{"info", 0, 0, admin_info},
 		{"health", 0, 0, admin_health},
@@ -556,15 +589,21 @@ static int admin_command_run(int argc, char **argv)
 		{"policy-remove", 1, 1, policy_remove},
 		{"cluster", 0, 0, admin_cluster},
 		{"store-move", 2, 2, admin_store_move},
+		{"backup", 0, 1, verb_first},
+		{"backup-list", 0, 1, verb_first},
+		{"restore", 0, 1, verb_first},
 	};
 	const struct admin_verbs verbs = {&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), false};
 
+	for (size_t i = 0; argc > 1 && i < ARRAY_LEN(WHOLE); i++)
+		if (strcmp(argv[1], WHOLE[i].name) == 0)
+			return WHOLE[i].run(&CLI_ADMIN, argc - 1, argv + 1);
 	return admin_run(&verbs, argc, argv);
 }
 
 const struct cli_command CLI_ADMIN = {
 	.name = "admin",
-	.summary = "accounts, managed policies, the store's health",
+	.summary = "accounts, managed policies, the store's health, backups",
 	.usage = USAGE,
 	.run = admin_command_run,
 };

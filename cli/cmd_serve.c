@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backup.h"
 #include "base/log_ring.h"
 #include "cli.h"
 #include "doctor.h"
@@ -467,6 +468,11 @@ static int gateway_until_signal(const struct config *config, int option_count, c
 	if (!ret)
 		log_info("server", "stopped cleanly");
 	return ret ? CLI_FAILED : CLI_OK;
+}
+
+int serve_configure(struct config *config, int argc, char **argv)
+{
+	return configure(config, false, argc, argv);
 }
 
 static int serve_run(int argc, char **argv)

@@ -83,6 +83,11 @@ int volume_remote_open(const char *secret_file, const char *device, struct remot
 	return ret;
 }
 
+void volume_remote_close(struct remote *remote)
+{
+	remote_initiator_close(remote);
+}
+
 int volume_host_open(struct volume_host *host)
 {
 	const struct region_opts region = {.name = "nebulaio-volume",

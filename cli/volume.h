@@ -42,6 +42,7 @@ int volume_log_take(struct volume_host *host, const char *level);
 /* Opens access to volumes of other hosts, with their common secret. 0 or -errno, which is logged.
  */
 int volume_remote_open(const char *secret_file, const char *device, struct remote **ret_remote);
+void volume_remote_close(struct remote *remote); /* takes NULL */
 /* Opens the region and the reactor, and attaches the volumes. 0 or -errno, which is logged. */
 int volume_host_open(struct volume_host *host);
 /* Prints the line, which begins with "ready", and works until a signal. An exit code. */
