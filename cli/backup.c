@@ -14,6 +14,8 @@
 #include "backup_file.h"
 #include "transfer.h"
 
+#define BATCH_BYTES (3 * MIB)
+
 /* The session of the server has ended: a new one goes on. */
 #define AGAIN		   100
 #define CUT_HASH	   255u /* a chunk begins at about each 256th record */
@@ -53,6 +55,10 @@ struct backup {
 	struct buf pack;
 	uint8_t pack_id[BACKUP_PACK_ID];
 	uint8_t *body; /* STORE_BACKUP_BODY_MAX */
+	/* Small bodies that are asked for together: the request, and their places. */
+	struct buf batch;
+	uint64_t batch_bytes;
+	uint32_t batch_count, batch_places[STORE_BACKUP_PARTS_MAX];
 	/* The manifest. */
 	struct backup_manifest_head head;
 	struct buf entries;
@@ -355,20 +361,62 @@ static int pack_put(struct backup *backup)
 	return ret;
 }
 
-static int body_pack(struct backup *backup, struct slice key, struct backup_place *place)
+static int body_pack(struct backup *backup, struct backup_place *place, const uint8_t *body)
 {
-	int ret = body_fetch(backup, key, place->bytes, backup->body);
+	int ret = backup->pack.len + place->bytes > BACKUP_PACK_BYTES ? pack_put(backup) : CLI_OK;
 
-	if (!ret && backup->pack.len + place->bytes > BACKUP_PACK_BYTES)
-		ret = pack_put(backup);
 	if (ret)
 		return ret;
 	if (!backup->pack.len)
 		random_fill(backup->pack_id, sizeof(backup->pack_id));
 	memcpy(place->pack, backup->pack_id, sizeof(place->pack));
 	place->offset = sizeof(struct backup_head) + backup->pack.len;
-	buf_put(&backup->pack, backup->body, place->bytes);
+	buf_put(&backup->pack, body, place->bytes);
 	return backup->pack.failed ? CLI_FAILED : CLI_OK;
+}
+
+static int batch_fetch(struct backup *backup)
+{
+	const uint8_t *at = backup->answer;
+	char path[64];
+	int ret;
+
+	if (!backup->batch_count)
+		return CLI_OK;
+	snprintf(path, sizeof(path), "/admin/v1/backups/%llu/bodies",
+		(unsigned long long)backup->session);
+	ret = ask(backup, "POST", path, buf_slice(&backup->batch));
+	if (!ret && backup->answer_bytes != backup->batch_bytes) {
+		fprintf(stderr, "nebulaio: %s: an answer has a wrong length\n",
+			backup->opts.endpoints);
+		ret = CLI_FAILED;
+	}
+	for (uint32_t i = 0; i < backup->batch_count && !ret; i++) {
+		struct backup_place *place = &backup->places[backup->batch_places[i]];
+
+		ret = body_pack(backup, place, at);
+		at += place->bytes;
+	}
+	buf_reset(&backup->batch);
+	backup->batch_count = 0;
+	backup->batch_bytes = 0;
+	return ret;
+}
+
+/* Asks for the body with others; its place is the last one. */
+static int batch_add(struct backup *backup, struct slice key, uint64_t bytes)
+{
+	const uint32_t head[2] = {(uint32_t)key.len, (uint32_t)bytes};
+
+	buf_put(&backup->batch, head, sizeof(head));
+	buf_put_slice(&backup->batch, key);
+	backup->batch_places[backup->batch_count++] = backup->place_count - 1;
+	backup->batch_bytes += bytes;
+	if (backup->batch.failed)
+		return CLI_FAILED;
+	return backup->batch_count == STORE_BACKUP_PARTS_MAX || backup->batch_bytes >= BATCH_BYTES
+		       ? batch_fetch(backup)
+		       : CLI_OK;
 }
 
 static int body_alone(struct backup *backup, struct slice key, struct backup_place *place)
@@ -415,6 +463,7 @@ static int bodies_put(struct backup *backup)
 {
 	struct slice rest = buf_slice(&backup->rows), key, value;
 	struct store_backup_row row;
+	bool known;
 	int ret = backup->old.head.chunks ? known_load(backup) : CLI_OK;
 
 	backup->place_count = 0;
@@ -426,14 +475,17 @@ static int bodies_put(struct backup *backup)
 
 		if (!(row.flags & STORE_BACKUP_HAS_BODY))
 			continue;
-		if (!known_find(backup, &place))
-			ret = row.bytes <= BACKUP_PACKED_BYTES_MAX
-				      ? body_pack(backup, key, &place)
-				      : body_alone(backup, key, &place);
+		known = known_find(backup, &place);
+		if (!known && row.bytes > BACKUP_PACKED_BYTES_MAX)
+			ret = body_alone(backup, key, &place);
 		if (!ret)
 			ret = place_add(backup, &place);
+		if (!ret && !known && row.bytes <= BACKUP_PACKED_BYTES_MAX)
+			ret = batch_add(backup, key, row.bytes);
 		progress_add(&backup->progress, row.bytes);
 	}
+	if (!ret)
+		ret = batch_fetch(backup);
 	return ret ? ret : pack_put(backup);
 }
 
@@ -609,6 +661,9 @@ static void pass_begin(struct backup *backup)
 	buf_reset(&backup->rows);
 	buf_reset(&backup->pack);
 	buf_reset(&backup->entries);
+	buf_reset(&backup->batch);
+	backup->batch_count = 0;
+	backup->batch_bytes = 0;
 	backup->small_bytes = backup->sent_in_pass = 0;
 	backup->known_from = backup->known_to = backup->known_count = 0;
 	backup->head.rows = backup->head.bodies = backup->head.body_bytes = 0;
@@ -725,6 +780,7 @@ static void backup_free(struct backup *backup)
 	buf_free(&backup->rows);
 	buf_free(&backup->pack);
 	buf_free(&backup->entries);
+	buf_free(&backup->batch);
 	neb_client_close(backup->client);
 	target_close(&backup->target);
 	free(backup);
@@ -744,6 +800,7 @@ static struct backup *backup_alloc(const struct cli_command *command)
 	buf_init(&backup->rows, BACKUP_CHUNK_MAX / 2);
 	buf_init(&backup->pack, BACKUP_PACK_BYTES + BACKUP_PACKED_BYTES_MAX);
 	buf_init(&backup->entries, MANIFEST_BYTES);
+	buf_init(&backup->batch, 2 * MIB + 16 * KIB);
 	return backup;
 }
 

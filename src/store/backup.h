@@ -34,15 +34,17 @@ int store_backup_begin(
 	struct store *store, uint64_t pin_ns, uint64_t *ret_id, struct store_backup_head *ret_head);
 /* Appends a page of rows to out; cursor is empty, or that of the page before. Fiber call. */
 int store_backup_rows(struct store *store, uint64_t id, struct slice cursor, struct buf *out);
-/* Reads a part of the body that a row names, verified: at most STORE_BACKUP_READ_BYTES, from a
- * multiple of STORE_CHECK_BYTES on. bytes is the row's. -ENOENT: no such row; -EINVAL: it has no
- * such part; -EIO: the body is damaged. Fiber call. */
+/* Reads parts of bodies that rows name, verified, one after the other: together at most
+ * STORE_BACKUP_READ_BYTES; of one part alone, as much of the body as fits. A part begins at a
+ * multiple of STORE_CHECK_BYTES; bytes is the row's. -ENOENT: no such row; -EINVAL: it has no such
+ * part, or they are too many or too long; -EIO: a body is damaged. Fiber call. */
+#define STORE_BACKUP_PARTS_MAX 1024u
 struct store_backup_part {
 	struct slice key;
 	uint64_t bytes, offset;
 };
-int store_backup_read(
-	struct store *store, uint64_t id, const struct store_backup_part *part, struct buf *out);
+int store_backup_read(struct store *store, uint64_t id, const struct store_backup_part *parts,
+	uint32_t count, struct buf *out);
 /* -ESTALE: it has ended already. Fiber call. */
 int store_backup_end(struct store *store, uint64_t id);
 /* Ends sessions whose time is over, until the store quiesces. Fiber call of the first reactor. */

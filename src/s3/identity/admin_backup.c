@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "codec/codec.h"
 #include "s3/body/body.h"
@@ -115,7 +116,34 @@ static void answer_bytes(struct s3_call *call, struct slice bytes)
 		reply->broken = true;
 }
 
-/* "ID/rows" and "ID/body/BYTES/OFFSET"; true: it was answered. */
+/* The bodies that the text lists: length of the key (4), bytes (4), key. */
+static int read_many(struct s3_call *call, uint64_t id, struct slice text, struct buf *out)
+{
+	struct store_backup_part *parts = calloc(STORE_BACKUP_PARTS_MAX, sizeof(*parts));
+	uint32_t count = 0, head[2];
+	int ret = parts ? 0 : -ENOMEM;
+
+	while (!ret && text.len) {
+		if (text.len < sizeof(head) || count == STORE_BACKUP_PARTS_MAX) {
+			ret = -EINVAL;
+			break;
+		}
+		memcpy(head, text.data, sizeof(head));
+		if (text.len - sizeof(head) < head[0]) {
+			ret = -EINVAL;
+			break;
+		}
+		parts[count++] = (struct store_backup_part){
+			.key = slice_of(text.data + sizeof(head), head[0]), .bytes = head[1]};
+		text = slice_from(text, sizeof(head) + head[0]);
+	}
+	if (!ret)
+		ret = store_backup_read(call->s3->store, id, parts, count, out);
+	free(parts);
+	return ret;
+}
+
+/* "ID/rows", "ID/bodies" and "ID/body/BYTES/OFFSET"; true: it was answered. */
 static bool read_bytes(
 	struct s3_call *call, struct slice path, struct slice body, struct admin_answer *answer)
 {
@@ -132,9 +160,11 @@ static bool read_bytes(
 		ret = -EINVAL;
 	else if (slice_eq(what, SLICE("rows")) && !bytes.len && !path.len)
 		ret = store_backup_rows(call->s3->store, id, body, &out);
+	else if (slice_eq(what, SLICE("bodies")) && !bytes.len && !path.len)
+		ret = read_many(call, id, body, &out);
 	else if (slice_eq(what, SLICE("body")) && !slice_to_u64(bytes, &part.bytes) &&
 		 !slice_to_u64(path, &part.offset))
-		ret = store_backup_read(call->s3->store, id, &part, &out);
+		ret = store_backup_read(call->s3->store, id, &part, 1, &out);
 	if (ret)
 		refuse_errno(answer, ret);
 	else

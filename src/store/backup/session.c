@@ -515,15 +515,16 @@ int store_backup_row_next(struct slice *rest, struct store_backup_row *ret_row,
 struct reading {
 	struct store *store;
 	struct session *session;
-	const struct store_backup_part *part;
+	const struct store_backup_part *parts;
+	uint32_t count;
 	struct buf *out;
 	int ret;
 };
 
 /* The segment of the row: a record's own, or a row of its own. */
-static int segment_look(struct reading *reading, struct segment **ret_segment)
+static int segment_look(struct reading *reading, struct slice name, struct segment **ret_segment)
 {
-	struct slice name = reading->part->key, value;
+	struct slice value;
 	struct object *object;
 	struct key key;
 	int ret;
@@ -549,9 +550,9 @@ static int segment_look(struct reading *reading, struct segment **ret_segment)
 	return ret;
 }
 
-static int pieces_read(struct reading *reading, const struct segment *segment, uint8_t *data)
+static int pieces_read(struct reading *reading, const struct store_backup_part *part,
+	const struct segment *segment, uint8_t *data)
 {
-	const struct store_backup_part *part = reading->part;
 	uint64_t to = MIN(part->bytes, part->offset + STORE_BACKUP_READ_BYTES);
 
 	for (uint64_t at = part->offset; at < to; at += STORE_CHECK_BYTES) {
@@ -569,38 +570,61 @@ static int pieces_read(struct reading *reading, const struct segment *segment, u
 	return reading->out->failed ? -ENOMEM : 0;
 }
 
+static int part_read(struct reading *reading, const struct store_backup_part *part, uint8_t *data)
+{
+	struct segment *segment = NULL;
+	int ret;
+
+	pthread_mutex_lock(&reading->session->lock);
+	ret = reading->session->walks[WALK_LOOK] ? segment_look(reading, part->key, &segment)
+						 : -ESTALE;
+	pthread_mutex_unlock(&reading->session->lock);
+	if (!ret && (!segment_covers(segment, part->bytes) || part->offset >= part->bytes ||
+			    part->offset % STORE_CHECK_BYTES))
+		ret = -EINVAL;
+	if (!ret)
+		ret = pieces_read(reading, part, segment, data);
+	segment_close(segment);
+	return ret;
+}
+
 static void read_run(void *arg)
 {
 	struct reading *reading = (struct reading *)arg;
-	const struct store_backup_part *part = reading->part;
-	struct segment *segment = NULL;
+	uint64_t bytes = 0;
 	void *piece;
 
-	pthread_mutex_lock(&reading->session->lock);
-	reading->ret =
-		reading->session->walks[WALK_LOOK] ? segment_look(reading, &segment) : -ESTALE;
-	pthread_mutex_unlock(&reading->session->lock);
-	if (!reading->ret &&
-		(!segment_covers(segment, part->bytes) || part->offset >= part->bytes ||
-			part->offset % STORE_CHECK_BYTES))
-		reading->ret = -EINVAL;
-	if (!reading->ret && posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES))
-		reading->ret = -ENOMEM;
-	else if (!reading->ret) {
-		reading->ret = pieces_read(reading, segment, (uint8_t *)piece);
-		free(piece);
+	for (uint32_t i = 0; i < reading->count && reading->count > 1; i++) {
+		const struct store_backup_part *part = &reading->parts[i];
+
+		bytes += part->bytes - MIN(part->offset, part->bytes);
+		if (bytes > STORE_BACKUP_READ_BYTES || part->bytes > STORE_BACKUP_BODY_MAX)
+			reading->ret = -EINVAL;
 	}
-	segment_close(segment);
+	if (reading->ret)
+		return;
+	if (posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES)) {
+		reading->ret = -ENOMEM;
+		return;
+	}
+	for (uint32_t i = 0; i < reading->count && !reading->ret; i++)
+		reading->ret = part_read(reading, &reading->parts[i], (uint8_t *)piece);
+	free(piece);
 }
 
-int store_backup_read(
-	struct store *store, uint64_t id, const struct store_backup_part *part, struct buf *out)
+int store_backup_read(struct store *store, uint64_t id, const struct store_backup_part *parts,
+	uint32_t count, struct buf *out)
 {
-	struct reading reading = {
-		.store = store, .session = session_find(store, id), .part = part, .out = out};
+	struct reading reading = {.store = store,
+		.session = session_find(store, id),
+		.parts = parts,
+		.count = count,
+		.out = out};
 
 	if (!reading.session)
 		return -ESTALE;
+	if (!count || count > STORE_BACKUP_PARTS_MAX)
+		return -EINVAL;
 	reading.session->used_ns = clock_now_ns();
 	fiber_offload_long(read_run, &reading);
 	/* The space was no longer held: what was read may be another body. */

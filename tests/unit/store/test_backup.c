@@ -84,10 +84,43 @@ static void bodies_read(struct rig *rig, uint64_t id, struct copy *copy)
 
 		for (; part.offset < row.bytes; part.offset += STORE_BACKUP_READ_BYTES)
 			assert_int_equal(
-				store_backup_read(rig->store, id, &part, &copy->bodies), 0);
+				store_backup_read(rig->store, id, &part, 1, &copy->bodies), 0);
 	}
 	assert_int_equal(more, 0);
 	assert_false(copy->bodies.failed);
+}
+
+/* The small bodies by one call, and more than one call may ask for. */
+static void many_read(struct rig *rig, uint64_t id, const struct copy *copy)
+{
+	struct slice rest = buf_slice(&copy->rows), key, value;
+	struct store_backup_part parts[STORE_BACKUP_PARTS_MAX + 1] = {0};
+	struct store_backup_row row;
+	struct buf small, all;
+	uint64_t at = 0;
+	uint32_t count = 0, large = 0;
+
+	buf_init(&small, COPY_BYTES);
+	buf_init(&all, COPY_BYTES);
+	while (store_backup_row_next(&rest, &row, &key, &value) == 1) {
+		if (row.bytes && row.bytes < MIB) {
+			parts[count++] = (struct store_backup_part){.key = key, .bytes = row.bytes};
+			buf_put(&small, copy->bodies.data + at, row.bytes);
+		}
+		large += row.bytes >= MIB;
+		at += row.bytes;
+	}
+	assert_true(count >= 2 && large);
+	assert_int_equal(store_backup_read(rig->store, id, parts, count, &all), 0);
+	assert_true(slice_eq(buf_slice(&all), buf_slice(&small)));
+	for (uint32_t i = count; i < ARRAY_LEN(parts); i++)
+		parts[i] = parts[0];
+	assert_int_equal(store_backup_read(rig->store, id, parts, ARRAY_LEN(parts), &all), -EINVAL);
+	assert_int_equal(store_backup_read(rig->store, id, parts, 0, &all), -EINVAL);
+	parts[1].bytes = STORE_BACKUP_READ_BYTES;
+	assert_int_equal(store_backup_read(rig->store, id, parts, 2, &all), -EINVAL);
+	buf_free(&small);
+	buf_free(&all);
 }
 
 static void reads_refused(struct rig *rig, uint64_t id)
@@ -96,11 +129,11 @@ static void reads_refused(struct rig *rig, uint64_t id)
 	struct buf out;
 
 	buf_init(&out, 16 * MIB);
-	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -ENOENT);
+	assert_int_equal(store_backup_read(rig->store, id, &part, 1, &out), -ENOENT);
 	part.key = SLICE("Bb");
-	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -EINVAL);
+	assert_int_equal(store_backup_read(rig->store, id, &part, 1, &out), -EINVAL);
 	part.key = SLICE_NONE;
-	assert_int_equal(store_backup_read(rig->store, id, &part, &out), -EINVAL);
+	assert_int_equal(store_backup_read(rig->store, id, &part, 1, &out), -EINVAL);
 	assert_int_equal(store_backup_rows(rig->store, id, SLICE("abc"), &out), -EINVAL);
 	assert_int_equal(store_backup_end(rig->store, id + 1), -ESTALE);
 	buf_free(&out);
@@ -124,6 +157,7 @@ static void read_run(struct rig *rig, void *arg)
 	assert_true(held >= 3 * MIB / 4096);
 	rows_read(rig, id, &copy->rows);
 	bodies_read(rig, id, copy);
+	many_read(rig, id, copy);
 	reads_refused(rig, id);
 	assert_int_equal(store_backup_end(rig->store, id), 0);
 	assert_int_equal(space_held_blocks(rig->store->space, NULL), 0);
