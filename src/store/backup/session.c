@@ -100,6 +100,7 @@ static void session_end(struct store *store, struct session *session)
 	session->id = 0;
 	fiber_offload_long(end_run, session);
 	space_let_go(store->space);
+	atomic_fetch_sub(&store->backups_open, 1);
 	session->taken = false;
 }
 
@@ -174,12 +175,14 @@ int store_backup_begin(
 	ret_head->used_bytes = usage.used_bytes;
 	/* Before the rows: so no body that they name loses its space. */
 	space_hold(store->space);
+	atomic_fetch_add(&store->backups_open, 1);
 	begin.ret = index_apply_settle(store);
 	if (!begin.ret)
 		fiber_offload_long(begin_run, &begin);
 	if (begin.ret) {
 		begin.session->taken = false;
 		space_let_go(store->space);
+		atomic_fetch_sub(&store->backups_open, 1);
 		return begin.ret;
 	}
 	*ret_id = begin.session->id = ++backups->next_id;
@@ -214,19 +217,42 @@ void backups_close(struct store *store)
 
 /* ---- The keeper. ---- */
 
-static const char *why_ends(struct store *store, const struct session *session)
+/* The space that puts may still take: what is free, and what volumes that are files may grow. */
+static uint64_t room(struct store *store)
+{
+	uint64_t most = store->opts.volume_bytes_max, bytes = disk_bytes(store->volume.disk);
+	uint64_t growth = space_file_system_free(store);
+	struct store_usage usage;
+
+	local_usage(store, &usage);
+	for (uint32_t i = 0; i < store->volume.set_count; i++) {
+		struct disk *member = disk_array_member(store->volume.disk, i);
+
+		if (member && !disk_can_grow(member))
+			return usage.free_bytes;
+	}
+	if (!disk_can_grow(store->volume.disk))
+		return usage.free_bytes;
+	growth -= MIN(growth, store->opts.reserve_bytes);
+	if (most)
+		growth = MIN(growth, most - MIN(most, bytes));
+	return usage.free_bytes + MIN(growth, UINT64_MAX - usage.free_bytes);
+}
+
+static const char *why_ends(struct store *store, const struct session *session, bool unwanted)
 {
 	uint64_t now_ns = clock_now_ns(), held;
 	uint32_t runs;
-	struct store_usage usage;
 
+	if (unwanted)
+		return "the volume is full, and deleted objects have left room";
 	if (now_ns >= session->until_ns)
 		return "its time is over";
 	if (now_ns - session->used_ns >= STORE_BACKUP_IDLE_NS)
 		return "its client has been silent for a minute";
-	held = space_held_blocks(store->space, &runs) * BLOCK_BYTES;
-	local_usage(store, &usage);
-	if (held > usage.free_bytes / HELD_PART || runs > HELD_RUNS_MAX)
+	held = space_held_blocks(store->space, &runs) * BLOCK_BYTES *
+	       MAX(disk_array_data(store->volume.disk), 1u);
+	if (held > room(store) / HELD_PART || runs > HELD_RUNS_MAX)
 		return "space of deleted objects is scarce";
 	return NULL;
 }
@@ -239,11 +265,14 @@ void store_backup_run(struct store *store)
 		return;
 	backups->keeper = fiber_self();
 	while (!atomic_load(&store->quiescing)) {
+		bool unwanted;
+
 		(void)fiber_park_until(
 			clock_now_ns() + (sessions_open(store) ? KEEP_NS : NS_PER_S));
+		unwanted = atomic_exchange(&store->backups_unwanted, false);
 		for (uint32_t i = 0; i < STORE_BACKUPS_MAX; i++) {
 			struct session *session = &backups->sessions[i];
-			const char *why = session->id ? why_ends(store, session) : NULL;
+			const char *why = session->id ? why_ends(store, session, unwanted) : NULL;
 
 			if (!why)
 				continue;

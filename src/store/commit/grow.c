@@ -24,6 +24,9 @@ DEFINE_COUNTER_FULL(volume_full, "volume");
  * when the volume cannot grow. */
 #define SHORT_PART   8u
 #define WHOLE_BLOCKS (STORE_GROUPED_BYTES_MAX / BLOCK_BYTES)
+/* How long a put waits for space that backups hold, and how often it looks. */
+#define UNHELD_WAIT_NS (5 * NS_PER_S)
+#define UNHELD_LOOK_NS (10 * NS_PER_MS)
 
 struct growth {
 	struct store *store;
@@ -154,10 +157,23 @@ static bool too_short(uint32_t leased, uint32_t blocks)
 	return leased < blocks / SHORT_PART || (leased < blocks && blocks <= WHOLE_BLOCKS);
 }
 
+/* Backups give up the space that they hold rather than that a put fails. False: they hold none. */
+static bool unheld_wait(struct store *store)
+{
+	uint64_t until_ns = clock_now_ns() + UNHELD_WAIT_NS;
+
+	if (!atomic_load(&store->backups_open))
+		return false;
+	atomic_store(&store->backups_unwanted, true);
+	while (atomic_load(&store->backups_open) && clock_now_ns() < until_ns)
+		fiber_sleep_ns(UNHELD_LOOK_NS);
+	return true;
+}
+
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
 {
 	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
-	bool refused = false, settled = false;
+	bool refused = false, settled = false, unheld = false;
 
 	for (;;) {
 		uint32_t leased = space_lease(store->space, blocks, ret_block);
@@ -182,7 +198,8 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			space_give(store->space, *ret_block, leased);
 		/* The space of recent deletions is free once the index has applied them. */
 		if (refused) {
-			settled = true;
+			settled = unheld || !unheld_wait(store);
+			unheld = true;
 			if (index_apply_settle(store))
 				return -EIO;
 		} else {

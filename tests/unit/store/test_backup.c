@@ -344,12 +344,48 @@ static void test_ends(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* Puts on a full volume need the space that a session holds: none of them fails. */
+static void full_run(struct rig *rig, void *arg)
+{
+	struct store_backup_head head;
+	struct buf out;
+	uint64_t id;
+
+	(void)arg;
+	assert_int_equal(fiber_spawn(rig->reactors[0], "keeper", keeper_main, rig->store), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint64_t turn = 0; turn < 4; turn++) {
+		assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &head), 0);
+		for (uint64_t i = 0; i < 12; i++)
+			assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 3 * MIB,
+						 100 * turn + i, NULL),
+				0);
+		buf_init(&out, 16 * MIB);
+		assert_int_equal(store_backup_rows(rig->store, id, SLICE_NONE, &out), -ESTALE);
+		buf_free(&out);
+	}
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key"), 3 * MIB, 311), 0);
+}
+
+static void test_full(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume_bytes_max = 20 * MIB;
+	rig_run(&rig, full_run, NULL);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_moment_comes_back),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_full),
 	};
 
 	log_set_level((enum log_level)(LOG_ERROR + 1));
