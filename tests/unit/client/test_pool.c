@@ -1,4 +1,4 @@
-/* Clients leased to threads; results by callback; a busy server. */
+/* Opening a client; clients leased to threads; results by callback; a busy server. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -301,9 +301,27 @@ static void test_other_store(void **state)
 	rig_close(rigs[1]);
 }
 
+/* A client that is opened for RDMA alone waits for its session, and needs no processor meanwhile.
+ */
+static void test_opening_sleeps(void **state)
+{
+	struct neb_options options = options_of(*state);
+	struct neb_client *client;
+	struct neb_stats stats;
+
+	options.transport = NEB_STRICT;
+	options.spin_ns = 1;
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.sessions_opened, 1);
+	assert_true(stats.sleeps > 0);
+	neb_client_close(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_opening_sleeps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_callback, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_busy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_threads, setup, teardown),

@@ -160,25 +160,6 @@ static void test_registration_cache(void **state)
 	neb_client_close(client);
 }
 
-/* A client that is opened for RDMA alone waits for its session, and needs no processor meanwhile.
- */
-static void test_opening_sleeps(void **state)
-{
-	struct neb_options options = {.endpoints = rig_endpoint(*state),
-		.access_key = RIG_ACCESS_KEY,
-		.secret_key = RIG_SECRET_KEY,
-		.transport = NEB_STRICT,
-		.spin_ns = 1};
-	struct neb_client *client;
-	struct neb_stats stats;
-
-	assert_int_equal(neb_client_open(&options, &client), 0);
-	neb_client_stats(client, &stats);
-	assert_int_equal(stats.sessions_opened, 1);
-	assert_true(stats.sleeps > 0);
-	neb_client_close(client);
-}
-
 static void test_inline_thresholds(void **state)
 {
 	static const uint32_t limits[] = {1, 100, 4096, UINT32_MAX};
@@ -960,7 +941,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_ping, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_registration_cache, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_opening_sleeps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_inline_thresholds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_scatter, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_range, setup, teardown),
