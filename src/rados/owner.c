@@ -8,6 +8,7 @@
  * place of that one. So the lock decides only when a volume may be taken, and no clock decides who
  * may write. Clocks decide who may read: the taker waits until the former owner's last
  * renewal is too old for it to answer (life.c). */
+#include "base/process.h"
 #include "rados/rv_priv.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 #define RECORD_NONE "-"
 /* An owner that sleeps longer than this and then goes on to write is not refused any more. */
@@ -28,65 +28,21 @@
 /* An owner is a process on a host. */
 struct record {
 	char addr[128];
-	char host[80];
-	char boot[48];
-	char pids[48]; /* its namespace of process ids */
-	unsigned long long pid, start;
+	struct process process;
 };
-
-static void text_read(const char *path, char *ret_text, size_t cap)
-{
-	FILE *file = fopen(path, "re");
-	size_t len = file ? fread(ret_text, 1, cap - 1, file) : 0;
-
-	if (file)
-		fclose(file);
-	ret_text[len] = '\0';
-	ret_text[strcspn(ret_text, "\n")] = '\0';
-}
-
-/* When a process began, in the kernel's ticks since boot; 0: it is not there. */
-static unsigned long long process_start(unsigned long long pid)
-{
-	char path[64], text[1024], *at;
-	unsigned long long start = 0;
-
-	snprintf(path, sizeof(path), "/proc/%llu/stat", pid);
-	text_read(path, text, sizeof(text));
-	/* After the name, which may contain anything: fields 3 to 22. */
-	at = strrchr(text, ')');
-	for (int field = 2; at && field < 22; field++) {
-		at = strchr(at, ' ');
-		at = at ? at + 1 : NULL;
-	}
-	if (at)
-		start = strtoull(at, NULL, 10);
-	return start;
-}
-
-static void here_fill(struct record *record)
-{
-	ssize_t len;
-
-	text_read("/proc/sys/kernel/random/boot_id", record->boot, sizeof(record->boot));
-	len = readlink("/proc/self/ns/pid", record->pids, sizeof(record->pids) - 1);
-	record->pids[MAX(len, 0)] = '\0';
-}
 
 static int record_make(struct rv_volume *volume)
 {
-	struct record record = {.pid = (unsigned long long)getpid()};
+	struct process self;
 	char *addrs = NULL;
 	int ret = rados_getaddrs(volume->rv->cluster, &addrs);
 
 	if (ret)
 		return ret;
-	here_fill(&record);
-	gethostname(record.host, sizeof(record.host) - 1);
-	record.start = process_start(record.pid);
+	process_self(&self);
 	ret = (size_t)snprintf(volume->owner, sizeof(volume->owner), "1 %s %s %s %s %llu %llu %s",
-		      addrs, record.host, record.boot[0] ? record.boot : "-",
-		      record.pids[0] ? record.pids : "-", record.pid, record.start,
+		      addrs, self.host, self.boot[0] ? self.boot : "-",
+		      self.pids[0] ? self.pids : "-", self.pid, self.start,
 		      volume->cookie) < sizeof(volume->owner)
 		      ? 0
 		      : -ENAMETOOLONG;
@@ -96,22 +52,11 @@ static int record_make(struct rv_volume *volume)
 
 static int record_parse(const char *text, struct record *ret_record)
 {
-	int count =
-		sscanf(text, "1 %127s %79s %47s %47s %llu %llu", ret_record->addr, ret_record->host,
-			ret_record->boot, ret_record->pids, &ret_record->pid, &ret_record->start);
+	struct process *process = &ret_record->process;
+	int count = sscanf(text, "1 %127s %79s %47s %47s %llu %llu", ret_record->addr,
+		process->host, process->boot, process->pids, &process->pid, &process->start);
 
 	return count == 6 ? 0 : -EUCLEAN;
-}
-
-/* Whether that process certainly has ended: it ran on this host, since its last start. */
-static bool record_dead(const struct record *record)
-{
-	struct record here = {0};
-
-	here_fill(&here);
-	return here.boot[0] && here.pids[0] && strcmp(here.boot, record->boot) == 0 &&
-	       strcmp(here.pids, record->pids) == 0 && record->start &&
-	       process_start(record->pid) != record->start;
 }
 
 /* "[v2:10.0.0.1:0/7,v1:10.0.0.1:0/7]" or one address without a kind: the cluster refuses a client
@@ -146,14 +91,15 @@ static int fence(struct rv_volume *volume, const struct record *record)
 		log_error("rados",
 			"%s: its last owner was %s (process %llu, %s), which did not give it up, "
 			"and cannot be put on the cluster's blocklist: %s%s",
-			volume->path, record->host, record->pid, addr, strerror(-ret),
+			volume->path, record->process.host, record->process.pid, addr,
+			strerror(-ret),
 			ret == -EACCES || ret == -EPERM ? ": the Ceph user needs mon 'profile rbd'"
 							: "");
 	else
 		log_info("rados",
 			"%s: its last owner was %s (process %llu, %s), which did not give it up: "
 			"the cluster refuses what it still sends",
-			volume->path, record->host, record->pid, addr);
+			volume->path, record->process.host, record->process.pid, addr);
 	return ret;
 }
 
@@ -217,7 +163,7 @@ static int record_take(struct rv_volume *volume, struct rv_seen *seen, uint64_t 
 				volume->path, seen->owner);
 			return ret;
 		}
-		dead = record_dead(&record);
+		dead = process_dead(&record.process);
 		ret = fence(volume, &record);
 	} else {
 		/* An owner before the last one may have been fenced. */
@@ -276,8 +222,8 @@ static int busy(struct rv_volume *volume, struct rv_seen *seen, struct record *r
 {
 	int ret = rv_seen_read(volume, seen);
 
-	*ret_record = (struct record){.host = "another server"};
-	if (ret || record_parse(seen->owner, ret_record) || !record_dead(ret_record))
+	*ret_record = (struct record){.process = {.host = "another server"}};
+	if (ret || record_parse(seen->owner, ret_record) || !process_dead(&ret_record->process))
 		return -EBUSY;
 	ret = fence(volume, ret_record);
 	if (!ret)
@@ -299,12 +245,12 @@ static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct 
 		log_error("rados",
 			"%s: %s (process %llu, %s) has this volume open: stop that server, or "
 			"start this one with cluster.standby: true, and it waits",
-			volume->path, record->host, record->pid, record->addr);
+			volume->path, record->process.host, record->process.pid, record->addr);
 		return false;
 	}
 	if (!wait->told)
 		log_info("rados", "%s: %s (process %llu, %s) has it; %s", volume->path,
-			record->host, record->pid, record->addr,
+			record->process.host, record->process.pid, record->addr,
 			volume->rv->opts.standby ? "standing by until it has no owner"
 						 : "waiting for the end of its lease");
 	wait->told = true;
