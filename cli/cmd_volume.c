@@ -16,6 +16,8 @@ static const char USAGE[] =
 	"  --listen ADDR:PORT   address to listen on (default 0.0.0.0:9110); port 0: any free\n"
 	"  --device NAME        RDMA device (default auto: the card that has the address, else\n"
 	"                       simulated)\n"
+	"  --state DIR          where the epochs of owners are stored, if servers have their\n"
+	"                       lease in etcd (default: beside each file, PATH.epoch)\n"
 	"\n"
 	"nbd: exports volumes as network block devices, which the kernel (nbd-client), QEMU and\n"
 	"libnbd use as disks. Each PATH is a file, a block device, an NVMe passthrough device,\n"

@@ -60,6 +60,7 @@ int volume_take(struct volume_host *host, const char *pair, const struct disk_op
 		return cli_usage_error(host->command,
 			"'%s' is not NAME=PATH; each NAME must differ and have no '/'", pair);
 	disk.path = equals + 1;
+	host->paths[host->count] = disk.path;
 	ret = disk_open(&disk, &host->disks[host->count]);
 	if (ret) {
 		fprintf(stderr, "nebulaio volume: %s cannot be opened: %s\n", disk.path,

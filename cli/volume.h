@@ -20,6 +20,7 @@ struct volume_host {
 	uint64_t memory_bytes;
 	uint32_t fibers_max; /* 0: as reactors have */
 	struct disk *disks[VOLUMES_MAX];
+	const char *paths[VOLUMES_MAX]; /* of the command line */
 	char names[VOLUMES_MAX][VOLUME_NAME_LEN_MAX + 1];
 	uint32_t count;
 	struct region *region;

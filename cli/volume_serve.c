@@ -2,6 +2,7 @@
  * server on another one has them as volumes, over RDMA. */
 #include "volume.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,25 +10,28 @@
 #include "codec/hash.h"
 #include "remote/remote.h"
 
-#define LOCK_WAIT_NS (10 * NS_PER_S)
+#define LOCK_WAIT_NS	 (10 * NS_PER_S)
+#define EPOCH_PATH_BYTES 4200u
 
 _Static_assert(VOLUMES_MAX <= REMOTE_VOLUMES_MAX, "a target exports as many");
 
 struct volume_serve {
 	char address[256];
 	uint16_t port;
-	const char *device, *secret_file;
+	const char *device, *secret_file, *state;
+	char epoch_paths[VOLUMES_MAX][EPOCH_PATH_BYTES];
 	struct volume_host host;
 	struct remote_export exports[VOLUMES_MAX];
 	struct remote_target *target;
 };
 
-enum { OPT_SECRET = 1, OPT_LISTEN, OPT_DEVICE, OPT_MEMORY, OPT_LOG };
+enum { OPT_SECRET = 1, OPT_LISTEN, OPT_DEVICE, OPT_MEMORY, OPT_STATE, OPT_LOG };
 static const struct option OPTIONS[] = {
 	{"secret-file", required_argument, NULL, OPT_SECRET},
 	{"listen", required_argument, NULL, OPT_LISTEN},
 	{"device", required_argument, NULL, OPT_DEVICE},
 	{"memory", required_argument, NULL, OPT_MEMORY},
+	{"state", required_argument, NULL, OPT_STATE},
 	{"log-level", required_argument, NULL, OPT_LOG},
 	{0},
 };
@@ -56,6 +60,9 @@ static int option_take(struct volume_serve *serve, int option, const char *value
 		return listen_parse(serve, value);
 	case OPT_DEVICE:
 		serve->device = value;
+		return 0;
+	case OPT_STATE:
+		serve->state = value;
 		return 0;
 	case OPT_MEMORY:
 		return volume_memory_take(&serve->host, value);
@@ -88,6 +95,29 @@ static int command_line(struct volume_serve *serve, int argc, char **argv)
 	return ret;
 }
 
+/* Where the epoch of a volume's owner is stored: in --state's directory, else beside its file. */
+static int epoch_path(struct volume_serve *serve, uint32_t i, const char **ret_path)
+{
+	const struct volume_host *host = &serve->host;
+	char *path = serve->epoch_paths[i];
+	int len = -1;
+
+	*ret_path = NULL;
+	if (serve->state)
+		len = snprintf(path, EPOCH_PATH_BYTES, "%s/%s.epoch", serve->state, host->names[i]);
+	else if (disk_kind(host->disks[i]) == DISK_FILE)
+		len = snprintf(path, EPOCH_PATH_BYTES, "%s.epoch", host->paths[i]);
+	else
+		return 0;
+	if (len >= (int)EPOCH_PATH_BYTES) {
+		fprintf(stderr, "nebulaio volume: the path of %s's epoch is too long\n",
+			host->names[i]);
+		return -ENAMETOOLONG;
+	}
+	*ret_path = path;
+	return 0;
+}
+
 static int target_open(struct volume_serve *serve)
 {
 	struct volume_host *host = &serve->host;
@@ -104,8 +134,11 @@ static int target_open(struct volume_serve *serve)
 
 	if (!ret)
 		ret = volume_host_open(host);
-	for (uint32_t i = 0; i < host->count; i++)
-		serve->exports[i] = (struct remote_export){host->names[i], host->disks[i]};
+	for (uint32_t i = 0; i < host->count && !ret; i++) {
+		serve->exports[i] =
+			(struct remote_export){.name = host->names[i], .disk = host->disks[i]};
+		ret = epoch_path(serve, i, &serve->exports[i].epoch_path);
+	}
 	opts.reactor = host->reactor;
 	opts.region = host->region;
 	if (!ret)

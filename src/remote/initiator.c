@@ -90,6 +90,7 @@ static void hello_send(struct remote_lane *lane)
 	memcpy(hello->holder, volume->remote->holder, sizeof(hello->holder));
 	random_fill(hello->nonce, sizeof(hello->nonce));
 	snprintf(hello->name, sizeof(hello->name), "%s", volume->name);
+	wire_epoch_set(hello, volume->remote->opts.epoch);
 	lane->capsules.sends[REMOTE_DEPTH].hello = *hello;
 	lane_go(lane, LANE_HELLO);
 	if (remote_send(lane, REMOTE_DEPTH))
@@ -138,6 +139,8 @@ static int refused_errno(uint32_t reason)
 	case WIRE_BUSY:
 	case WIRE_FULL:
 		return -EBUSY;
+	case WIRE_STALE:
+		return -ESTALE;
 	default:
 		return -EPROTO;
 	}
@@ -145,16 +148,21 @@ static int refused_errno(uint32_t reason)
 
 void remote_setup_heard(struct remote_lane *lane, const union wire_capsule *capsule, uint32_t bytes)
 {
-	if (wire_check(capsule, bytes, WIRE_REFUSE) == 0)
+	const struct remote_opts *opts = &lane->volume->remote->opts;
+
+	if (wire_check(capsule, bytes, WIRE_REFUSE) == 0) {
+		if (capsule->refuse.reason == WIRE_STALE && opts->stale)
+			opts->stale(opts->stale_arg);
 		remote_lane_fail(lane, refused_errno(capsule->refuse.reason),
 			wire_reason_text(capsule->refuse.reason));
-	else if (lane->state == LANE_HELLO && wire_check(capsule, bytes, WIRE_CHALLENGE) == 0 &&
-		 capsule->challenge.transfer_max >= WIRE_TRANSFER_MAX)
+	} else if (lane->state == LANE_HELLO && wire_check(capsule, bytes, WIRE_CHALLENGE) == 0 &&
+		   capsule->challenge.transfer_max >= WIRE_TRANSFER_MAX) {
 		proof_send(lane, &capsule->challenge);
-	else if (lane->state == LANE_PROOF && wire_check(capsule, bytes, WIRE_WELCOME) == 0)
+	} else if (lane->state == LANE_PROOF && wire_check(capsule, bytes, WIRE_WELCOME) == 0) {
 		welcomed(lane, &capsule->welcome);
-	else
+	} else {
 		remote_lane_fail(lane, -EPROTO, "it sent an unexpected answer");
+	}
 }
 
 void remote_event(void *arg, struct rp_cm_event *event)

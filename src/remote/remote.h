@@ -24,6 +24,14 @@ struct remote;
 struct remote_opts {
 	struct rp_open_opts device;
 	const char *secret; /* copied */
+	/* Of the store's owner: a target that has heard of a later one refuses this process, and
+	 * ends the connections of earlier ones before it answers (docs/design/cluster.md). 0:
+	 * ownership is not by epochs. */
+	uint64_t epoch;
+	/* A target refused us as an earlier owner. Any thread; may be NULL. A target says so before
+	 * it has proven the secret, so it is a reason to look, not a fact. */
+	void (*stale)(void *arg);
+	void *stale_arg;
 };
 /* Makes disk_open() accept REMOTE_SCHEME; call it before anything is opened. One at a time. */
 int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_remote);
@@ -35,6 +43,9 @@ struct remote_target;
 struct remote_export {
 	const char *name;  /* 1 to 63 characters */
 	struct disk *disk; /* attached to the reactor; borrowed */
+	/* The file with the epoch of the volume's last owner; borrowed. NULL: none can be stored,
+	 * and owners with an epoch are refused. */
+	const char *epoch_path;
 };
 struct remote_target_opts {
 	struct rp_open_opts device;

@@ -28,7 +28,7 @@ static void word_send(struct target_lane *lane, uint32_t n)
 		target_lane_fail(lane, "a word cannot be posted");
 }
 
-static void refuse(struct target_lane *lane, enum wire_reason reason)
+void target_refuse(struct target_lane *lane, enum wire_reason reason)
 {
 	struct wire_refuse *word = &lane->capsules.sends[TARGET_SLOTS].refuse;
 
@@ -126,11 +126,17 @@ static void proof_heard(struct target_lane *lane, const struct wire_proof *proof
 		&lane->keys, slice_str(lane->target->secret), &lane->hello, &lane->challenge);
 	wire_proof_make(&lane->keys, wanted);
 	if (!secret_equal(wanted, proof->proof, sizeof(wanted)))
-		refuse(lane, WIRE_WRONG_SECRET);
+		target_refuse(lane, WIRE_WRONG_SECRET);
 	else if (!volume)
-		refuse(lane, WIRE_NO_VOLUME);
-	else if (volume_busy(lane, volume))
-		refuse(lane, WIRE_BUSY);
+		target_refuse(lane, WIRE_NO_VOLUME);
+	else
+		target_admit(lane, volume);
+}
+
+void target_enter(struct target_lane *lane, struct target_volume *volume)
+{
+	if (volume_busy(lane, volume))
+		target_refuse(lane, WIRE_BUSY);
 	else
 		welcome(lane, volume);
 }
@@ -142,7 +148,7 @@ void target_setup_heard(struct target_lane *lane, const union wire_capsule *caps
 	else if (lane->state == TARGET_PROOF && wire_check(capsule, bytes, WIRE_PROOF) == 0)
 		proof_heard(lane, &capsule->proof);
 	else if (lane->state != TARGET_REFUSED)
-		refuse(lane, WIRE_MALFORMED);
+		target_refuse(lane, WIRE_MALFORMED);
 }
 
 /* ---- Connections. ---- */
@@ -164,6 +170,7 @@ void target_lane_fail(struct target_lane *lane, const char *why)
 void target_lane_settle(struct target_lane *lane)
 {
 	struct remote_target *target = lane->target;
+	struct target_volume *volume = lane->volume;
 
 	if (lane->qp || lane->working)
 		return;
@@ -177,6 +184,8 @@ void target_lane_settle(struct target_lane *lane)
 	if (target->drainer)
 		fiber_wake(target->drainer);
 	free(lane);
+	if (volume)
+		target_fence_advance(volume);
 }
 
 /* The queue pair is closed first: then nothing moves into or out of the frames. */
@@ -328,6 +337,18 @@ static void lanes_limit(struct remote_target *target)
 			attr->name, attr->max_cqe, target->lanes_max, TARGET_LANES_MAX);
 }
 
+static int volume_init(struct remote_target *target, struct target_volume *volume,
+	const struct remote_export *export)
+{
+	volume->target = target;
+	volume->export = *export;
+	snprintf(volume->name, sizeof(volume->name), "%s", export->name);
+	if (export->epoch_path && slice_copy_str(slice_str(export->epoch_path), volume->epoch_path,
+					  sizeof(volume->epoch_path)))
+		return -ENAMETOOLONG;
+	return target_epoch_load(volume);
+}
+
 int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target)
 {
 	struct remote_target *target = calloc(1, sizeof(*target));
@@ -340,9 +361,11 @@ int remote_target_open(const struct remote_target_opts *opts, struct remote_targ
 	list_init(&target->starved);
 	snprintf(target->secret, sizeof(target->secret), "%s", opts->secret);
 	for (uint32_t i = 0; i < opts->export_count; i++) {
-		target->volumes[i].export = opts->exports[i];
-		snprintf(target->volumes[i].name, sizeof(target->volumes[i].name), "%s",
-			opts->exports[i].name);
+		ret = volume_init(target, &target->volumes[i], &opts->exports[i]);
+		if (ret) {
+			remote_target_close(target);
+			return ret;
+		}
 	}
 	const struct rp_port_opts port = {
 		.device = opts->device,
@@ -391,7 +414,7 @@ void remote_target_drain(struct remote_target *target)
 	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++)
 		if (target->lanes[i])
 			target_lane_fail(target->lanes[i], "the target ends");
-	while (target->lane_count)
+	while (target->lane_count || target->keepers)
 		fiber_park();
 }
 

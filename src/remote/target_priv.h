@@ -15,11 +15,18 @@
 #define TARGET_LANE_CQES (TARGET_SEND_WRS + TARGET_RECVS)
 #define TARGET_CQES	 (TARGET_LANES_MAX * TARGET_LANE_CQES)
 
+#define REMOTE_EPOCH_PATH 4200u
+
 struct target_volume {
+	struct remote_target *target;
 	struct remote_export export;
 	char name[WIRE_NAME_MAX + 1];
 	uint8_t holder[WIRE_HOLDER_BYTES]; /* of the lanes that write */
 	uint32_t writers;
+	char epoch_path[REMOTE_EPOCH_PATH]; /* empty: none */
+	uint64_t epoch;			    /* of the last owner that was heard of */
+	uint64_t kept;			    /* of the last one in the file */
+	bool keeping;			    /* a fiber writes the file */
 };
 
 struct remote_target {
@@ -32,13 +39,15 @@ struct remote_target {
 	uint32_t lane_count, lanes_max; /* as many as the completion queue holds */
 	struct list starved;		/* slots that want frames */
 	struct reactor_timer tick;
+	uint32_t keepers; /* fibers that write a file */
 	struct fiber *drainer;
 };
 
-/*	HELLO → PROOF → OPEN, or REFUSED; from each → FAILED */
+/*	HELLO → PROOF → (FENCING →) OPEN, or REFUSED; from each → FAILED */
 enum target_state {
 	TARGET_HELLO, /* is awaited */
 	TARGET_PROOF,
+	TARGET_FENCING, /* earlier owners' work must end, and the epoch be stored, first */
 	TARGET_OPEN,
 	TARGET_REFUSED, /* the refusal is being sent */
 	TARGET_FAILED,
@@ -72,8 +81,9 @@ struct target_lane {
 	struct wire_challenge challenge;
 	struct wire_keys keys;
 	uint64_t counter_out, counter_in;
-	bool writes;	    /* holds the volume */
-	uint32_t answering; /* commands without an answer */
+	struct target_volume *wanted; /* while FENCING */
+	bool writes;		      /* holds the volume */
+	uint32_t answering;	      /* commands without an answer */
 	uint32_t working;
 	uint64_t heard_ns; /* until the lane is open: when it was accepted */
 	struct reactor_timer timer;
@@ -87,6 +97,18 @@ void target_setup_heard(
 /* Ends a failed lane that has no operation in progress any more. */
 void target_lane_settle(struct target_lane *lane);
 int target_recv_post(struct target_lane *lane, uint32_t n);
+
+void target_refuse(struct target_lane *lane, enum wire_reason reason);
+/* The epochs allow it. */
+void target_enter(struct target_lane *lane, struct target_volume *volume);
+
+/* target_epoch.c */
+/* Reads the file of a volume's last epoch. -EUCLEAN and errors of open(2); the log says why. */
+int target_epoch_load(struct target_volume *volume);
+/* The lane has proven the secret: enters or refuses it, now or when its epoch is stored. */
+void target_admit(struct target_lane *lane, struct target_volume *volume);
+/* A lane of the volume has ended. */
+void target_fence_advance(struct target_volume *volume);
 
 /* target_dp.c */
 void target_wc(void *arg, const struct rp_wc *wc);

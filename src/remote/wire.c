@@ -81,10 +81,35 @@ void wire_seal(void *capsule, const uint8_t key[SIPHASH_BYTES])
 	mac_siphash128(key, capsule, before, (uint8_t *)capsule + before);
 }
 
+void wire_epoch_set(struct wire_hello *hello, uint64_t epoch)
+{
+	if (!epoch)
+		return;
+	hello->flags |= WIRE_HELLO_EPOCH;
+	memcpy(hello->holder + WIRE_HOLDER_BYTES / 2, &epoch, sizeof(epoch));
+}
+
+uint64_t wire_epoch(const struct wire_hello *hello)
+{
+	uint64_t epoch = 0;
+
+	if (hello->flags & WIRE_HELLO_EPOCH)
+		memcpy(&epoch, hello->holder + WIRE_HOLDER_BYTES / 2, sizeof(epoch));
+	return epoch;
+}
+
+static bool epoch_fits(const struct wire_hello *hello)
+{
+	uint64_t epoch = wire_epoch(hello);
+
+	return !(hello->flags & WIRE_HELLO_EPOCH) || (epoch >= 1 && epoch <= INT64_MAX);
+}
+
 static bool hello_fits(const struct wire_hello *hello)
 {
-	return !(hello->flags & ~WIRE_HELLO_READ_ONLY) && hello->depth >= 1 &&
-	       hello->depth <= WIRE_DEPTH_MAX && hello->lane <= LIMIT_CORES_MAX && hello->name[0] &&
+	return !(hello->flags & ~(WIRE_HELLO_READ_ONLY | WIRE_HELLO_EPOCH)) && epoch_fits(hello) &&
+	       hello->depth >= 1 && hello->depth <= WIRE_DEPTH_MAX &&
+	       hello->lane <= LIMIT_CORES_MAX && hello->name[0] &&
 	       memchr(hello->name, '\0', sizeof(hello->name));
 }
 
@@ -163,6 +188,10 @@ const char *wire_reason_text(uint32_t reason)
 		       "this one";
 	case WIRE_FULL:
 		return "its maximum number of connections is reached";
+	case WIRE_STALE:
+		return "a later owner of the store has the volume";
+	case WIRE_UNKEPT:
+		return "it cannot store the owner's epoch: its log says why";
 	default:
 		return "for a reason that this version does not know";
 	}

@@ -46,11 +46,13 @@ struct wire_hello {
 	uint16_t flags;
 	uint16_t depth;
 	uint32_t lane;
+	/* With WIRE_HELLO_EPOCH its second half is the owner's epoch. */
 	uint8_t holder[WIRE_HOLDER_BYTES];
 	uint8_t nonce[WIRE_NONCE_BYTES];
 	char name[WIRE_NAME_MAX + 1];
 };
 #define WIRE_HELLO_READ_ONLY 1u
+#define WIRE_HELLO_EPOCH     2u
 
 struct wire_challenge {
 	struct wire_head head;
@@ -88,6 +90,8 @@ enum wire_reason {
 	WIRE_WRONG_SECRET,
 	WIRE_BUSY,
 	WIRE_FULL,
+	WIRE_STALE,
+	WIRE_UNKEPT,
 };
 struct wire_refuse {
 	struct wire_head head;
@@ -171,6 +175,10 @@ void wire_keys_make(struct wire_keys *keys, struct slice secret, const struct wi
 void wire_proof_make(const struct wire_keys *keys, uint8_t ret_proof[SHA256_BYTES]);
 void wire_welcome_make(const struct wire_keys *keys, const struct wire_identity *identity,
 	uint8_t ret_proof[SHA256_BYTES]);
+
+/* The owner's epoch: 1 to INT64_MAX; 0: the initiator has none. */
+void wire_epoch_set(struct wire_hello *hello, uint64_t epoch);
+uint64_t wire_epoch(const struct wire_hello *hello);
 
 void wire_head_fill(struct wire_head *head, enum wire_kind kind, uint16_t bytes, uint64_t counter);
 /* The tag is the capsule's end. */

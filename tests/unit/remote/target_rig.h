@@ -14,6 +14,7 @@
 
 struct target {
 	char path[64]; /* of the volume; target_start fills in the rest */
+	const char *epoch_path;
 	struct region *region;
 	struct reactor *reactor;
 	struct disk *disk;
@@ -36,7 +37,7 @@ static inline void target_start(struct target *target, uint16_t port)
 	const struct reactor_opts reactor = {.cpu = -1};
 	struct disk_opts disk = {
 		.path = target->path, .create = true, .bytes_min = BYTES, .step_bytes = BYTES};
-	struct remote_export export = {.name = "shard"};
+	struct remote_export export = {.name = "shard", .epoch_path = target->epoch_path};
 	struct remote_target_opts opts = {
 		.device = {.device_name = "simulated", .gid_index = -1},
 		.secret = SECRET,

@@ -12,14 +12,29 @@
 
 /* ---- The other end. ---- */
 
-static struct remote *initiator_open(const char *secret)
+static void stale_heard(void *arg)
 {
-	const struct remote_opts opts = {
-		.device = {.device_name = "simulated", .gid_index = -1}, .secret = secret};
+	atomic_fetch_add((_Atomic uint32_t *)arg, 1);
+}
+
+static _Atomic uint32_t stale_count;
+
+static struct remote *owner_open(const char *secret, uint64_t epoch)
+{
+	const struct remote_opts opts = {.device = {.device_name = "simulated", .gid_index = -1},
+		.secret = secret,
+		.epoch = epoch,
+		.stale = stale_heard,
+		.stale_arg = &stale_count};
 	struct remote *remote;
 
 	assert_int_equal(remote_initiator_open(&opts, &remote), 0);
 	return remote;
+}
+
+static struct remote *initiator_open(const char *secret)
+{
+	return owner_open(secret, 0);
 }
 
 static int volume_open(const struct target *target, const char *name, struct disk **ret_disk)
@@ -372,6 +387,92 @@ static void the_next_copy_is_read_when_one_is_gone(void **state)
 	free(back);
 }
 
+/* The result of opening the volume with that epoch. */
+static int owner_try(const struct target *target, uint64_t epoch, bool read_only)
+{
+	struct remote *remote = owner_open(SECRET, epoch);
+	char path[128];
+	struct disk_opts opts = {
+		.path = path, .read_only = read_only, .lock_wait_ns = 30 * NS_PER_S};
+	struct disk *disk = NULL;
+	int ret;
+
+	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/shard", target->port);
+	ret = disk_open(&opts, &disk);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	return ret;
+}
+
+static void earlier_owners_are_refused(void **state)
+{
+	struct target target = {0};
+	char epoch_path[80];
+	uint32_t before = atomic_load(&stale_count);
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(owner_try(&target, 5, false), -EPROTO); /* no place for an epoch */
+	assert_int_equal(owner_try(&target, 0, false), 0);
+	target_end(&target);
+	snprintf(epoch_path, sizeof(epoch_path), "%s.epoch", target.path);
+	target.epoch_path = epoch_path;
+	target_start(&target, 0);
+	assert_int_equal(owner_try(&target, 0, false), 0);
+	assert_int_equal(owner_try(&target, 5, false), 0);
+	assert_int_equal(owner_try(&target, 5, false), 0);
+	assert_int_equal(owner_try(&target, 4, false), -ESTALE);
+	assert_true(atomic_load(&stale_count) > before);
+	assert_int_equal(owner_try(&target, 0, false), -ESTALE);
+	assert_int_equal(owner_try(&target, 0, true), 0);
+	assert_int_equal(owner_try(&target, 4, true), -ESTALE);
+	/* To read is to fence, too: the next owner reads before it writes. */
+	assert_int_equal(owner_try(&target, 7, true), 0);
+	assert_int_equal(owner_try(&target, 5, false), -ESTALE);
+	target_end(&target);
+	target_start(&target, 0);
+	assert_int_equal(owner_try(&target, 6, false), -ESTALE);
+	assert_int_equal(owner_try(&target, INT64_MAX, false), 0);
+	teardown(&target);
+	unlink(epoch_path);
+}
+
+static void an_epoch_that_cannot_be_stored_is_refused(void **state)
+{
+	struct target target = {.epoch_path = "/proc/none/epoch"};
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(owner_try(&target, 1, false), -EPROTO);
+	assert_int_equal(owner_try(&target, 1, false), -EPROTO);
+	assert_int_equal(owner_try(&target, 0, false), -ESTALE);
+	teardown(&target);
+}
+
+static void a_file_without_an_epoch_ends_the_target(void **state)
+{
+	static const char *const BAD[] = {"", "5\n", "nebulaio volume epoch 1\n",
+		"nebulaio volume epoch 1\n0\n", "nebulaio volume epoch 1\n5",
+		"nebulaio volume epoch 1\n5x\n", "nebulaio volume epoch 1\n9223372036854775808\n"};
+	char path[] = "/tmp/remote-epoch-XXXXXX";
+	struct remote_export export = {.name = "shard", .epoch_path = path};
+	const struct remote_target_opts opts = {
+		.secret = SECRET, .exports = &export, .export_count = 1};
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++) {
+		struct remote_target *target;
+
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, BAD[i], strlen(BAD[i]), 0), strlen(BAD[i]));
+		assert_int_equal(remote_target_open(&opts, &target), -EUCLEAN);
+	}
+	close(fd);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +485,9 @@ int main(void)
 		cmocka_unit_test(grows_while_it_is_looked_at),
 		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
+		cmocka_unit_test(earlier_owners_are_refused),
+		cmocka_unit_test(an_epoch_that_cannot_be_stored_is_refused),
+		cmocka_unit_test(a_file_without_an_epoch_ends_the_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,13 +44,19 @@ static void hello_is_checked(void **state)
 	REFUSED(bad.head.version++);
 	REFUSED(bad.head.counter = 1);
 	REFUSED(bad.head.bytes--);
-	REFUSED(bad.hello.flags = 2);
+	REFUSED(bad.hello.flags = 4);
+	REFUSED(bad.hello.flags = WIRE_HELLO_EPOCH);
+	REFUSED(wire_epoch_set(&bad.hello, (uint64_t)INT64_MAX + 1));
 	REFUSED(bad.hello.depth = 0);
 	REFUSED(bad.hello.depth = WIRE_DEPTH_MAX + 1);
 	REFUSED(bad.hello.lane = LIMIT_CORES_MAX + 1);
 	REFUSED(bad.hello.name[0] = '\0');
 	REFUSED(memset(bad.hello.name, 'x', sizeof(bad.hello.name)));
 #undef REFUSED
+	assert_int_equal(wire_epoch(&good.hello), 0);
+	wire_epoch_set(&good.hello, 77);
+	assert_int_equal(wire_check(&good, sizeof(good.hello), WIRE_HELLO), 0);
+	assert_int_equal(wire_epoch(&good.hello), 77);
 }
 
 static int command_check(const union wire_capsule *capsule, uint64_t counter)
