@@ -10,6 +10,8 @@
 
 #include "server/config_priv.h"
 
+#include "etcd/etcd.h"
+
 #define CONFIG_DEPTH_MAX 8
 #define ENV_PREFIX	 "NEBULAIO_"
 
@@ -581,6 +583,47 @@ static void check_storage(const struct config *config, struct config_error *ret_
 			(unsigned long long)config->storage.erasure.data);
 }
 
+/* Each volume of the list is one of another host: an exporter fences former owners. */
+static bool all_remote(const char *list)
+{
+	struct slice rest = slice_str(list);
+
+	while (rest.len)
+		if (!slice_starts(slice_trim(slice_split(&rest, ',')), SLICE("rdma://")))
+			return false;
+	return true;
+}
+
+static void check_etcd(const struct config *config, struct config_error *ret_error)
+{
+	const char *volumes =
+		config->storage.volumes[0] ? config->storage.volumes : config->storage.volume;
+
+	if (!config->cluster.etcd[0])
+		return;
+	if (!etcd_endpoints_valid(config->cluster.etcd))
+		complain(ret_error,
+			"cluster.etcd: '%s' is not a list of at most 8 endpoints http://HOST:2379 "
+			"or https://HOST:2379, separated by commas",
+			config->cluster.etcd);
+	if (config->cluster.enabled)
+		complain(ret_error, "cluster.etcd and cluster.enabled are both set: gateways keep "
+				    "their map in Ceph; set only one of them");
+	if (!volumes[0] || !all_remote(volumes))
+		complain(ret_error,
+			"cluster.etcd: all volumes must be of other hosts (rdma://HOST:PORT/NAME), "
+			"because each server that may own the store must reach them; volumes "
+			"rados://… have their lease in Ceph");
+	if (!config->storage.protect_index)
+		complain(ret_error, "cluster.etcd needs storage.protect_index: true, so that the "
+				    "next owner finds the index in the volumes");
+	if (!config->cluster.etcd_certificate[0] != !config->cluster.etcd_key[0])
+		complain(ret_error,
+			"cluster.etcd_certificate and cluster.etcd_key: set both or none");
+	if (strlen(config->cluster.etcd_prefix) > 128)
+		complain(ret_error, "cluster.etcd_prefix has more than 128 characters");
+}
+
 static void check_numa(const struct config *config, struct config_error *ret_error)
 {
 	const char *node = config->numa.node;
@@ -639,6 +682,7 @@ int config_check(const struct config *config, bool development, struct config_er
 	check_console(config, development, ret_error);
 	check_openid(config, ret_error);
 	check_storage(config, ret_error);
+	check_etcd(config, ret_error);
 	check_rdma(config, ret_error);
 	check_numa(config, ret_error);
 	check_memory(config, ret_error);

@@ -66,6 +66,12 @@ struct config {
 	} storage;
 	struct {
 		bool standby;
+		char etcd[CONFIG_LIST_MAX]; /* endpoints, separated by commas; "": none */
+		char etcd_prefix[CONFIG_TEXT_MAX];
+		char etcd_user_file[CONFIG_TEXT_MAX];
+		char etcd_ca_file[CONFIG_TEXT_MAX];
+		char etcd_certificate[CONFIG_TEXT_MAX], etcd_key[CONFIG_TEXT_MAX];
+		uint64_t lease_s; /* of the owner in etcd */
 		bool enabled;
 		char pool[CONFIG_TEXT_MAX], data_pool[CONFIG_TEXT_MAX];
 		char name[CONFIG_TEXT_MAX];

@@ -86,8 +86,24 @@ const struct config_key CONFIG_KEYS[] = {
 		"The server renews its ownership of the volume three times in this time; another "
 		"server can take the volume when it did not"),
 	FLAG("cluster.standby", cluster.standby, "false",
-		"A start waits, without limit, while another server owns the volume rados://…; "
-		"without it, the start fails after 30 seconds"),
+		"A start waits, without limit, while another server owns the volume rados://… or "
+		"the store of cluster.etcd; without it, the start fails after 30 seconds"),
+	TEXT("cluster.etcd", cluster.etcd, "",
+		"Endpoints of an etcd, http://A:2379,http://B:2379, that has the owner's lease of "
+		"a store with volumes rdma://…: several servers can be started for it, and one "
+		"at a time owns it (docs/guide/cluster.md)"),
+	TEXT("cluster.etcd_prefix", cluster.etcd_prefix, "nebulaio/",
+		"What the keys in etcd begin with; each store needs its own"),
+	TEXT("cluster.etcd_user_file", cluster.etcd_user_file, "",
+		"File with USER:PASSWORD for etcd; empty: without a user"),
+	TEXT("cluster.etcd_ca_file", cluster.etcd_ca_file, "",
+		"PEM file with the authorities of https:// endpoints; empty: the host's"),
+	TEXT("cluster.etcd_certificate", cluster.etcd_certificate, "",
+		"PEM file with this host's certificate for etcd; empty: none"),
+	TEXT("cluster.etcd_key", cluster.etcd_key, "", "PEM file with that certificate's key"),
+	NUMBER("cluster.lease_s", cluster.lease_s, 3, 3600, "15",
+		"With cluster.etcd: the owner renews its lease three times in this time; another "
+		"server can take the store when it did not"),
 	FLAG("cluster.enabled", cluster.enabled, "false",
 		"Be a gateway of a cluster (docs/guide/cluster.md): several stores in Ceph RADOS, "
 		"each owned by one gateway; every gateway answers for all of them"),

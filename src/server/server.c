@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "etcd/etcd.h"
 #include "server/admin/admin.h"
 #include "server/job/job.h"
 #include "listen/listen.h"
@@ -27,6 +28,7 @@
 #include "server/resources.h"
 #include "server/endpoint.h"
 #include "server/tell.h"
+#include "server/volumes.h"
 #include "server/web.h"
 #include "store/local.h"
 
@@ -60,6 +62,7 @@ struct server {
 	struct lifecycle lifecycle; /* on the first core */
 	struct https *https;	    /* NULL: off */
 	struct rp_device *device;
+	struct etcd *etcd; /* NULL: the owner's lease is not there */
 	struct remote *remote;
 	struct rv *rados;
 	struct names *names; /* NULL: the store is of no cluster */
@@ -133,26 +136,6 @@ static struct rp_open_opts device_opts(const struct config *config)
 		.service_level = (uint8_t)config->rdma.service_level,
 		.path_mtu = (uint32_t)config->rdma.path_mtu,
 	};
-}
-
-/* Volumes of other hosts, when the configuration has what they need. */
-static int open_remote(struct server *server)
-{
-	const struct config *config = &server->config;
-	struct remote_opts opts = {.device = device_opts(config)};
-	char secret[REMOTE_SECRET_BYTES];
-	int ret;
-
-	if (!config->storage.remote.secret_file[0])
-		return 0;
-	if (config->storage.remote.device_name[0])
-		opts.device.device_name = config->storage.remote.device_name;
-	ret = remote_secret_read(config->storage.remote.secret_file, secret);
-	opts.secret = secret;
-	if (!ret)
-		ret = remote_initiator_open(&opts, &server->remote);
-	secret_wipe(secret, sizeof(secret));
-	return ret;
 }
 
 static int open_store(struct server *server)
@@ -703,7 +686,10 @@ int server_open(const struct config *config, struct server **ret_server)
 	if (!ret)
 		ret = open_device(server);
 	if (!ret)
-		ret = open_remote(server);
+		ret = volumes_own(&server->config, &server->etcd);
+	if (!ret)
+		ret = volumes_remote_open(&server->config, device_opts(&server->config),
+			server->etcd, &server->remote);
 	if (!ret)
 		ret = names_open(&server->config, &server->rados, &server->names);
 	if (!ret)
@@ -967,6 +953,7 @@ void server_close(struct server *server)
 	sem_destroy(&server->identities_done);
 	store_close(server->store);
 	remote_initiator_close(server->remote);
+	etcd_close(server->etcd);
 	names_close(server->names, server->rados);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);

@@ -1,8 +1,11 @@
-/* server/volumes.c: the store's volumes, also those in Ceph RADOS, as the configuration has them.
- */
+/* server/volumes.c: the store's volumes, also those that another server may own, as the
+ * configuration has them. */
 #include "server/volumes.h"
 
+#include "codec/hash.h"
+#include "etcd/etcd.h"
 #include "rados/rados.h"
+#include "remote/remote.h"
 #include "store/local.h"
 
 #include <unistd.h>
@@ -15,7 +18,7 @@
 static void volume_lost(void *arg)
 {
 	(void)arg;
-	log_error("server", "this server ends, because another one owns its volume now");
+	log_error("server", "this server ends, because another one owns its store now");
 	_exit(EXIT_VOLUME_LOST);
 }
 
@@ -56,4 +59,47 @@ void volumes_store_opts(const struct config *config, struct store_opts *ret_opts
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
 		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
 	};
+}
+
+int volumes_own(const struct config *config, struct etcd **ret_etcd)
+{
+	const struct etcd_opts opts = {
+		.endpoints = config->cluster.etcd,
+		.prefix = config->cluster.etcd_prefix,
+		.user_file = config->cluster.etcd_user_file,
+		.ca_file = config->cluster.etcd_ca_file,
+		.certificate = config->cluster.etcd_certificate,
+		.key = config->cluster.etcd_key,
+		.lease_s = (uint32_t)config->cluster.lease_s,
+		.standby = config->cluster.standby,
+		.lost = volume_lost,
+	};
+
+	*ret_etcd = NULL;
+	return config->cluster.etcd[0] ? etcd_own(&opts, ret_etcd) : 0;
+}
+
+int volumes_remote_open(const struct config *config, struct rp_open_opts device, struct etcd *etcd,
+	struct remote **ret_remote)
+{
+	struct remote_opts opts = {.device = device};
+	char secret[REMOTE_SECRET_BYTES];
+	int ret;
+
+	*ret_remote = NULL;
+	if (!config->storage.remote.secret_file[0])
+		return 0;
+	if (config->storage.remote.device_name[0])
+		opts.device.device_name = config->storage.remote.device_name;
+	ret = remote_secret_read(config->storage.remote.secret_file, secret);
+	opts.secret = secret;
+	if (etcd) {
+		opts.epoch = etcd_epoch(etcd);
+		opts.stale = etcd_look;
+		opts.stale_arg = etcd;
+	}
+	if (!ret)
+		ret = remote_initiator_open(&opts, ret_remote);
+	secret_wipe(secret, sizeof(secret));
+	return ret;
 }

@@ -147,6 +147,27 @@ static void test_known_keys_stay_on_loopback(void **state)
 }
 
 /* All reasons are reported, so that an operator can fix them in one step. */
+static void test_an_owner_in_etcd_needs_volumes_of_other_hosts(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	strcpy(config.cluster.etcd, "http://a:2379, https://b:2379/");
+	strcpy(config.storage.volumes, "rdma://h/a, rdma://i/b");
+	config.storage.protect_index = true;
+	assert_int_equal(config_check(&config, true, &error), 0);
+	config.storage.protect_index = false;
+	config.cluster.enabled = true;
+	strcpy(config.cluster.etcd, "a:2379");
+	strcpy(config.cluster.etcd_key, "/key");
+	strcpy(config.storage.volumes, "rdma://h/a,/b");
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("is not a list of at most 8 endpoints");
+	assert_says("cluster.etcd and cluster.enabled are both set");
+	assert_says("all volumes must be of other hosts");
+	assert_says("storage.protect_index");
+	assert_says("cluster.etcd_certificate and cluster.etcd_key");
+}
+
 static void test_all_reasons_are_told_at_once(void **state)
 {
 	(void)state;
@@ -393,6 +414,7 @@ int main(void)
 		cmocka_unit_test(test_a_session_fits_its_queue_pair),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_known_keys_stay_on_loopback),
+		cmocka_unit_test(test_an_owner_in_etcd_needs_volumes_of_other_hosts),
 		cmocka_unit_test(test_all_reasons_are_told_at_once),
 		cmocka_unit_test(test_the_console),
 		cmocka_unit_test(test_the_console_at_a_provider),
