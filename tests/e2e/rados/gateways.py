@@ -1,4 +1,5 @@
-"""tests/e2e/rados/gateways.py: servers that all may own one volume in RADOS: one serves, the others stand by."""
+"""tests/e2e/rados/gateways.py: servers that all may own one store, in RADOS or with its lease in etcd: one serves, the others
+stand by."""
 
 import os
 import pathlib
@@ -24,7 +25,8 @@ class Gateway(Server):
     """Its start returns at once; `ready` is set when it owns the volume and serves."""
 
     def __init__(self, folder, name, volume, recovery, *more):
-        super().__init__(folder / name, folder / f"{name}.log", "--volume", volume, "--set", "storage.protect_index=true",
+        super().__init__(folder / name, folder / f"{name}.log", "--set",
+                         f"storage.{'volumes' if ',' in volume else 'volume'}={volume}", "--set", "storage.protect_index=true",
                          "--set", f"storage.recovery_key_file={recovery}", "--set", "memory.bytes=128MiB",
                          "--set", "data.log_bytes=4MiB", "--set", "data.volume_bytes_max=1GiB",
                          "--set", "storage.rados.timeout_s=10", "--set", f"storage.rados.lease_s={LEASE_S}",
@@ -66,8 +68,8 @@ class Gateway(Server):
 class Gateways:
     """The first becomes the owner before the others begin."""
 
-    def __init__(self, folder, count, volume, recovery):
-        self.all = [Gateway(folder, f"gateway-{number}", volume, recovery) for number in range(count)]
+    def __init__(self, folder, count, volume, recovery, *more):
+        self.all = [Gateway(folder, f"gateway-{number}", volume, recovery, *more) for number in range(count)]
         self.owner = self.all[0]
         self.owner.begin()
         self.wait_for([self.owner])
