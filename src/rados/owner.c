@@ -149,12 +149,14 @@ static int record_swap(struct rv_volume *volume, const struct rv_seen *seen, uin
 static int record_take(struct rv_volume *volume, struct rv_seen *seen, uint64_t *ret_quiet_ns)
 {
 	struct record record;
+	char fenced[sizeof(seen->owner)];
 	bool owned, dead = false;
 	int ret = rv_seen_read(volume, seen);
 
 	*ret_quiet_ns = 0;
 	if (ret)
 		return ret;
+	memcpy(fenced, seen->owner, sizeof(fenced));
 	owned = strcmp(seen->owner, RECORD_NONE) != 0;
 	if (owned) {
 		ret = record_parse(seen->owner, &record);
@@ -172,6 +174,9 @@ static int record_take(struct rv_volume *volume, struct rv_seen *seen, uint64_t 
 	/* From the fence on, the owner renews no more: this is its last renewal. */
 	if (!ret && owned)
 		ret = rv_seen_read(volume, seen);
+	/* Another taker was faster, and its record is of a process that is not fenced. */
+	if (!ret && owned && strcmp(seen->owner, fenced) != 0)
+		ret = -ECANCELED;
 	if (!ret && owned)
 		ret = rv_seen_until(volume, seen, dead, ret_quiet_ns);
 	return ret ? ret : record_swap(volume, seen, *ret_quiet_ns);
@@ -202,9 +207,11 @@ static int quiet_wait(struct rv_volume *volume, uint64_t until_ns)
 	return ret ? ret : rv_life_renew(volume);
 }
 
-/* Ends the lock of a process that has ended, instead of waiting until it runs out. */
-static int lock_break(struct rv_volume *volume)
+/* Ends the lock of a process that has ended, instead of waiting until it runs out. Another taker
+ * may have done so, and have the lock by now: a record ends with its lock's cookie. */
+static int lock_break(struct rv_volume *volume, const char *owner)
 {
+	const char *cookie = strrchr(owner, ' ');
 	char tag[64], clients[128], cookies[128], addrs[256];
 	size_t tag_len = sizeof(tag), clients_len = sizeof(clients), cookies_len = sizeof(cookies),
 	       addrs_len = sizeof(addrs);
@@ -214,6 +221,8 @@ static int lock_break(struct rv_volume *volume)
 
 	if (count <= 0)
 		return (int)count;
+	if (!cookie || strcmp(cookies, cookie + 1) != 0)
+		return -EBUSY;
 	return rados_break_lock(volume->front, RV_HEAD, RV_LOCK, clients, cookies);
 }
 
@@ -227,7 +236,7 @@ static int busy(struct rv_volume *volume, struct rv_seen *seen, struct record *r
 		return -EBUSY;
 	ret = fence(volume, ret_record);
 	if (!ret)
-		ret = lock_break(volume);
+		ret = lock_break(volume, seen->owner);
 	return ret == -ENOENT ? 0 : ret;
 }
 

@@ -142,9 +142,14 @@ int rados_getaddrs(rados_t cluster, char **addrs)
 
 int rados_blocklist_add(rados_t cluster, char *address, uint32_t seconds)
 {
+	void (*then)(void) = fake.on_blocklist;
+
 	(void)cluster;
 	(void)seconds;
 	snprintf(fake.blocklisted, sizeof(fake.blocklisted), "%s", address);
+	fake.on_blocklist = NULL;
+	if (then)
+		then();
 	return 0;
 }
 

@@ -32,7 +32,8 @@ struct fake {
 	bool locked;
 	char lock_cookie[64];
 	char blocklisted[128];
-	uint32_t waits; /* for the newest map */
+	void (*on_blocklist)(void); /* called once */
+	uint32_t waits;		    /* for the newest map */
 };
 extern struct fake fake;
 

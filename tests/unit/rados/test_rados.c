@@ -222,6 +222,48 @@ static void test_owner(void **state)
 	rv_close(rv);
 }
 
+static void another_takes(void)
+{
+	struct fake_object *head = fake_find(0, "box", "head");
+
+	fake_attr_set(head, "owner", "1 v2:10.0.0.9:0/8 far b p 9 7 d", 31);
+	fake_attr_set(head, "life", "1 1", 3);
+}
+
+/* Between the fence and our record another server becomes the owner: it is fenced, too, before it
+ * is replaced. And its lock is not ended in the place of the dead owner's. */
+static void test_takers_race(void **state)
+{
+	struct rv *rv = driver_open();
+	char boot[48] = "", pids[48] = "", here[600];
+	struct fake_object *head;
+	struct disk *disk;
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	(void)state;
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	disk_close(disk);
+	head = fake_find(0, "box", "head");
+	fake_attr_set(head, "owner", "1 v2:10.0.0.9:0/5 far b p 9 7 c", 31);
+	fake_attr_set(head, "life", "4 1", 3);
+	fake.on_blocklist = another_takes;
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	assert_string_equal(fake.blocklisted, "10.0.0.9:0/8");
+	disk_close(disk);
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%47s", boot), 1);
+	fclose(file);
+	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
+	snprintf(here, sizeof(here), OWNER_DEAD, boot, pids);
+	fake_attr_set(head, "owner", here, strlen(here));
+	fake.locked = true;
+	snprintf(fake.lock_cookie, sizeof(fake.lock_cookie), "another");
+	assert_int_equal(volume_try(PATH, true, false, &disk), -EBUSY);
+	assert_string_equal(fake.lock_cookie, "another");
+	assert_true(fake.locked);
+	rv_close(rv);
+}
+
 /* A taker answers nothing while the former owner may. */
 static void test_life(void **state)
 {
@@ -526,6 +568,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_foreign_objects_are_kept),
 		cmocka_unit_test(test_owner),
+		cmocka_unit_test(test_takers_race),
 		cmocka_unit_test(test_life),
 		cmocka_unit_test(test_life_of_two),
 		cmocka_unit_test(test_life_lost),
