@@ -58,6 +58,8 @@ struct cluster_opts {
 	 * it may not wait. NULL: not wanted. */
 	void (*told)(void *arg, struct slice text);
 	void *told_arg;
+	bool acks; /* news are acknowledged by cluster_ack */
+	uint32_t watch_s;
 };
 /* The calls block, unless they say otherwise. Makes the map when there is none. Errors are logged.
  */
@@ -93,13 +95,38 @@ int cluster_bucket(struct cluster *cluster, const char *bucket, uint32_t *ret_st
 int cluster_bucket_claim(struct cluster *cluster, const char *bucket, uint32_t store);
 /* The bucket is gone; when this returns no gateway believes that it is there. */
 int cluster_bucket_release(struct cluster *cluster, const char *bucket, uint32_t store);
+/* ---- Accounts (accounts.c): store 0 has them; the map has copies for the others. ---- */
+#define CLUSTER_ACCOUNT_BYTES_MAX (2 * MIB)
+/* Counts the changes of the copies. -ENOENT: store 0 has not made them yet. */
+int cluster_accounts_generation(struct cluster *cluster, uint64_t *ret_generation);
+/* Calls visit with each account's number and the version of its copy, in order. */
+typedef void cluster_account_fn(void *arg, const char *number, const char *version);
+int cluster_accounts_list(struct cluster *cluster, cluster_account_fn *visit, void *arg);
+/* The text of a version; -ENOENT: it has been replaced since. */
+int cluster_account_read(struct cluster *cluster, const char *version, struct buf *out);
+/* Makes text the account's copy, or removes the copy (data NULL). One at a time, by store 0's
+ * process only. -ECANCELED: another process does that, too. */
+int cluster_account_put(struct cluster *cluster, const char *number, struct slice text);
+/* Counts one change, so that a former owner of store 0 cannot make another. */
+int cluster_accounts_claim(struct cluster *cluster);
+/* Returns when each process has taken the changes, or after `seconds`. */
+void cluster_accounts_tell(struct cluster *cluster, uint32_t seconds);
+/* News that came before a look may be acknowledged after it. */
+uint32_t cluster_pending(struct cluster *cluster);
+void cluster_ack(struct cluster *cluster, uint32_t count);
+
 /* The bytes of a store's volume in RADOS. */
 int cluster_store_bytes(struct cluster *cluster, uint32_t number, uint64_t *ret_bytes);
 /* The name of a store's volume. */
 void cluster_volume_name(const char *cluster, uint32_t number, char ret_name[64]);
 
 /* The meaning of a text of `told`. Never waits. */
-enum cluster_news { CLUSTER_NEWS_ALL, CLUSTER_NEWS_STORE, CLUSTER_NEWS_BUCKET };
+enum cluster_news {
+	CLUSTER_NEWS_ALL,
+	CLUSTER_NEWS_STORE,
+	CLUSTER_NEWS_BUCKET,
+	CLUSTER_NEWS_ACCOUNTS
+};
 enum cluster_news cluster_told(
 	struct slice text, struct cluster_store *ret_store, struct slice *ret_bucket);
 

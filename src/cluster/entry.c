@@ -123,7 +123,7 @@ void cluster_volume_name(const char *cluster, uint32_t number, char ret_name[64]
 	snprintf(ret_name, 64, "%.48s.%u", cluster, number);
 }
 
-/* "s/NUMBER VALUE", "b/BUCKET" */
+/* "s/NUMBER VALUE", "b/BUCKET", "accounts" */
 enum cluster_news cluster_told(
 	struct slice text, struct cluster_store *ret_store, struct slice *ret_bucket)
 {
@@ -134,6 +134,8 @@ enum cluster_news cluster_told(
 		*ret_bucket = slice_from(text, 2);
 		return CLUSTER_NEWS_BUCKET;
 	}
+	if (slice_eq(text, SLICE("accounts")))
+		return CLUSTER_NEWS_ACCOUNTS;
 	if (!slice_starts(text, SLICE("s/")))
 		return CLUSTER_NEWS_ALL;
 	text = slice_from(text, 2);

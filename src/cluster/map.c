@@ -1,5 +1,5 @@
 /* cluster/map.c: reads and changes the map. Every change compares what it replaces. */
-#include "cluster/cluster.h"
+#include "cluster/cluster_priv.h"
 #include "codec/codec.h"
 
 #include <errno.h>
@@ -12,12 +12,6 @@
 /* For news that a gateway which is not told finds out by itself. One that has died is not told. */
 #define HINT_S	     1u
 #define CHANGE_TRIES 8u
-
-struct cluster {
-	struct rv_table *table;
-	char name[CLUSTER_NAME_LEN_MAX + 1];
-	uint8_t secret[CLUSTER_SECRET_BYTES];
-};
 
 static void store_key(uint32_t number, char ret_key[RV_TABLE_KEY_BYTES])
 {
@@ -75,7 +69,9 @@ int cluster_open(const struct cluster_opts *opts, struct cluster **ret_cluster)
 				    .pool = opts->pool,
 				    .name = map,
 				    .told = opts->told,
-				    .told_arg = opts->told_arg},
+				    .told_arg = opts->told_arg,
+				    .acks = opts->acks,
+				    .watch_s = opts->watch_s},
 		&cluster->table);
 	if (!ret)
 		ret = settle(cluster, "version", "1", version);

@@ -280,20 +280,14 @@ void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *rep
 		/* Of a gateway whose map is wrong, or of somebody who pretends to be one. */
 		gw_refuse(request, reply, 400, "InvalidRequest",
 			"The header " VIA_HEADER " is for the processes of stores only.");
-	} else if (gw_of_account(request) && gw_stores(gateway) > 1) {
-		/* One store would keep it, and the others would go on without. */
-		gw_refuse(request, reply, 501, "NotImplemented",
-			"With several stores, settings of an account are not implemented: block "
-			"public access at each bucket.");
+	} else if (gw_of_account(request)) {
+		pass(core, request, reply, 0);
 	} else if (gw_bucket_of(gateway, request, bucket, &has_key).len) {
 		handle_bucket(core, request, reply, bucket, has_key);
 	} else if (gw_lists_buckets(request) && gw_stores(gateway) > 1) {
 		gw_list_buckets(core, request, reply);
-	} else if (request->method == S3_POST && gw_stores(gateway) > 1) {
-		gw_refuse(request, reply, 501, "NotImplemented",
-			"With several stores, accounts are those of auth.accounts_file: requests "
-			"of IAM and STS are not implemented.");
 	} else {
+		/* Store 0 has the accounts. */
 		pass(core, request, reply, 0);
 	}
 }

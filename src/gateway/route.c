@@ -100,6 +100,8 @@ void gw_routes_told(void *arg, struct slice text)
 			routes->view.stores[store.number] = store;
 		pthread_rwlock_unlock(&routes->lock);
 		break;
+	case CLUSTER_NEWS_ACCOUNTS:
+		return; /* of the stores' processes */
 	case CLUSTER_NEWS_ALL:
 		buckets_forget(routes, SLICE_NONE);
 		break;

@@ -23,6 +23,8 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 		return -ENOMEM;
 	pthread_rwlock_init(&iam->lock, NULL);
 	iam->store = opts->store;
+	if (opts->share)
+		iam->share = *opts->share;
 	slice_copy_str(slice_str(opts->root_access_key), iam->root_access_key,
 		sizeof(iam->root_access_key));
 	if (opts->secrets_key)
@@ -513,6 +515,31 @@ static int document_swap(
 	return ret;
 }
 
+struct told {
+	const struct iam_share *share;
+	char number[IAM_ACCOUNT_LEN_MAX + 1];
+	int ret;
+};
+
+static void told_run(void *arg)
+{
+	struct told *told = arg;
+
+	told->ret = told->share->changed(told->share->arg, told->number);
+}
+
+/* The change is not answered before all stores know it. */
+static int tell(struct iam *iam, struct slice number)
+{
+	struct told told = {.share = &iam->share};
+
+	if (!iam->share.changed)
+		return 0;
+	slice_copy_str(number, told.number, sizeof(told.number));
+	fiber_offload_long(told_run, &told);
+	return told.ret ? -EAGAIN : 0;
+}
+
 static int change_once(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
 {
 	char stamp[sizeof(((struct document *)NULL)->stamp)];
@@ -555,28 +582,24 @@ int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *e
 
 	if (!edit->account.len || edit->account.len > IAM_ACCOUNT_LEN_MAX)
 		return -ENOENT;
+	if (iam->share.follows)
+		return -EAGAIN;
 	/* Another caller changed the account meanwhile: tries again with the current document. */
 	for (int i = 0; i < CHANGE_TRIES && ret == -ESTALE; i++)
 		ret = change_once(iam, core, edit);
-	return ret == -ESTALE ? -EAGAIN : ret;
+	if (ret)
+		return ret == -ESTALE ? -EAGAIN : ret;
+	return tell(iam, edit->account);
 }
 
-int iam_delete(struct iam *iam, struct slice number)
+/* Forgets an account; not its document. */
+static void drop(struct iam *iam, struct slice number)
 {
-	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
 	struct entries old = {NULL, NULL};
-	json_t *doc = iam_account(iam, number);
+	json_t *doc = NULL;
 	uint32_t idx;
 	bool found;
-	int ret;
 
-	if (!doc)
-		return -ENOENT;
-	iam_account_put(doc);
-	ret = document_delete(iam->store, document_name(number, name));
-	if (ret)
-		return ret;
-	doc = NULL;
 	pthread_rwlock_wrlock(&iam->lock);
 	idx = find_account(iam, number, &found);
 	if (found) {
@@ -590,7 +613,51 @@ int iam_delete(struct iam *iam, struct slice number)
 	iam_account_put(doc);
 	entries_free(&old);
 	store_rights_changed(iam->store);
-	return 0;
+}
+
+int iam_delete(struct iam *iam, struct slice number)
+{
+	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
+	json_t *doc = iam_account(iam, number);
+	int ret;
+
+	if (!doc)
+		return -ENOENT;
+	iam_account_put(doc);
+	if (iam->share.follows)
+		return -EAGAIN;
+	ret = document_delete(iam->store, document_name(number, name));
+	if (ret)
+		return ret;
+	drop(iam, number);
+	return tell(iam, number);
+}
+
+/* ---- Of another store. ---- */
+
+int iam_take(struct iam *iam, struct slice number, struct slice text)
+{
+	struct entries entries;
+	json_t *doc = NULL;
+	int ret;
+
+	if (!text.data) {
+		drop(iam, number);
+		return 0;
+	}
+	if (json_is_flat(text, 16))
+		doc = json_loadb(text.data, text.len, 0, NULL);
+	if (!doc || !slice_eq(json_member_text(doc, "account_id"), number))
+		ret = -EBADMSG;
+	else
+		ret = entries_make(iam, doc, &entries);
+	if (ret) {
+		json_decref(doc);
+		return ret;
+	}
+	ret = install(iam, doc, "", &entries);
+	store_rights_changed(iam->store);
+	return ret;
 }
 
 /* ---- Loading. ---- */
@@ -640,7 +707,11 @@ static bool load_visit(struct slice name, void *arg)
 int iam_start(struct iam *iam, struct flow_core *core, const char *accounts_json)
 {
 	struct load load = {.iam = iam, .core = core};
-	int ret = document_list(iam->store, SLICE(NAME_PREFIX), SLICE_NONE, load_visit, &load);
+	int ret;
+
+	if (iam->share.follows)
+		return 0;
+	ret = document_list(iam->store, SLICE(NAME_PREFIX), SLICE_NONE, load_visit, &load);
 
 	if (!ret)
 		ret = load.error;

@@ -79,8 +79,17 @@ struct iam_credential {
 void iam_credential_put(struct iam_credential *credential); /* wipes; takes NULL */
 
 /* ---- Life. ---- */
+/* Several stores have the same accounts: one keeps them and tells the others. */
+struct iam_share {
+	/* On a helper thread, after a change of an account (or its end) is durable: 0 when all know
+	 * it. NULL: nobody else is told. */
+	int (*changed)(void *arg, const char *number);
+	void *arg;
+	bool follows; /* the accounts come by iam_take alone, and are not changed here */
+};
 struct iam_opts {
 	struct store *store;
+	const struct iam_share *share; /* copied; NULL: the accounts are this store's alone */
 	const char *root_access_key;
 	const char *root_secret_key;
 	const uint8_t
@@ -126,6 +135,9 @@ struct iam_edit {
 	void *arg;
 };
 int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *edit);
+/* Of a store that follows: makes text the account's document, or forgets the account (data NULL).
+ * Any thread. -EBADMSG: not a document of this account. */
+int iam_take(struct iam *iam, struct slice number, struct slice text);
 /* Deletes an account with all that is in it. -ENOENT. */
 int iam_delete(struct iam *iam, struct slice number);
 

@@ -26,6 +26,7 @@ struct iam_account {
 /* lock guards all but the key, which never changes. Chains are short: tens of thousands of keys. */
 struct iam {
 	struct store *store;
+	struct iam_share share;
 	pthread_rwlock_t lock;
 	struct iam_account accounts[IAM_ACCOUNTS_MAX]; /* by number */
 	uint32_t account_count;

@@ -15,6 +15,13 @@
 #define PAGE_MAX 512u
 /* The cluster forgets a watcher of which it has heard nothing for so long. */
 #define WATCH_S 10u
+/* A message beyond these is not acknowledged: its teller waits until its time is over. */
+#define PENDING_MAX 64u
+#define BLOB_PIECE  (256 * KIB)
+
+struct notice {
+	uint64_t id, handle;
+};
 
 struct rv_table {
 	struct rv_table_opts opts;
@@ -28,6 +35,8 @@ struct rv_table {
 	_Atomic bool watch_ended; /* by the cluster */
 	uint64_t watch;
 	char cookie[33];
+	struct notice pending[PENDING_MAX]; /* under the lock */
+	uint32_t pending_count;
 };
 
 /* ---- Watching. ---- */
@@ -38,9 +47,16 @@ static void watch_told(
 	struct rv_table *table = arg;
 
 	(void)notifier;
+	if (table->opts.acks) {
+		pthread_mutex_lock(&table->lock);
+		if (table->pending_count < PENDING_MAX)
+			table->pending[table->pending_count++] = (struct notice){notify_id, handle};
+		pthread_mutex_unlock(&table->lock);
+	}
 	/* rados_notify2 frames nothing: the text is as it was sent. */
 	table->opts.told(table->opts.told_arg, slice_of(data, len));
-	rados_notify_ack(table->io, OBJECT, notify_id, handle, NULL, 0);
+	if (!table->opts.acks)
+		rados_notify_ack(table->io, OBJECT, notify_id, handle, NULL, 0);
 }
 
 static void watch_failed(void *arg, uint64_t handle, int error)
@@ -62,12 +78,38 @@ int rv_table_watch_check(struct rv_table *table)
 	if (table->watching)
 		rados_unwatch2(table->io, table->watch);
 	atomic_store(&table->watch_ended, false);
-	ret = rados_watch3(
-		table->io, OBJECT, &table->watch, watch_told, watch_failed, WATCH_S, table);
+	ret = rados_watch3(table->io, OBJECT, &table->watch, watch_told, watch_failed,
+		table->opts.watch_s ? table->opts.watch_s : WATCH_S, table);
 	table->watching = !ret;
 	if (!ret)
 		table->opts.told(table->opts.told_arg, SLICE_NONE);
 	return ret;
+}
+
+uint32_t rv_table_pending(struct rv_table *table)
+{
+	uint32_t count;
+
+	pthread_mutex_lock(&table->lock);
+	count = table->pending_count;
+	pthread_mutex_unlock(&table->lock);
+	return count;
+}
+
+void rv_table_ack(struct rv_table *table, uint32_t count)
+{
+	struct notice notices[PENDING_MAX];
+
+	CHECK(count <= PENDING_MAX);
+	pthread_mutex_lock(&table->lock);
+	CHECK(count <= table->pending_count);
+	memcpy(notices, table->pending, count * sizeof(notices[0]));
+	table->pending_count -= count;
+	memmove(table->pending, &table->pending[count],
+		table->pending_count * sizeof(table->pending[0]));
+	pthread_mutex_unlock(&table->lock);
+	for (uint32_t i = 0; i < count; i++)
+		rados_notify_ack(table->io, OBJECT, notices[i].id, notices[i].handle, NULL, 0);
 }
 
 /* ---- Life. ---- */
@@ -257,6 +299,47 @@ int rv_table_change(struct rv_table *table, const struct rv_table_entry *expecte
 			rados_write_op_omap_rm_keys2(op, &changes[i].key, &key_len, 1);
 	}
 	ret = rados_write_op_operate(op, table->io, OBJECT, NULL, 0);
+	rados_release_write_op(op);
+	return ret;
+}
+
+/* ---- Objects beside it. ---- */
+
+int rv_table_blob_put(struct rv_table *table, const char *name, struct slice bytes)
+{
+	rados_write_op_t op = rados_create_write_op();
+	int ret;
+
+	rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+	rados_write_op_write(op, bytes.data, bytes.len, 0);
+	ret = rados_write_op_operate(op, table->io, name, NULL, 0);
+	rados_release_write_op(op);
+	return ret;
+}
+
+int rv_table_blob_get(struct rv_table *table, const char *name, struct buf *out)
+{
+	char *piece = malloc(BLOB_PIECE);
+	uint64_t offset = 0;
+	int got = piece ? 1 : -ENOMEM;
+
+	while (got > 0 && !out->failed) {
+		got = rados_read(table->io, name, piece, BLOB_PIECE, offset);
+		if (got > 0)
+			buf_put(out, piece, (size_t)got);
+		offset += got > 0 ? (uint64_t)got : 0;
+	}
+	free(piece);
+	return got < 0 ? got : out->failed ? -EFBIG : 0;
+}
+
+int rv_table_blob_remove(struct rv_table *table, const char *name)
+{
+	rados_write_op_t op = rados_create_write_op();
+	int ret;
+
+	rados_write_op_remove(op);
+	ret = rados_write_op_operate(op, table->io, name, NULL, 0);
 	rados_release_write_op(op);
 	return ret;
 }

@@ -19,6 +19,10 @@ struct rv_table_opts {
 	 * librados: it may not wait. NULL: the table is not watched. */
 	void (*told)(void *arg, struct slice text);
 	void *told_arg;
+	/* The teller waits until this watcher has called rv_table_ack; false: told's return is
+	 * enough. */
+	bool acks;
+	uint32_t watch_s; /* a silent watcher is forgotten after it; 0: 10 s */
 };
 /* Makes the object when it is missing. -EOPNOTSUPP, -ENOENT (the pool) and other errors of the
  * cluster, with a log line. */
@@ -40,6 +44,14 @@ int rv_table_change(struct rv_table *table, const struct rv_table_entry *expecte
 	uint32_t expected_count, const struct rv_table_entry *changes, uint32_t change_count);
 /* Returns when each watcher has been told, or after the time: -ETIMEDOUT. */
 int rv_table_tell(struct rv_table *table, const char *text, uint32_t timeout_s);
+/* How many messages wait to be acknowledged; and acknowledges the first so many. By one thread. */
+uint32_t rv_table_pending(struct rv_table *table);
+void rv_table_ack(struct rv_table *table, uint32_t count);
+/* Objects beside the table, which are made once and not changed. put: -EEXIST; get: -ENOENT,
+ * -EFBIG: more than the buffer takes. */
+int rv_table_blob_put(struct rv_table *table, const char *name, struct slice bytes);
+int rv_table_blob_get(struct rv_table *table, const char *name, struct buf *out);
+int rv_table_blob_remove(struct rv_table *table, const char *name);
 /* Watches again after the cluster ended the watch. To be called now and then, by one thread. */
 int rv_table_watch_check(struct rv_table *table);
 

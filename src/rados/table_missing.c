@@ -89,3 +89,38 @@ int rv_table_volume_bytes(struct rv_table *table, const char *name, uint64_t *re
 	(void)ret_bytes;
 	return -EOPNOTSUPP;
 }
+
+uint32_t rv_table_pending(struct rv_table *table)
+{
+	(void)table;
+	return 0;
+}
+
+void rv_table_ack(struct rv_table *table, uint32_t count)
+{
+	(void)table;
+	(void)count;
+}
+
+int rv_table_blob_put(struct rv_table *table, const char *name, struct slice bytes)
+{
+	(void)table;
+	(void)name;
+	(void)bytes;
+	return -EOPNOTSUPP;
+}
+
+int rv_table_blob_get(struct rv_table *table, const char *name, struct buf *out)
+{
+	(void)table;
+	(void)name;
+	(void)out;
+	return -EOPNOTSUPP;
+}
+
+int rv_table_blob_remove(struct rv_table *table, const char *name)
+{
+	(void)table;
+	(void)name;
+	return -EOPNOTSUPP;
+}

@@ -91,6 +91,7 @@ static int open_oidc(const struct s3_opts *opts, struct s3 *s3)
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 {
 	struct s3 *s3 = calloc(1, sizeof(*s3));
+	struct iam_share share;
 	int ret;
 
 	if (!s3)
@@ -114,8 +115,12 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 		ret = open_notify(opts, s3);
 	if (!ret)
 		ret = open_oidc(opts, s3);
+	share = (struct iam_share){.changed = s3->names.account_changed,
+		.arg = s3->names.arg,
+		.follows = s3->names.follows};
 	if (!ret)
 		ret = iam_open(&(struct iam_opts){.store = store,
+				       .share = &share,
 				       .root_access_key = opts->root_access_key,
 				       .root_secret_key = opts->root_secret_key,
 				       .secrets_key = opts->secrets_key},
@@ -146,6 +151,52 @@ void s3_close(struct s3 *s3)
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 {
 	return iam_start(s3->iam, core, accounts_json);
+}
+
+/* ---- Accounts of several stores. ---- */
+
+int s3_account_text(struct s3 *s3, const char *number, struct buf *out)
+{
+	json_t *account = iam_account(s3->iam, slice_str(number));
+	char *text;
+
+	if (!account)
+		return -ENOENT;
+	text = json_dumps(account, JSON_COMPACT);
+	iam_account_put(account);
+	if (text)
+		buf_put_str(out, text);
+	free(text);
+	return text && !out->failed ? 0 : -ENOMEM;
+}
+
+struct each {
+	s3_account_fn *visit;
+	void *arg;
+};
+
+static void each_visit(const json_t *account, void *arg)
+{
+	const struct each *each = arg;
+
+	each->visit(each->arg, json_string_value(json_object_get(account, "account_id")));
+}
+
+void s3_account_each(struct s3 *s3, s3_account_fn *visit, void *arg)
+{
+	struct each each = {visit, arg};
+
+	iam_visit(s3->iam, each_visit, &each);
+}
+
+int s3_account_take(struct s3 *s3, const char *number, struct slice text)
+{
+	int ret = iam_take(s3->iam, slice_str(number), text);
+
+	/* Also a block of public access. */
+	if (!ret)
+		s3_settings_all_changed(s3);
+	return ret;
 }
 
 /* Sets everything but the large arrays, which need no initial value. */

@@ -20,6 +20,10 @@ struct s3_names {
 	int (*claim)(void *arg, const char *bucket);
 	/* After it was deleted: 0 when everybody knows. */
 	int (*release)(void *arg, const char *bucket);
+	/* Accounts are the same in all stores (iam/iam.h, struct iam_share): after one was changed;
+	 * NULL: nobody is told. */
+	int (*account_changed)(void *arg, const char *number);
+	bool follows; /* accounts come from another store, by s3_account_take */
 	void *arg;
 };
 struct s3_opts {
@@ -67,6 +71,13 @@ void s3_close(struct s3 *s3);
  * from the store, then adds those of the accounts file (JSON; NULL: none). -EINVAL: the file is
  * invalid; the log says why. */
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json);
+/* ---- Accounts that several stores share. Any thread. ---- */
+/* The account's document; -ENOENT. */
+int s3_account_text(struct s3 *s3, const char *number, struct buf *out);
+typedef void s3_account_fn(void *arg, const char *number);
+void s3_account_each(struct s3 *s3, s3_account_fn *visit, void *arg);
+/* The account's document as another store has it, or (data NULL) the account's end. -EBADMSG. */
+int s3_account_take(struct s3 *s3, const char *number, struct slice text);
 /* Fiber call, after s3_start and before requests come: starts fibers on this reactor that send the
  * events an earlier run left unsent. -ENOMEM, -EAGAIN. */
 int s3_outbox_start(struct s3 *s3);

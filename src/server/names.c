@@ -5,14 +5,23 @@
 #include <stdlib.h>
 
 #include "cluster/cluster.h"
+#include "server/accounts.h"
 #include "server/volumes.h"
 
 struct names {
 	struct cluster *cluster;
+	struct accounts *accounts;
 	uint32_t store;
 	char volume[64];
 	struct s3_names calls;
 };
+
+static int account_changed(void *arg, const char *number)
+{
+	struct names *names = arg;
+
+	return accounts_changed(names->accounts, number);
+}
 
 static int claim(void *arg, const char *bucket)
 {
@@ -42,21 +51,42 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 	if (!names)
 		return -ENOMEM;
 	names->store = (uint32_t)config->cluster.store - 1;
-	names->calls = (struct s3_names){.claim = claim, .release = release, .arg = names};
+	names->calls = (struct s3_names){.claim = claim,
+		.release = release,
+		.follows = names->store != 0,
+		.account_changed = names->store ? NULL : account_changed,
+		.arg = names};
 	cluster_volume_name(config->cluster.name, names->store, names->volume);
-	ret = cluster_open(&opts, &names->cluster);
+	ret = accounts_open(names->store != 0, (uint32_t)config->storage.rados.lease_s, &opts,
+		&names->accounts);
+	if (!ret)
+		ret = cluster_open(&opts, &names->cluster);
 	if (ret) {
-		free(names);
+		names_close(names, NULL);
 		return ret;
 	}
 	*ret_names = names;
 	return 0;
 }
 
-void names_close(struct names *names, struct rv *rados)
+int names_start(struct names *names, struct s3 *s3)
+{
+	return names ? accounts_start(names->accounts, names->cluster, s3) : 0;
+}
+
+void names_stop(struct names *names)
 {
 	if (names)
+		accounts_stop(names->accounts);
+}
+
+void names_close(struct names *names, struct rv *rados)
+{
+	if (names) {
+		accounts_stop(names->accounts);
 		cluster_close(names->cluster);
+		accounts_close(names->accounts);
+	}
 	free(names);
 	rv_close(rados);
 }

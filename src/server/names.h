@@ -9,6 +9,10 @@ struct rv;
 struct names;
 /* Opens RADOS, too. *ret_names is NULL where the configuration has no store of a cluster. */
 int names_open(const struct config *config, struct rv **ret_rados, struct names **ret_names);
+/* On a fiber, after s3_start: accounts are shared from now on. It returns when they are known here.
+ * Stop before s3 is closed. Both take NULL. */
+int names_start(struct names *names, struct s3 *s3);
+void names_stop(struct names *names);
 void names_close(struct names *names, struct rv *rados); /* takes NULL, both */
 /* NULL: there is no cluster, in all three. */
 const struct s3_names *names_of(const struct names *names);

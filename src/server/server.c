@@ -775,13 +775,14 @@ const char *server_rdma_device(const struct server *server)
 	return server->device ? server->device_attr.name : "off";
 }
 
-/* The identities must be loaded before the server reports that it is ready. */
 static void identities_main(void *arg)
 {
 	struct server *server = arg;
 
 	server->identities_error =
 		s3_start(server->s3, &server->cores[0].flow, server->accounts_json);
+	if (!server->identities_error)
+		server->identities_error = names_start(server->names, server->s3);
 	if (!server->identities_error)
 		server->identities_error = s3_outbox_start(server->s3);
 	free(server->accounts_json);
@@ -851,21 +852,16 @@ static void end_fronts(struct server *server)
 static void drain_main(void *arg)
 {
 	struct core *core = arg;
+	struct listen *listens[] = {core->http, core->https, core->console};
 	struct server *server = core->server;
 	uint64_t deadline_ns = clock_now_ns() + server->config.http.stall_timeout_s * NS_PER_S;
 
-	if (core->http)
-		listen_drain_begin(core->http);
-	if (core->https)
-		listen_drain_begin(core->https);
-	if (core->console)
-		listen_drain_begin(core->console);
-	if (core->http)
-		listen_drain(core->http, deadline_ns);
-	if (core->https)
-		listen_drain(core->https, deadline_ns);
-	if (core->console)
-		listen_drain(core->console, deadline_ns);
+	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
+		if (listens[i])
+			listen_drain_begin(listens[i]);
+	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
+		if (listens[i])
+			listen_drain(listens[i], deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
 	if (core->admin) {
@@ -948,6 +944,7 @@ void server_close(struct server *server)
 	console_close(server->console);
 	tell_free(&server->tell);
 	https_close(server->https);
+	names_stop(server->names);
 	s3_close(server->s3);
 	free(server->accounts_json);
 	sem_destroy(&server->identities_done);

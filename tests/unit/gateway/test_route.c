@@ -111,7 +111,9 @@ static void test_all_stores(void **state)
 	(void)state;
 	stores_set(2);
 	gw_handle(&core, &request, &reply);
-	assert_int_equal(status_seen, 501);
+	/* Store 0's to answer, which has no process here. */
+	assert_true(gw_of_account(&request));
+	assert_int_equal(status_seen, 503);
 	/* Accounts: a query does not make it another request. */
 	request = (struct s3_request){.method = S3_POST,
 		.path = SLICE("/"),
@@ -121,10 +123,24 @@ static void test_all_stores(void **state)
 		.peer = "127.0.0.1:1"};
 	status_seen = 0;
 	gw_handle(&core, &request, &reply);
-	assert_int_equal(status_seen, 501);
+	assert_int_equal(status_seen, 503);
 	/* Without the header it is an object of a bucket. */
 	request.path = SLICE("/v20180820/configuration/publicAccessBlock");
 	assert_false(gw_of_account(&request));
+}
+
+static void test_roomy(void **state)
+{
+	uint32_t seen[4];
+
+	(void)state;
+	atomic_store(&gateway->routes.roomy, 0);
+	assert_int_equal(gw_roomy_store(gateway), 0);
+	atomic_store(&gateway->routes.roomy, 1ull << 2 | 1ull << 63 | 1);
+	for (size_t i = 0; i < ARRAY_LEN(seen); i++)
+		seen[i] = gw_roomy_store(gateway);
+	assert_true(seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]);
+	assert_true(seen[0] == seen[3] && (seen[0] ^ seen[1] ^ seen[2]) == (2 ^ 63));
 }
 
 int main(void)
@@ -132,6 +148,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_stores, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_roomy, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
