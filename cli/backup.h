@@ -6,6 +6,7 @@
 
 int backup_run(const struct cli_command *command, int argc, char **argv);
 int backup_list_run(const struct cli_command *command, int argc, char **argv);
+int backup_verify_run(const struct cli_command *command, int argc, char **argv);
 int restore_run(const struct cli_command *command, int argc, char **argv);
 
 struct config;

@@ -24,8 +24,8 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"       nebulaio admin [OPTIONS] cluster\n"
 	"       nebulaio admin [OPTIONS] store-move NUMBER GATEWAY\n"
-	"       nebulaio admin backup | backup-list [OPTIONS] FOLDER|s3://BUCKET[/PREFIX]\n"
-	"       nebulaio admin restore [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] [SERVE-OPTIONS]\n"
+	"       nebulaio admin backup | backup-list | backup-verify [OPTIONS] PLACE\n"
+	"       nebulaio admin restore [OPTIONS] PLACE [SERVE-OPTIONS]\n"
 	"\n"
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
 	"bucket-quota sets the most that a bucket holds, noncurrent versions included: BYTES is\n"
@@ -45,14 +45,15 @@ static const char USAGE[] =
 	"It sends nothing again that the target has already, and a backup that was cut short\n"
 	"goes on when it is run again. A user of the server's own account who may admin:Backup\n"
 	"may run it, too.\n"
-	"backup-list prints the backups that the target has. restore makes a store from one, on\n"
-	"this host, while no server runs on it; SERVE-OPTIONS are those of `nebulaio serve`, and\n"
-	"say where (--data DIR, --volume PATH, --config FILE, --set KEY=VALUE). Their own options\n"
-	"stand behind the verb:\n"
+	"PLACE is FOLDER or s3://BUCKET[/PREFIX]. backup-list prints the backups that it has,\n"
+	"backup-verify reads one whole and compares it with its checksums. restore makes a store\n"
+	"from one, on this host, while no server runs on it; SERVE-OPTIONS are those of\n"
+	"`nebulaio serve`, and say where (--data DIR, --volume PATH, --config FILE, --set\n"
+	"KEY=VALUE). Their own options stand behind the verb:\n"
 	"  --keep N           backup: then remove all but the last N, and what only they need\n"
 	"  --pin SECONDS      backup: how long the store holds one moment (600); a longer backup\n"
 	"                     goes on from a later moment\n"
-	"  --number N         restore: that backup (default the last)\n"
+	"  --number N         restore, backup-verify: that backup (default the last)\n"
 	"  --overwrite        restore: destroy the store that is there\n"
 	"  -q, --quiet        print nothing but errors\n" TARGET_USAGE "\n" ADMIN_USAGE;
 
@@ -557,8 +558,8 @@ static int verb_first(struct admin *admin, int count, char **arguments)
 {
 	(void)count;
 	(void)arguments;
-	return cli_usage_error(
-		admin->command, "backup, backup-list and restore come before their options");
+	return cli_usage_error(admin->command,
+		"backup, backup-list, backup-verify and restore come before their options");
 }
 
 static int admin_command_run(int argc, char **argv)
@@ -566,8 +567,8 @@ static int admin_command_run(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(const struct cli_command *command, int argc, char **argv);
-	} WHOLE[] = {
-		{"backup", backup_run}, {"backup-list", backup_list_run}, {"restore", restore_run}};
+	} WHOLE[] = {{"backup", backup_run}, {"backup-list", backup_list_run},
+		{"backup-verify", backup_verify_run}, {"restore", restore_run}};
 	static const struct admin_verb VERBS[] = {
 		{"info", 0, 0, admin_info},
 		{"health", 0, 0, admin_health},
@@ -591,6 +592,7 @@ static int admin_command_run(int argc, char **argv)
 		{"store-move", 2, 2, admin_store_move},
 		{"backup", 0, 1, verb_first},
 		{"backup-list", 0, 1, verb_first},
+		{"backup-verify", 0, 1, verb_first},
 		{"restore", 0, 1, verb_first},
 	};
 	const struct admin_verbs verbs = {&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), false};

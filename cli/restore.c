@@ -1,5 +1,6 @@
-/* cli/restore.c: `nebulaio admin restore`: makes a store from a backup, while no server runs on it.
- * It reads and compares everything; a body is checked by the sums that its row has. */
+/* cli/restore.c: `nebulaio admin restore`: makes a store from a backup, while no server runs on it,
+ * and `nebulaio admin backup-verify`, which only reads it. Both read and compare everything; a body
+ * is checked by the sums that its row has. */
 #include "backup.h"
 
 #include <errno.h>
@@ -23,13 +24,13 @@ struct restore {
 	struct target_opts target_opts;
 	struct target target;
 	uint64_t number;
-	bool overwrite, quiet;
+	bool overwrite, quiet, verifies;
 	struct config config;
 	struct remote *remote;
 	struct rv *rados;
 	struct backup_manifest manifest;
-	struct store_restore *store;
-	uint8_t *body; /* STORE_BACKUP_BODY_MAX */
+	struct store_restore *store; /* NULL: the backup is only verified */
+	uint8_t *body;		     /* STORE_BACKUP_BODY_MAX */
 	/* The pack that was read last. */
 	char pack_name[BACKUP_NAME_BYTES];
 	struct buf pack;
@@ -92,13 +93,16 @@ static int row_restore(struct restore *restore, const char *chunk_name,
 	const uint8_t *body = NULL;
 	int ret = CLI_OK;
 
-	if (store_restore_has(restore->store, key_value[0]))
+	if (restore->store && store_restore_has(restore->store, key_value[0]))
 		return CLI_OK;
 	if (place)
 		ret = body_read(restore, place, &body);
 	if (ret)
 		return ret;
-	ret = store_restore_row(restore->store, row, key_value[0], key_value[1], body);
+	if (restore->store)
+		ret = store_restore_row(restore->store, row, key_value[0], key_value[1], body);
+	else
+		ret = store_backup_row_check(row, key_value[0], key_value[1], body);
 	if (place)
 		backup_body_name(place, name);
 	return ret ? row_failed(restore, place && ret == -EUCLEAN ? name : chunk_name, ret)
@@ -151,7 +155,8 @@ static int rows_restore(struct restore *restore)
 {
 	int ret = CLI_OK;
 
-	progress_start(&restore->progress, "restore", restore->manifest.head.body_bytes);
+	progress_start(&restore->progress, restore->store ? "restore" : "verify",
+		restore->manifest.head.body_bytes);
 	for (uint32_t i = 0; i < restore->manifest.head.chunks && !ret; i++) {
 		struct backup_entry entry;
 		struct slice anchor;
@@ -297,6 +302,23 @@ static int run(struct restore *restore, const char *place)
 	return ret;
 }
 
+static int verify(struct restore *restore, const char *place)
+{
+	char bytes[32];
+	int ret = target_open(&restore->target, place, &restore->target_opts, false);
+
+	if (!ret)
+		ret = manifest_find(restore);
+	if (!ret)
+		ret = rows_restore(restore);
+	if (!ret && !restore->quiet)
+		printf("backup %llu is sound: %llu bodies, %s\n",
+			(unsigned long long)restore->manifest.head.number,
+			(unsigned long long)restore->manifest.head.bodies,
+			remote_bytes_text(restore->manifest.head.body_bytes, bytes));
+	return ret;
+}
+
 /* ---- The command line. ---- */
 
 enum { OPT_TARGET_ENDPOINT = REMOTE_OWN, OPT_TARGET_PROFILE, OPT_NUMBER, OPT_OVERWRITE };
@@ -332,13 +354,17 @@ static int options_read(struct restore *restore, int argc, char **argv, const ch
 	}
 	if (optind == argc || !*argv[optind])
 		return cli_usage_error(
-			restore->command, "restore: expected a folder or an s3:// address");
+			restore->command, "%s: expected a folder or an s3:// address", argv[0]);
 	*ret_place = argv[optind];
+	if (restore->verifies)
+		return optind + 1 == argc ? CLI_OK
+					  : cli_usage_error(restore->command,
+						    "backup-verify: too many arguments");
 	/* The rest is what `nebulaio serve` takes; argv[0] is then the address. */
 	return serve_configure(&restore->config, argc - optind, argv + optind);
 }
 
-int restore_run(const struct cli_command *command, int argc, char **argv)
+static int whole_run(const struct cli_command *command, int argc, char **argv, bool verifies)
 {
 	struct restore *restore = calloc(1, sizeof(*restore));
 	const char *place = NULL;
@@ -347,13 +373,14 @@ int restore_run(const struct cli_command *command, int argc, char **argv)
 	if (!restore)
 		return CLI_FAILED;
 	restore->command = command;
+	restore->verifies = verifies;
 	restore->target.lock_fd = -1;
 	restore->body = malloc(STORE_BACKUP_BODY_MAX);
 	buf_init(&restore->pack, BACKUP_PACK_BYTES + 2 * BACKUP_PACKED_BYTES_MAX);
 	umask(077);
 	ret = restore->body ? options_read(restore, argc, argv, &place) : CLI_FAILED;
 	if (!ret)
-		ret = run(restore, place);
+		ret = (verifies ? verify : run)(restore, place);
 	backup_manifest_free(&restore->manifest);
 	volume_remote_close(restore->remote);
 	rv_close(restore->rados);
@@ -362,4 +389,14 @@ int restore_run(const struct cli_command *command, int argc, char **argv)
 	free(restore->body);
 	free(restore);
 	return ret;
+}
+
+int restore_run(const struct cli_command *command, int argc, char **argv)
+{
+	return whole_run(command, argc, argv, false);
+}
+
+int backup_verify_run(const struct cli_command *command, int argc, char **argv)
+{
+	return whole_run(command, argc, argv, true);
 }

@@ -79,6 +79,11 @@ struct store_backup_page {
 int store_backup_row_next(struct slice *rest, struct store_backup_row *ret_row,
 	struct slice *ret_key, struct slice *ret_value);
 
+/* Whether a row and its body (of row->bytes) are what a store can be made of: as store_restore_row,
+ * without storing them. -EUCLEAN. */
+int store_backup_row_check(
+	const struct store_backup_row *row, struct slice key, struct slice value, const void *body);
+
 /* ---- Making a store from a copy. Blocks; no server may run on the folder. ---- */
 
 struct store_restore;

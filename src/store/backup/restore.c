@@ -444,24 +444,56 @@ static bool row_is_plain(struct slice key, struct slice value)
 	return plain;
 }
 
+/* The row's segment, if its body is what the row says; *ret_object as segment_of. */
+static int body_check(const struct store_backup_row *row, const struct slice key_value[2],
+	const void *body, struct segment **ret_segment, struct object **ret_object)
+{
+	int ret = segment_of(key_value[0], key_value[1], ret_segment, ret_object);
+
+	if (ret)
+		return ret;
+	if (segment_covers(*ret_segment, row->bytes) &&
+		!(*ret_object && (*ret_object)->meta.bytes != row->bytes) &&
+		checks_match(*ret_segment, (const uint8_t *)body, row->bytes))
+		return 0;
+	segment_close(*ret_segment);
+	object_put(NULL, *ret_object);
+	return -EUCLEAN;
+}
+
+int store_backup_row_check(
+	const struct store_backup_row *row, struct slice key, struct slice value, const void *body)
+{
+	const struct slice key_value[2] = {key, value};
+	struct segment *segment;
+	struct object *object;
+	int ret;
+
+	if (!(row->flags & STORE_BACKUP_HAS_BODY))
+		return row_is_plain(key, value) ? 0 : -EUCLEAN;
+	ret = body_check(row, key_value, body, &segment, &object);
+	if (ret)
+		return ret;
+	segment_close(segment);
+	object_put(NULL, object);
+	return 0;
+}
+
 int store_restore_row(struct store_restore *restore, const struct store_backup_row *row,
 	struct slice key, struct slice value, const void *body)
 {
-	struct segment *from = NULL, *segment = NULL;
+	const struct slice key_value[2] = {key, value};
+	struct segment *from, *segment = NULL;
 	struct object *object;
 	int ret;
 
 	if (!(row->flags & STORE_BACKUP_HAS_BODY))
 		return row_is_plain(key, value) ? row_add(restore, key, value.data, value.len)
 						: -EUCLEAN;
-	ret = segment_of(key, value, &from, &object);
+	ret = body_check(row, key_value, body, &from, &object);
 	if (ret)
 		return ret;
-	if (!segment_covers(from, row->bytes) || (object && object->meta.bytes != row->bytes) ||
-		!checks_match(from, (const uint8_t *)body, row->bytes))
-		ret = -EUCLEAN;
-	if (!ret)
-		ret = body_write(restore, from, (const uint8_t *)body, row->bytes, &segment);
+	ret = body_write(restore, from, (const uint8_t *)body, row->bytes, &segment);
 	if (!ret)
 		ret = object ? direct_put(restore, object, key, segment)
 			     : segment_put(restore, key, segment);

@@ -276,11 +276,13 @@ static void test_damage(void **state)
 			refused++;
 			assert_int_equal(
 				store_restore_row(restore, &row, key, value, bad), -EUCLEAN);
+			assert_int_equal(store_backup_row_check(&row, key, value, bad), -EUCLEAN);
 			for (size_t len = 0; len < value.len; len += 1 + value.len / 7)
 				assert_int_equal(store_restore_row(restore, &row, key,
 							 slice_to(value, len), body),
 					-EUCLEAN);
 		}
+		assert_int_equal(store_backup_row_check(&row, key, value, body), 0);
 		free(bad);
 		body += row.bytes;
 	}
