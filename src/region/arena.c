@@ -19,7 +19,9 @@
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB (21u << 26)
 #endif
-#define MPOL_PREFERRED 1 /* linux/mempolicy.h; no libnuma for one call */
+/* linux/mempolicy.h; no libnuma for one call. */
+#define MPOL_PREFERRED 1
+#define MPOL_BIND      2
 #define NUMA_NODES_MAX 1024u
 
 /* Reads a line of /proc/meminfo in the unit that it has there (most are in KiB); returns fallback
@@ -117,7 +119,8 @@ static int arena_open(struct region *region, const char *name, uint32_t arena_id
 	return 0;
 }
 
-static void arena_bind(const struct region_arena *arena, uint32_t node)
+/* Prefers the node, or with `only` refuses any other. */
+static int arena_bind(const struct region_arena *arena, uint32_t node, bool only)
 {
 	unsigned long nodes[NUMA_NODES_MAX / (8 * sizeof(long))] = {0};
 	const uint32_t bits = 8 * sizeof(long);
@@ -125,15 +128,61 @@ static void arena_bind(const struct region_arena *arena, uint32_t node)
 	if (node < NUMA_NODES_MAX) {
 		nodes[node / bits] = 1ul << node % bits;
 		/* The kernel subtracts one from maxnode before it counts bits. */
-		if (syscall(SYS_mbind, arena->base, arena->bytes, MPOL_PREFERRED, nodes,
-			    NUMA_NODES_MAX + 1, 0) == 0)
-			return;
+		if (syscall(SYS_mbind, arena->base, arena->bytes, only ? MPOL_BIND : MPOL_PREFERRED,
+			    nodes, NUMA_NODES_MAX + 1, 0) == 0)
+			return 0;
 	} else {
 		errno = EINVAL;
+	}
+	if (only) {
+		int error = -errno;
+
+		log_error("region", "cannot bind memory to node %u: %s", node, strerror(-error));
+		return error;
 	}
 	log_warn("region",
 		"cannot prefer memory node %u (%s); fix: name a node of /sys/devices/system/node",
 		node, strerror(errno));
+	return 0;
+}
+
+/* Bytes of a node that can be had at once: free, and unused pages of files. */
+static uint64_t node_free(uint32_t node, bool huge)
+{
+	uint64_t free_kib = 0, inactive_kib = 0, pages = 0, value;
+	char path[96], line[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path),
+		huge ? "/sys/devices/system/node/node%u/hugepages/hugepages-2048kB/free_hugepages"
+		     : "/sys/devices/system/node/node%u/meminfo",
+		node);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (huge && sscanf(line, "%" SCNu64, &value) == 1)
+			pages = value;
+		else if (sscanf(line, "Node %*u MemFree: %" SCNu64, &value) == 1)
+			free_kib = value;
+		else if (sscanf(line, "Node %*u Inactive(file): %" SCNu64, &value) == 1)
+			inactive_kib = value;
+	}
+	fclose(file);
+	return huge ? pages * HUGE_PAGE_BYTES : (free_kib + inactive_kib) * KIB;
+}
+
+/* A process that needs more of a node than it has is killed by the kernel: so it is not begun. */
+static int node_check(uint32_t node, uint64_t bytes)
+{
+	uint64_t free_bytes = node_free(node, false);
+
+	if (bytes <= free_bytes)
+		return 0;
+	log_error("region",
+		"memory node %u has %" PRIu64 " MiB free, too few for a region of %" PRIu64 " MiB",
+		node, (uint64_t)(free_bytes / MIB), (uint64_t)(bytes / MIB));
+	return -ENOMEM;
 }
 
 static int range_populate(uint8_t *from, uint64_t bytes)
@@ -205,14 +254,18 @@ static int memory_check(uint64_t bytes)
 int arenas_open(
 	struct region *region, const struct region_opts *opts, const struct layout_plan *plan)
 {
-	bool huge = opts->huge_pages;
+	bool only = opts->numa_bind && opts->numa_only;
+	bool huge =
+		opts->huge_pages && (!only || node_free(opts->numa_node, true) >= region->bytes);
 	int error = reserve(region);
 
 	for (uint32_t i = 0; i < region->arena_count && error == 0; i++) {
 		error = arena_open(region, opts->name, i, &huge);
 		if (error == 0 && opts->numa_bind)
-			arena_bind(&region->arenas[i].face, opts->numa_node);
+			error = arena_bind(&region->arenas[i].face, opts->numa_node, only);
 	}
+	if (error == 0 && only && !huge)
+		error = node_check(opts->numa_node, region->bytes);
 	if (error == 0 && !huge)
 		error = memory_check(region->bytes);
 	if (error == 0)

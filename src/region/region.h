@@ -43,12 +43,14 @@ struct region_opts {
 	bool huge_pages;       /* try; without them, plain pages and one log line with the fix */
 	bool numa_bind;	       /* prefer the memory of numa_node; best effort */
 	uint32_t numa_node;
+	bool numa_only; /* with numa_bind: nowhere else */
 };
 
-/* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host has too little
- * memory. -EINVAL: an option is out of its bounds. -EMFILE: too many files, or REGIONS_MAX regions
- * are open. Missing huge pages, a locked-memory limit and a NUMA node that the kernel refuses are
- * no errors: the region logs one line with the fix and goes on without them. */
+/* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host, or with
+ * numa_only the node, has too little memory. -EINVAL: an option is out of its bounds. -EMFILE: too
+ * many files, or REGIONS_MAX regions are open. Missing huge pages, a locked-memory limit and a NUMA
+ * node that the kernel refuses are no errors: the region logs one line with the fix and goes on
+ * without them. */
 int region_open(const struct region_opts *opts, struct region **ret_region);
 #define REGIONS_MAX 64u /* open at a time in one process */
 /* Takes NULL. Logs every span that is still leased (a leak) with its owner, and frees its memory

@@ -635,6 +635,17 @@ static void check_numa(const struct config *config, struct config_error *ret_err
 	complain(ret_error, "numa.node: '%s' is not a node: use a number, auto or none", node);
 }
 
+static void check_numa_memory(const struct config *config, struct config_error *ret_error)
+{
+	const char *node = config->numa.memory_node;
+	size_t digits = strspn(node, "0123456789");
+
+	if (node[digits] || digits > 4)
+		complain(ret_error, "numa.memory_node: '%s' is not the number of a node", node);
+	if (config->numa.memory_only && !node[0])
+		complain(ret_error, "numa.memory_only needs numa.memory_node");
+}
+
 /* Checks beyond a number's bounds. */
 static void check_rdma(const struct config *config, struct config_error *ret_error)
 {
@@ -685,6 +696,7 @@ int config_check(const struct config *config, bool development, struct config_er
 	check_etcd(config, ret_error);
 	check_rdma(config, ret_error);
 	check_numa(config, ret_error);
+	check_numa_memory(config, ret_error);
 	check_memory(config, ret_error);
 	if (!development &&
 		(strlen(config->auth.root_user) < 3 || strlen(config->auth.root_password) < 8))

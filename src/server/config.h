@@ -173,7 +173,9 @@ struct config {
 		uint64_t idle_spin_us;
 	} cpu;
 	struct {
-		char node[16]; /* "auto", "none", or its number */
+		char node[16];	      /* "auto", "none", or its number */
+		char memory_node[16]; /* "": where node says */
+		bool memory_only;
 	} numa;
 	struct {
 		bool enabled;

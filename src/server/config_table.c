@@ -329,6 +329,12 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("numa.node", numa.node, "auto",
 		"NUMA node whose processors and memory the server uses: its number; auto: the "
 		"node of the RDMA device or of the interface where HTTP listens; none"),
+	TEXT("numa.memory_node", numa.memory_node, "",
+		"NUMA node of the memory region, with data in flight and the cache: its number, "
+		"also that of a node without processors (CXL memory); empty: numa.node"),
+	FLAG("numa.memory_only", numa.memory_only, "false",
+		"The whole memory region is on numa.memory_node, or the server does not start; "
+		"false: what does not fit there is on other nodes"),
 
 	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
 	TEXT("rdma.address", rdma.address, "", "Address where RDMA listens; empty: any"),

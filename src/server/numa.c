@@ -159,7 +159,29 @@ static int place(const char *sysfs, int node, struct numa_plan *plan)
 	return 0;
 }
 
-int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *ret_plan)
+/* The node of the memory region. */
+static int place_memory(const struct config *config, const char *sysfs, struct numa_plan *plan)
+{
+	int node = atoi(config->numa.memory_node);
+	cpu_set_t nodes;
+
+	plan->memory_node = plan->node;
+	if (!config->numa.memory_node[0])
+		return 0;
+	if (!list_of(sysfs, "has_memory", &nodes))
+		list_parse("0", &nodes);
+	if (node >= CPU_SETSIZE || !CPU_ISSET(node, &nodes)) {
+		snprintf(plan->why, sizeof(plan->why),
+			"numa.memory_node: no node %d with memory: "
+			"%s/devices/system/node/has_memory lists them",
+			node, sysfs);
+		return -EINVAL;
+	}
+	plan->memory_node = node;
+	return 0;
+}
+
+static int place_threads(const struct config *config, const char *sysfs, struct numa_plan *ret_plan)
 {
 	const char *wanted = config->numa.node;
 	bool named = wanted[0] >= '0' && wanted[0] <= '9';
@@ -167,7 +189,7 @@ int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *
 	cpu_set_t nodes;
 	int node;
 
-	*plan = (struct numa_plan){.node = -1};
+	*plan = (struct numa_plan){.node = -1, .memory_node = -1};
 	if (sched_getaffinity(0, sizeof(plan->cpus), &plan->cpus))
 		CPU_SET(0, &plan->cpus); /* more processors than a set holds */
 	plan->cpu_count = (uint32_t)MAX(CPU_COUNT(&plan->cpus), 1);
@@ -197,11 +219,21 @@ int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *
 	return 0;
 }
 
+int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *ret_plan)
+{
+	int ret = place_threads(config, sysfs, ret_plan);
+
+	return ret ? ret : place_memory(config, sysfs, ret_plan);
+}
+
 void numa_apply(const struct numa_plan *plan)
 {
 	unsigned long nodes[CPU_SETSIZE / (8 * sizeof(long))] = {0};
 	const uint32_t bits = 8 * sizeof(long);
 
+	if (plan->memory_node != plan->node)
+		log_info("server", "numa.memory_node: the memory region is on node %d",
+			plan->memory_node);
 	if (plan->node < 0)
 		return;
 	if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus))

@@ -10,13 +10,14 @@
 #include "server/config.h"
 
 struct numa_plan {
-	int node;	/* -1: wherever the kernel puts it */
-	cpu_set_t cpus; /* the processors that the server may use, of the node when there is one */
+	int node;	 /* -1: wherever the kernel puts it */
+	int memory_node; /* of the memory region; the same, unless the configuration names one */
+	cpu_set_t cpus;	 /* the processors that the server may use, of the node when there is one */
 	uint32_t cpu_count; /* of them; at least 1 */
 	char why[256];	    /* for the log, and for doctor */
 };
-/* sysfs is "/sys", or a test's own folder. -EINVAL, with why: the configured node does not exist,
- * or has no processor that this process may use. */
+/* sysfs is "/sys", or a test's own folder. -EINVAL, with why: a configured node does not exist, or
+ * has no processor that this process may use, or no memory. */
 int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *ret_plan);
 /* Applies the plan to the calling thread and to all threads that it starts later. If the kernel
  * refuses, the function logs that, and the server continues without. */

@@ -28,7 +28,6 @@
 #include "server/resources.h"
 #include "server/endpoint.h"
 #include "server/tell.h"
-#include "server/volumes.h"
 #include "server/web.h"
 #include "store/local.h"
 
@@ -107,7 +106,7 @@ static int place(struct server *server)
 	if (config->cpu.reactors)
 		server->core_count = (uint32_t)config->cpu.reactors;
 	if (ret) {
-		log_error("server", "numa.node: %s", numa->why);
+		log_error("server", "numa: %s", numa->why);
 		return ret;
 	}
 	if (config->cpu.pin && server->core_count > numa->cpu_count) {
@@ -117,8 +116,7 @@ static int place(struct server *server)
 			server->core_count, numa->cpu_count);
 		return -EINVAL;
 	}
-	/* hardware_check has already reported a node that the configuration names. */
-	if (strcmp(config->numa.node, "auto") == 0)
+	if (strcmp(config->numa.node, "auto") == 0) /* hardware_check reported a named node */
 		log_info("server", "numa.node: %s", numa->why);
 	numa_apply(numa);
 	return 0;
@@ -146,8 +144,9 @@ static int open_store(struct server *server)
 		.bytes = config->memory.bytes,
 		.core_count = server->core_count,
 		.huge_pages = config->memory.huge_pages,
-		.numa_bind = server->numa.node >= 0,
-		.numa_node = (uint32_t)MAX(server->numa.node, 0),
+		.numa_bind = server->numa.memory_node >= 0,
+		.numa_node = (uint32_t)MAX(server->numa.memory_node, 0),
+		.numa_only = config->numa.memory_only,
 	};
 	struct store_opts store_opts;
 	int ret = region_open(&region_opts, &server->region);

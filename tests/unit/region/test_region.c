@@ -103,6 +103,9 @@ static void test_best_effort(void **state)
 	assert_int_equal(open_with(opts), 0);
 	opts.numa_node = UINT32_MAX;
 	assert_int_equal(open_with(opts), 0);
+	/* Unless nothing else is wanted. */
+	opts.numa_only = true;
+	assert_int_equal(open_with(opts), -EINVAL);
 }
 
 static void test_arenas(void **state)

@@ -179,7 +179,9 @@ static void test_all_reasons_are_told_at_once(void **state)
 	config.storage.erasure.parity = config.storage.erasure.data;
 	strcpy(config.numa.node, "x");
 	strcpy(config.storage.volumes, "/a,rados://pool/b");
+	strcpy(config.numa.memory_node, "1x");
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("numa.memory_node: '1x'");
 	assert_says("a volume rados://… cannot be a member of an array");
 	assert_says("http.address '0.0.0.0:9000'");
 	assert_says("admin.address '0.0.0.0:9001'");

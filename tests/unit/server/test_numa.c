@@ -83,6 +83,29 @@ static void test_named(void **state)
 	assert_plan(-EINVAL, -1, "no node 9999");
 }
 
+static void test_memory_elsewhere(void **state)
+{
+	(void)state;
+	set("numa.node", "none");
+	set("numa.memory_node", "0");
+	assert_plan(0, -1, "");
+	assert_int_equal(plan.memory_node, 0);
+	make_two_nodes();
+	sysfs_put("devices/system/node/has_memory", "1-2\n");
+	assert_plan(-EINVAL, -1, "numa.memory_node: no node 0 with memory");
+	set("numa.memory_node", "2");
+	assert_plan(0, -1, "");
+	assert_int_equal(plan.memory_node, 2);
+	set("numa.node", "1");
+	assert_plan(0, 1, "node 1, as configured");
+	assert_int_equal(plan.memory_node, 2);
+	set("numa.memory_node", "9999");
+	assert_plan(-EINVAL, 1, "no node 9999 with memory");
+	set("numa.memory_node", "");
+	assert_plan(0, 1, "node 1");
+	assert_int_equal(plan.memory_node, 1);
+}
+
 static void test_some_processors(void **state)
 {
 	char list[64];
@@ -176,6 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_node, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_named, setup, sysfs_remove),
+		cmocka_unit_test_setup_teardown(test_memory_elsewhere, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_some_processors, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_auto, setup, sysfs_remove),
 		cmocka_unit_test_setup_teardown(test_apply, setup, sysfs_remove),
