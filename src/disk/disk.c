@@ -1,6 +1,8 @@
 /* disk/disk.c: opens and closes volumes of every kind, and has the code that the kinds share. All
  * of it may block; the data path is disk_dp.c. */
 #include "disk/disk_array.h"
+#include "disk/disk_dax.h"
+#include "disk/disk_joined.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,6 +57,14 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 {
 	struct stat st;
 
+	if (strncmp(path, DISK_DAX_SCHEME, strlen(DISK_DAX_SCHEME)) == 0) {
+		*ret_kind = DISK_DAX_FILE;
+		return 0;
+	}
+	if (strncmp(path, DISK_JOINED_SCHEME, strlen(DISK_JOINED_SCHEME)) == 0) {
+		*ret_kind = DISK_JOINED;
+		return 0;
+	}
 	if (disk_driver_takes(path)) {
 		*ret_kind = DISK_DRIVEN;
 		return 0;
@@ -74,7 +84,8 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 	else if (S_ISBLK(st.st_mode))
 		*ret_kind = DISK_BLOCK;
 	else if (S_ISCHR(st.st_mode))
-		*ret_kind = DISK_NVME; /* its open checks that it is one */
+		/* The open of NVMe checks that it is one. */
+		*ret_kind = dax_is_device(st.st_rdev) ? DISK_DAX : DISK_NVME;
 	else
 		return -EINVAL;
 	return 0;
@@ -101,7 +112,8 @@ static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
 	}
 	if (ret == -EINVAL && !strstr(opts->path, "://"))
 		log_error("disk",
-			"%s: neither a file, nor a block device, nor an NVMe passthrough device",
+			"%s: neither a file, nor a block device, nor an NVMe passthrough device, "
+			"nor a device of persistent memory",
 			opts->path);
 	return ret;
 }
@@ -118,6 +130,12 @@ static const struct disk_ops *ops_of(enum disk_kind kind)
 		return &DISK_ARRAY_OPS;
 	case DISK_DRIVEN:
 		return &DISK_DRIVEN_OPS;
+	case DISK_JOINED:
+		return &DISK_JOINED_OPS;
+	case DISK_DAX:
+		return &DISK_DAX_OPS;
+	case DISK_DAX_FILE:
+		return &DISK_DAX_FILE_OPS;
 	default:
 		return &DISK_FILE_OPS;
 	}
@@ -310,8 +328,16 @@ uint64_t disk_medium_bytes(const struct disk *disk)
 bool disk_can_grow(const struct disk *disk)
 {
 	disk_check(disk);
+	if (disk->joined)
+		return disk_can_grow(disk->joined->parts[JOINED_BODIES]);
 	return disk->driver ? atomic_load_explicit(&disk->driven_grows, memory_order_relaxed)
 			    : disk->ops->can_grow;
+}
+
+bool disk_has_log_apart(const struct disk *disk)
+{
+	disk_check(disk);
+	return disk->joined != NULL;
 }
 
 bool disk_can_discard(const struct disk *disk)

@@ -34,8 +34,11 @@ enum disk_kind {
 	DISK_NVME,
 	DISK_SIMULATED,
 	DISK_NVME_SIMULATED,
-	DISK_ARRAY,  /* by disk_array_open */
-	DISK_DRIVEN, /* by the driver of the path's scheme */
+	DISK_ARRAY,    /* by disk_array_open */
+	DISK_DRIVEN,   /* by the driver of the path's scheme */
+	DISK_DAX,      /* a device of persistent memory, /dev/daxX.Y */
+	DISK_DAX_FILE, /* dax://PATH: a file on a file system in persistent memory */
+	DISK_JOINED,   /* log://PATH?bodies=PATH: two volumes as one */
 };
 
 struct disk_opts {
@@ -43,9 +46,11 @@ struct disk_opts {
 	const char *path;    /* of the volume file or device */
 	uint64_t bytes_min;  /* grown to at least this at open, prewritten */
 	uint64_t step_bytes; /* the volume is a whole number of these; 0: DISK_STEP_BYTES */
-	bool create;	     /* a file, when it does not exist */
-	bool read_only;	     /* only for reading: not locked, not grown, writes fail */
-	bool probe;	     /* a volume that cannot be reached is not logged */
+	uint64_t
+		log_bytes; /* DISK_JOINED that is made: how many of its first bytes are the log's */
+	bool create;	   /* a file, when it does not exist */
+	bool read_only;	   /* only for reading: not locked, not grown, writes fail */
+	bool probe;	   /* a volume that cannot be reached is not logged */
 	/* A file accepts DISCARD. The discarded range is no longer prewritten, so a later write
 	 * there allocates space, and fails when the file system is full. */
 	bool discard_files;
@@ -96,6 +101,8 @@ uint64_t disk_bytes(const struct disk *disk);
  * used. */
 uint64_t disk_medium_bytes(const struct disk *disk);
 bool disk_can_grow(const struct disk *disk); /* files can */
+/* True for DISK_JOINED: a commit that writes only to the log does not flush the bodies. */
+bool disk_has_log_apart(const struct disk *disk);
 /* True when the volume accepts DISCARD: a device that can, a file opened with discard_files, an
  * array with such a member. Any thread. */
 bool disk_can_discard(const struct disk *disk);
@@ -122,12 +129,13 @@ struct disk_io {
 	enum disk_op op;
 	uint32_t iov_count; /* READ, WRITE: 1 to DISK_IOV_MAX; 0 otherwise */
 	struct iovec *iov;  /* changed when a transfer continues after a part of it */
-	uint64_t offset;
-	uint64_t bytes; /* DISCARD, ZERO; otherwise computed */
+	uint64_t offset;    /* changed when the volume has its log apart */
+	uint64_t bytes;	    /* DISCARD, ZERO; otherwise computed */
 	disk_done_fn *done;
 	void *arg;
 	/* The disk's. */
 	struct uring_op uring;
+	struct reactor_msg msg; /* of volumes that complete without io_uring */
 	struct disk *disk;
 	uint64_t moved;
 	int32_t fault; /* the fault layer's decision: 0 or -errno */
@@ -154,21 +162,22 @@ void disk_start(struct disk *disk, struct disk_io *io);
 int32_t disk_run(struct disk *disk, struct disk_io *io);
 
 /* Several writes at once and then one flush: the writes are durable when done is called, on the
- * same reactor. result: 0, or the first -errno; then some of the data may be on the medium. The
- * caller keeps the struct, unchanged, from start until then. Up to two writes to a file take a
- * faster path. */
+ * same reactor. Earlier writes by disk_start() are durable, too, unless disk_has_log_apart().
+ * result: 0, or the first -errno; then some of the data may be on the medium. The caller keeps the
+ * struct, unchanged, from start until then. Up to two writes to a file take a faster path. */
 struct disk_commit;
 typedef void disk_commit_done_fn(struct disk_commit *commit, int32_t result);
 struct disk_commit {
 	/* Filled in by the caller; of each write its iov, iov_count and offset. */
-	struct disk_io *writes;
-	uint32_t write_count; /* at least 1 */
+	struct disk_io *writes; /* of a volume with its log apart, the log's last */
+	uint32_t write_count;	/* at least 1; changed */
 	disk_commit_done_fn *done;
 	/* The disk's. */
 	struct disk_io flush;
+	struct disk *disk;
 	uint32_t left;
 	int32_t error;
-	bool by_thread;
+	bool flushed; /* by the threads that wrote, or by the writes themselves */
 	struct list link;
 	uint32_t taken;
 	_Atomic uint32_t writing;
@@ -176,7 +185,7 @@ struct disk_commit {
 	struct reactor *reactor;
 	struct reactor_msg msg;
 };
-/* On an attached reactor. */
+/* On an attached reactor. done may be called before this returns. */
 void disk_commit(struct disk *disk, struct disk_commit *commit);
 
 /* Blocking, for opening and checking a store, before reactors run or on helper threads. 0 or
@@ -322,6 +331,15 @@ int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *r
  * there is none. A member that is lost then no longer counts: the next one's copy is read. */
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
+
+/* ---- Persistent memory, for tests without any. ---- */
+/* From now on DISK_DAX_FILE takes any file that can be mapped. Its domain of persistence is made
+ * up: PATH.durable has what a power failure would leave. "seed=7,lines=N": the power fails at the
+ * Nth line of 64 bytes from then on: of the words that were not fenced, some are there. NULL: off.
+ */
+void disk_dax_simulate(const char *options);
+/* Whether the power of the made-up memory has failed. */
+bool disk_dax_failed(const struct disk *disk);
 
 /* ---- The contents of a medium that does not belong to a store. ---- */
 /* Looks for the signatures of partition tables, file systems, volume managers and encryption, and

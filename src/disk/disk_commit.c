@@ -2,7 +2,8 @@
  * calls. A direct write by io_uring would end in a kernel worker on the processor that took the
  * interrupt, and its flush in another worker; each of them would have to wait for a processor
  * behind spinning reactors. Other kinds use disk_start. */
-#include "disk/disk_priv.h"
+#include "disk/disk_dax.h"
+#include "disk/disk_joined.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -44,10 +45,10 @@ static void write_done(struct disk_io *io, int32_t result)
 		return;
 	if (commit->error)
 		commit->done(commit, commit->error);
-	else if (commit->by_thread)
+	else if (commit->flushed)
 		disk_io_end(&commit->flush, 0);
 	else
-		disk_start(io->disk, &commit->flush);
+		disk_start(commit->disk, &commit->flush);
 }
 
 static void threads_done(struct reactor_msg *msg)
@@ -197,32 +198,56 @@ void disk_writers_close(struct disk *disk)
 
 /* ---- */
 
+/* All writes from this one on are done. The last call may free the commit and its writes. */
+static void writes_end(struct disk_commit *commit, uint32_t first, uint32_t count)
+{
+	struct disk_io *writes = commit->writes;
+
+	while (count-- > first)
+		disk_io_end(&writes[count], 0);
+}
+
 void disk_commit(struct disk *disk, struct disk_commit *commit)
 {
-	struct disk_writers *writers = disk->writers;
-	uint32_t count = commit->write_count;
+	uint32_t all = commit->write_count, count = all;
+	struct disk_writers *writers;
 
-	CHECK(count > 0);
-	commit->left = count;
+	CHECK(all > 0);
+	commit->left = all;
 	commit->error = 0;
+	commit->flushed = true;
 	commit->flush.op = DISK_FLUSH;
 	commit->flush.iov_count = 0;
 	commit->flush.done = flush_done;
-	commit->by_thread = writers && writers->count && count <= WRITERS && !disk->faults.active &&
-			    !atomic_load(&disk->fenced);
-	for (uint32_t i = 0; i < count; i++) {
-		struct disk_io *io = &commit->writes[i];
-
-		io->op = DISK_WRITE;
-		io->done = write_done;
-		io->arg = commit;
-		if (commit->by_thread)
-			disk_io_begin(disk, io);
-		else
-			disk_start(disk, io);
+	for (uint32_t i = 0; i < all; i++) {
+		commit->writes[i].op = DISK_WRITE;
+		commit->writes[i].done = write_done;
+		commit->writes[i].arg = commit;
 	}
-	if (!commit->by_thread)
-		return;
+	if (disk->joined)
+		disk = joined_commit(disk, commit, &count);
+	if (disk->dax && dax_fits(disk, commit->writes, count)) {
+		dax_run(disk, commit->writes, count);
+		count = 0;
+	}
+	commit->disk = disk;
+	commit->write_count = count;
 	disk_io_begin(disk, &commit->flush);
-	threads_start(writers, commit);
+	if (!count) {
+		writes_end(commit, 0, all);
+		return;
+	}
+	writers = disk->writers;
+	commit->flushed = writers && writers->count && count <= WRITERS && !disk->faults.active &&
+			  !atomic_load(&disk->fenced);
+	/* With others under way, this ends nothing but these. */
+	writes_end(commit, count, all);
+	for (uint32_t i = 0; i < count; i++) {
+		if (commit->flushed)
+			disk_io_begin(disk, &commit->writes[i]);
+		else
+			disk_start(disk, &commit->writes[i]);
+	}
+	if (commit->flushed)
+		threads_start(writers, commit);
 }

@@ -67,6 +67,11 @@ static int file_open(struct disk *disk, const struct disk_opts *opts)
 	return 0;
 }
 
+bool disk_is_file(const struct disk *disk)
+{
+	return disk->ops == &DISK_FILE_OPS || disk->ops == &DISK_DAX_FILE_OPS;
+}
+
 void disk_fd_close(struct disk *disk)
 {
 	if (disk->fd >= 0)
@@ -124,7 +129,7 @@ static int tail_check(struct disk *disk, uint64_t from)
 	return -EUCLEAN;
 }
 
-static int file_grow(struct disk *disk, uint64_t bytes_total)
+int disk_file_grow(struct disk *disk, uint64_t bytes_total)
 {
 	uint64_t from = disk_bytes(disk);
 	uint64_t to = (bytes_total + disk->step_bytes - 1) / disk->step_bytes * disk->step_bytes;
@@ -198,7 +203,7 @@ const struct disk_ops DISK_FILE_OPS = {
 	.attach = disk_attach_plain,
 	.detach = disk_detach_plain,
 	.issue = disk_fd_issue,
-	.grow = file_grow,
+	.grow = disk_file_grow,
 	.read_now = disk_fd_read_now,
 	.write_now = disk_fd_write_now,
 	.flush_now = disk_fd_flush_now,

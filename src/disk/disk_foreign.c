@@ -1,7 +1,7 @@
 /* disk/disk_foreign.c: looks for foreign data on a medium, so that it is not overwritten without
  * permission. A file is read to its end, except its holes; a device is read in its first MiB, its
  * last MiB, and at samples between them. */
-#include "disk/disk_priv.h"
+#include "disk/disk_joined.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +23,7 @@ struct signature {
 
 /* The most specific signature first, because a disk may have several. */
 static const struct signature FRONT[] = {
+	{0, 8, "NEBAPART", "the log or the bodies of a NebulaIO store that keeps them apart"},
 	{0, 8, "NEBSTORE", "a NebulaIO volume"},
 	{4096, 8, "NEBSTORE", "a NebulaIO volume"},
 	{0, 6, "LUKS\xba\xbe", "a LUKS encrypted volume"},
@@ -100,7 +101,7 @@ static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
 	memset(look->data, 0, DISK_LABEL_BYTES);
 	if (!rest)
 		return 0;
-	if (look->disk->ops != &DISK_FILE_OPS)
+	if (!disk_is_file(look->disk))
 		return disk_read_now(look->disk, look->data, rest, offset);
 	/* O_DIRECT wants whole blocks, and reads less where the file ends within one. */
 	for (uint64_t at = 0; at < rest;) {
@@ -123,7 +124,7 @@ static uint64_t data_next(const struct look *look, uint64_t from)
 {
 	off_t next;
 
-	if (look->disk->ops != &DISK_FILE_OPS)
+	if (!disk_is_file(look->disk))
 		return from;
 	next = lseek(look->disk->fd, (off_t)from, SEEK_DATA);
 	if (next < 0)
@@ -188,11 +189,24 @@ static int back_look(struct look *look)
  * volume, because that host looks at the rest before it grows the volume. */
 static uint64_t bytes_readable(const struct disk *disk)
 {
-	if (disk->ops == &DISK_FILE_OPS)
+	if (disk_is_file(disk))
 		return disk_medium_bytes(disk);
-	if (disk->driver)
+	if (disk->driver || disk->joined)
 		return disk_bytes(disk);
 	return ALIGN_DOWN(disk_medium_bytes(disk), (uint64_t)disk_align(disk));
+}
+
+static int parts_foreign(const struct joined *joined, char *ret_what, size_t what_cap)
+{
+	char what[128];
+	int ret = 0;
+
+	for (uint32_t i = 0; i < JOINED_PARTS && !ret; i++) {
+		ret = disk_foreign(joined->parts[i], what, sizeof(what));
+		if (ret == 1)
+			snprintf(ret_what, what_cap, "%s (%.80s)", what, joined->parts[i]->path);
+	}
+	return ret;
 }
 
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap)
@@ -201,6 +215,8 @@ int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap)
 	void *data;
 	int ret;
 
+	if (disk->joined && !disk->joined->labelled)
+		return parts_foreign(disk->joined, ret_what, what_cap);
 	if (posix_memalign(&data, DISK_ALIGN_BYTES, DISK_LABEL_BYTES))
 		return -ENOMEM;
 	look.data = (uint8_t *)data;
@@ -242,6 +258,16 @@ static int file_wipe(struct disk *disk)
 	return 0;
 }
 
+static int parts_wipe(struct disk *disk)
+{
+	struct joined *joined = disk->joined;
+	int ret = disk_wipe_now(joined->parts[JOINED_LOG]);
+
+	joined->labelled = false;
+	atomic_store(&disk->bytes, 0);
+	return ret ? ret : disk_wipe_now(joined->parts[JOINED_BODIES]);
+}
+
 int disk_wipe_now(struct disk *disk)
 {
 	uint64_t end = ALIGN_DOWN(disk->driver ? disk_bytes(disk) : disk_medium_bytes(disk),
@@ -250,7 +276,9 @@ int disk_wipe_now(struct disk *disk)
 
 	if (disk->read_only)
 		return -EROFS;
-	if (disk->ops == &DISK_FILE_OPS)
+	if (disk->joined)
+		return parts_wipe(disk);
+	if (disk_is_file(disk))
 		return file_wipe(disk);
 	if (!end)
 		return 0;

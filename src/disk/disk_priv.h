@@ -17,6 +17,8 @@ struct disk_core;
 struct nvme;
 struct nvme_core;
 struct array;
+struct dax;
+struct joined;
 struct disk_writers;
 
 /* The operations that differ between the kinds of volume. */
@@ -38,7 +40,7 @@ struct disk_ops {
 	bool can_grow;
 };
 extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS,
-	DISK_DRIVEN_OPS;
+	DISK_DRIVEN_OPS, DISK_DAX_OPS, DISK_DAX_FILE_OPS;
 
 /* A base ring's entry under way. */
 struct disk_entry {
@@ -84,6 +86,8 @@ struct disk {
 	bool read_only;
 	struct nvme *nvme;
 	struct array *array;
+	struct dax *dax;
+	struct joined *joined;
 	const struct disk_driver *driver;
 	void *driven; /* the driver's volume */
 	/* A driven volume that grows or comes back stores these again while other threads read
@@ -154,6 +158,9 @@ int disk_attach_plain(struct disk *disk, struct disk_core *core);
 void disk_detach_plain(struct disk_core *core);
 
 /* disk_file.c: by file descriptor, for files and block devices. */
+int disk_file_grow(struct disk *disk, uint64_t bytes_total);
+/* Whether the volume is a file, on whichever file system. */
+bool disk_is_file(const struct disk *disk);
 int disk_fd_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset);
 int disk_fd_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset);
 int disk_fd_flush_now(struct disk *disk);

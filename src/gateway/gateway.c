@@ -47,10 +47,10 @@ int gateway_check(const struct config *config, struct config_error *ret_error)
 		complain(ret_error,
 			"cluster.enabled needs storage.recovery_key_file, the same on each "
 			"gateway: (umask 077; openssl rand -base64 32 > FILE)");
-	if (config->storage.volume[0] || config->storage.volumes[0])
+	if (config->storage.volume[0] || config->storage.volumes[0] || config->storage.log[0])
 		complain(ret_error,
-			"cluster.enabled: the stores' volumes are in cluster.pool; storage.volume "
-			"and storage.volumes must be empty");
+			"cluster.enabled: the stores' volumes are in cluster.pool; storage.volume, "
+			"storage.volumes and storage.log must be empty");
 	if (config->flow_count)
 		complain(ret_error, "cluster.enabled: flows are for a server with one store");
 	if (config->cluster.store)

@@ -19,6 +19,7 @@ static const char *const why_names[COPY_WHY_COUNT] = {
 	[COPY_CLIENT] = "client",
 	[COPY_GATHER] = "gather",
 	[COPY_LEASE] = "lease",
+	[COPY_DAX] = "dax",
 };
 static _Thread_local struct copy_counts counts_own;
 static struct list threads = {.next = &threads, .prev = &threads};
@@ -62,17 +63,22 @@ static __attribute__((noinline, cold)) void thread_begins(struct copy_counts *co
 	counts->listed = true;
 }
 
-void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why)
+void region_copy_count(size_t bytes, enum region_copy_why why)
 {
 	struct copy_counts *counts = &counts_own;
 
 	CHECK((uint32_t)why < COPY_WHY_COUNT);
 	if (__builtin_expect(!counts->listed, 0))
 		thread_begins(counts);
-	memcpy(dst, src, bytes);
 	atomic_store_explicit(&counts->bytes[why],
 		atomic_load_explicit(&counts->bytes[why], memory_order_relaxed) + bytes,
 		memory_order_relaxed);
+}
+
+void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why)
+{
+	region_copy_count(bytes, why);
+	memcpy(dst, src, bytes);
 }
 
 uint64_t region_copy_bytes(enum region_copy_why why)

@@ -135,9 +135,12 @@ enum region_copy_why {
 	COPY_CLIENT,	 /* between a caller's unregistered buffer and the pool */
 	COPY_GATHER,	 /* packets put together into the body of a capture */
 	COPY_LEASE,	 /* an object's body into memory that a client may read by itself */
+	COPY_DAX,	 /* to and from a volume in persistent memory, the log included */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);
+/* Counts a copy that the caller makes by special instructions. */
+void region_copy_count(size_t bytes, enum region_copy_why why);
 /* Sum over all threads, those that ended included. */
 uint64_t region_copy_bytes(enum region_copy_why why);
 uint64_t region_copy_bytes_all(void);

@@ -575,6 +575,20 @@ static void check_storage(const struct config *config, struct config_error *ret_
 		complain(ret_error,
 			"storage.volumes: a volume rados://… cannot be a member of an array: "
 			"Ceph protects it; set storage.volume to that one alone");
+	if (config->storage.log[0] && config->storage.volumes[0])
+		complain(ret_error,
+			"storage.log and storage.volumes are both set: several volumes have the "
+			"log on themselves, as copies");
+	if (config->storage.log[0] && config->storage.log[0] != '/' &&
+		strncmp(config->storage.log, "dax:///", 7) != 0)
+		complain(ret_error,
+			"storage.log: '%s' is no whole path: /dev/dax0.0, dax:///PATH, /PATH",
+			config->storage.log);
+	if (config->storage.log[0] && strstr(config->storage.volume, "://") &&
+		strncmp(config->storage.volume, "dax:///", 7) != 0)
+		complain(ret_error,
+			"storage.log needs bodies on this host, and storage.volume is %s",
+			config->storage.volume);
 	if (config->storage.erasure.parity >= config->storage.erasure.data)
 		complain(ret_error,
 			"storage.erasure.parity is %llu, but must be less than "

@@ -38,6 +38,7 @@ struct config {
 	struct {
 		char volume[CONFIG_LIST_MAX];  /* "": a file in data.dir */
 		char volumes[CONFIG_LIST_MAX]; /* several, separated by commas */
+		char log[CONFIG_TEXT_MAX];     /* "": in the volume */
 		bool format;
 		struct {
 			uint64_t data;

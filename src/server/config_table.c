@@ -61,6 +61,11 @@ const struct config_key CONFIG_KEYS[] = {
 		"(/dev/ng0n1), a volume of another host (rdma://HOST:PORT/NAME), or one in Ceph "
 		"RADOS (rados://POOL/NAME, rados://POOL/NAME?data=POOL); empty: the volume of an "
 		"earlier start, else a file in data.dir"),
+	TEXT("storage.log", storage.log, "",
+		"Where the log of the one volume is kept, apart from the bodies: a device of "
+		"persistent memory (/dev/dax0.0), a file on a file system in persistent memory "
+		"(dax:///mnt/pmem/log), or another device or file, all by their whole path; "
+		"empty: in the volume"),
 	TEXT("storage.volumes", storage.volumes, "",
 		"Several volumes instead of one, with erasure coding over them: a list, or "
 		"their paths separated by commas"),

@@ -8,6 +8,8 @@
 #include "remote/remote.h"
 #include "store/local.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* sysexits.h's EX_TEMPFAIL: a service manager starts it again. */
@@ -39,12 +41,33 @@ int volumes_rados_open(const struct config *config, struct rv **ret_rados)
 	return rv_open(&opts, ret_rados);
 }
 
+/* The name of the store's volume, or of both parts where its log is apart; "": as the data folder
+ * says. Kept until the next call. */
+static const char *volume_name(const struct config *config)
+{
+	static char name[2 * CONFIG_LIST_MAX];
+	const char *volume =
+		config->storage.volumes[0] ? config->storage.volumes : config->storage.volume;
+	char bodies[CONFIG_LIST_MAX], cwd[2048] = "";
+	bool whole;
+
+	if (!config->storage.log[0])
+		return volume;
+	if (!volume[0]) {
+		snprintf(bodies, sizeof(bodies), "%s/bodies", config->data.dir);
+		volume = bodies;
+	}
+	whole = volume[0] == '/' || strstr(volume, "://") || !getcwd(cwd, sizeof(cwd));
+	snprintf(name, sizeof(name), "log://%s?bodies=%s%s%s", config->storage.log,
+		whole ? "" : cwd, whole ? "" : "/", volume);
+	return name;
+}
+
 void volumes_store_opts(const struct config *config, struct store_opts *ret_opts)
 {
 	*ret_opts = (struct store_opts){
 		.dir = config->data.dir,
-		.volume = config->storage.volumes[0] ? config->storage.volumes
-						     : config->storage.volume,
+		.volume = volume_name(config),
 		.erasure_data = (uint32_t)config->storage.erasure.data,
 		.erasure_parity = (uint32_t)config->storage.erasure.parity,
 		.format = config->storage.format,

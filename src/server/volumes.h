@@ -10,7 +10,8 @@ struct rv;
 struct store_opts;
 /* The cluster is reached when the store opens a volume there. rv_open's errors. */
 int volumes_rados_open(const struct config *config, struct rv **ret_rados);
-/* How the store is opened. Its texts are those of the configuration. */
+/* How the store is opened. Its texts are those of the configuration, or kept until the next call.
+ */
 void volumes_store_opts(const struct config *config, struct store_opts *ret_opts);
 
 struct etcd;

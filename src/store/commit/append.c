@@ -38,6 +38,17 @@ static int move_extent(struct store *store, const struct extent *extent, uint8_t
 	return MIN(result, 0);
 }
 
+/* The group's flush is of the log alone. */
+static int move_flush(struct store *store)
+{
+	struct disk_io flush = {.op = DISK_FLUSH};
+	int32_t result = disk_run(store->volume.disk, &flush);
+
+	if (result < 0)
+		store_fence(store, "the volume", result);
+	return MIN(result, 0);
+}
+
 static int move_lease(struct store *store, struct segment *segment, uint32_t blocks)
 {
 	while (segment->blocks < blocks) {
@@ -83,6 +94,8 @@ static int move_inline(struct store *store, struct append *append)
 		ret = move_lease(store, segment, blocks);
 	for (uint32_t i = 0; !ret && i < segment->extent_count; i++)
 		ret = move_extent(store, &segment->extents[i], (uint8_t *)memory);
+	if (!ret && disk_has_log_apart(store->volume.disk))
+		ret = move_flush(store);
 	free(memory);
 	return ret;
 }

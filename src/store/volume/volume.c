@@ -346,6 +346,7 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 		.create = found == -ENOENT,
 		.discard_files = opts->discard_files,
 		.step_bytes = volume->super.step_bytes,
+		.log_bytes = volume->super.data_offset,
 		/* Waiting does not unmount a file system. */
 		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};
 	int ret = disk_open(&disk, &volume->disk);

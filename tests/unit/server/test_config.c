@@ -180,7 +180,10 @@ static void test_all_reasons_are_told_at_once(void **state)
 	strcpy(config.numa.node, "x");
 	strcpy(config.storage.volumes, "/a,rados://pool/b");
 	strcpy(config.numa.memory_node, "1x");
+	strcpy(config.storage.log, "dax0.0");
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("storage.log and storage.volumes are both set");
+	assert_says("storage.log: 'dax0.0' is no whole path");
 	assert_says("numa.memory_node: '1x'");
 	assert_says("a volume rados://… cannot be a member of an array");
 	assert_says("http.address '0.0.0.0:9000'");

@@ -1,6 +1,8 @@
 /* tests/unit/store/measure.c: not a test: measures the store, each figure with a reference figure
  * of the same run: durable puts of 4 KiB against a raw log, hot opens, and a page of a list.
- *   measure [keys of the list] */
+ *   measure [keys of the list [volume [bytes of the largest object in the index]]]
+ * A volume dax://FILE may be any file here, for example of a tmpfs: memory that stands for another
+ * kind. */
 #include "rig.h"
 
 #include "store/call/call.h"
@@ -269,6 +271,9 @@ int main(int argc, char **argv)
 	rig.opts.log_bytes = 0;
 	rig.opts.step_bytes = 0;
 	rig.opts.index_cache_bytes = 0;
+	rig.opts.volume = argc > 2 ? argv[2] : NULL;
+	rig.opts.inline_bytes_max = argc > 3 ? (uint32_t)atoi(argv[3]) : 0;
+	disk_dax_simulate("plain");
 	rig_run(&rig, measure_run, &keys);
 	rig_dir_remove(&rig);
 	return 0;
