@@ -124,6 +124,7 @@ static void check(struct doctor *doctor, struct config *config)
 	doctor_check_rdma(doctor);
 	doctor_check_network(doctor);
 	doctor_check_placement(doctor);
+	doctor_check_extra_memory(doctor);
 	doctor_check_disks(doctor);
 	doctor_check_packages(doctor);
 	note_device(config, doctor);

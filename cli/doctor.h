@@ -69,6 +69,8 @@ void doctor_check_kernel(struct doctor *doctor);
 void doctor_check_rdma(struct doctor *doctor);
 void doctor_check_network(struct doctor *doctor);
 void doctor_check_placement(struct doctor *doctor);
+/* doctor_memory.c: persistent memory, and nodes of memory only. */
+void doctor_check_extra_memory(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
 void doctor_check_packages(struct doctor *doctor);
 
