@@ -848,6 +848,41 @@ def test_fsspec():
     tap.check(not fs.exists(root), "fsspec: rm")
 
 
+def bench(*arguments):
+    """A run of nebulaio.bench: its exit status, rows and errors."""
+    env = dict(os.environ, NEBULAIO_ACCESS_KEY=KEYS[0], NEBULAIO_SECRET_KEY=KEYS[1])
+    done = subprocess.run([sys.executable, "-m", "nebulaio.bench", *arguments, "--json"], env=env, capture_output=True, text=True,
+                          timeout=300)
+    return done.returncode, json.loads(done.stdout)["rows"] if done.returncode == 0 else [], done.stderr
+
+
+@needs("numpy")
+def test_bench():
+    with opened() as client:
+        client.create_bucket("bench-rows")
+        os.mkdir("bench-folder")
+        common = ("--bucket", "bench-rows", "--endpoint", RDMA, "--http", f"http://{HTTP}", "--folder", "bench-folder", "--cold",
+                  "--turns", "2")
+        boto = importlib.util.find_spec("boto3") is not None
+        status, rows, errors = bench("epoch", *common, "--objects", "70", "--object-bytes", "5000")
+        tap.check(status == 0 and [row["source"] for row in rows] ==
+                  ["rdma", "http", *["boto3, 16 threads"] * boto, "files, cold, 16 threads"], "bench: an epoch, by each source", errors)
+        tap.check(all(0 < row["least"] <= row["seconds"] <= row["most"] for row in rows) and rows[0]["times_the_first"] == 1,
+                  "bench: its figures", rows)
+        status, rows, errors = bench("checkpoint", *common, "--bytes", "1000000")
+        tap.check(status == 0 and [(row["what"], row["source"]) for row in rows] ==
+                  [(what, source) for what in ("save", "restore")
+                   for source in ("rdma", "http", *["boto3, its transfer manager"] * boto, "a file, cold")],
+                  "bench: a checkpoint saved and restored, by each source", errors)
+        tap.check(not list(client.list_objects("bench-rows")) and not os.listdir("bench-folder"), "bench: leaves nothing")
+        os.rmdir("bench-folder")
+        client.delete_bucket("bench-rows")
+        status, _, errors = bench("epoch", *common[:8], "--objects", "3")
+        tap.check(status == 1 and "bench-rows" in errors, "bench: no such bucket, no such folder: says so", errors)
+        status, _, errors = bench("checkpoint", "--bucket", "bench-rows", "--endpoint", RDMA, "--bytes", "8")
+        tap.check(status == 2 and "at least 32 bytes" in errors, "bench: too few bytes", errors)
+
+
 def processor_seconds():
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
