@@ -38,6 +38,7 @@ struct store_restore {
 	struct group *group; /* rows that are not in the index yet */
 	uint8_t *chunk;	     /* STORE_CHUNK_BYTES */
 	uint64_t bytes;	     /* of bodies since the index was flushed */
+	bool goes_on;	     /* with what an earlier one has left */
 };
 
 /* ---- The folder. ---- */
@@ -182,6 +183,9 @@ static int load(struct store_restore *restore, const struct store_restore_opts *
 	if (ret || (restore->state.features & INDEX_FEATURE_PARTIAL))
 		return ret ? ret : recover_scan(store);
 	ret = index_visit(store->index, SLICE_NONE, any_row, &rows);
+	/* The earlier one was complete but for its last step. */
+	if (!ret && rows && restore->goes_on)
+		return recover_scan(store);
 	if (!ret && rows) {
 		log_error("store", "%s: the volume holds a store already", store->dir);
 		ret = -EEXIST;
@@ -206,7 +210,8 @@ int store_restore_open(const struct store_restore_opts *opts, struct store_resto
 	if (!ret)
 		ret = target_check(opts);
 	name_read(dir, name);
-	if (!ret && opts->overwrite && strcmp(name, opts->name) != 0)
+	restore->goes_on = strcmp(name, opts->name) == 0;
+	if (!ret && opts->overwrite && !restore->goes_on)
 		ret = store_forget(dir);
 	if (!ret)
 		ret = name_write(dir, opts->name);

@@ -57,6 +57,21 @@ static void opts_default(struct store_opts *opts)
 	opts->inline_bytes_max = MIN(opts->inline_bytes_max, STORE_INLINE_BYTES_MAX);
 }
 
+/* A restore that has not ended has left a file. -EUCLEAN: only another restore may go on. */
+static int restore_refuse(const struct store *store)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/restore", store->dir);
+	if (store->opts.restoring || access(path, F_OK))
+		return 0;
+	store_find(store,
+		"%s: a restore from a backup has not ended: run `nebulaio admin restore` again, "
+		"which goes on",
+		store->dir);
+	return -EUCLEAN;
+}
+
 /* A new volume beside an old index: the volume was lost or is not mounted. The index is left as it
  * is. */
 static int index_unexpected(const struct store *store)
@@ -209,6 +224,8 @@ int store_load(struct store *store, bool create)
 	};
 	int ret = dir_lock(store);
 
+	if (!ret)
+		ret = restore_refuse(store);
 	if (!ret)
 		modes_check(store->dir);
 	if (!ret)

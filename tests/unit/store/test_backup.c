@@ -216,6 +216,8 @@ static void test_a_moment_comes_back(void **state)
 	struct store *store;
 	struct copy copy;
 	uint64_t seed = 1;
+	char path[600];
+	FILE *file;
 
 	(void)state;
 	rig_init(&rig, 1);
@@ -227,6 +229,17 @@ static void test_a_moment_comes_back(void **state)
 	rows_restore(restore, &copy, 5);
 	store_restore_close(restore);
 	/* Half a store is opened by no server. */
+	assert_int_equal(store_open(&other.opts, NULL, &store), -EUCLEAN);
+	assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
+	rows_restore(restore, &copy, UINT32_MAX);
+	assert_int_equal(store_restore_finish(restore), 0);
+	store_restore_close(restore);
+	/* Ended before it took its file away: it is complete, and served once that is done. */
+	assert_true((size_t)snprintf(path, sizeof(path), "%s/restore", other.dir) < sizeof(path));
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs("copy-1\n", file) >= 0);
+	assert_int_equal(fclose(file), 0);
 	assert_int_equal(store_open(&other.opts, NULL, &store), -EUCLEAN);
 	assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
 	rows_restore(restore, &copy, UINT32_MAX);
