@@ -1,4 +1,4 @@
-"""What a training job feels: an epoch over a dataset, a checkpoint saved and restored.
+"""Measures a training job: an epoch over a dataset, a checkpoint saved and restored.
 
     python3 -m nebulaio.bench epoch --bucket NAME [--objects 1000] [--object-bytes 102400]
     python3 -m nebulaio.bench checkpoint --bucket NAME [--bytes 268435456]
@@ -222,7 +222,7 @@ class FolderEpoch(ThreadsEpoch):
 # ---- A checkpoint: saved until it is durable, and restored into memory that is there. ----
 
 class Tensors:
-    """What is saved, and the memory that receives it."""
+    """The arrays that are saved, and the memory that receives them."""
 
     def __init__(self, total_bytes: int) -> None:
         each = total_bytes // TENSORS // 4
@@ -454,7 +454,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--cold", action="store_true", help="forget DIR's pages on this host before each turn")
     common.add_argument("--turns", type=_positive, default=5)
     common.add_argument("--json", action="store_true")
-    parser = argparse.ArgumentParser(prog="python3 -m nebulaio.bench", description="What a training job feels.")
+    parser = argparse.ArgumentParser(prog="python3 -m nebulaio.bench", description="Measures a training job.")
     which = parser.add_subparsers(dest="which", required=True)
     sets = which.add_parser("epoch", parents=[common], help="every object of a dataset once, in another order each turn")
     sets.add_argument("--objects", type=_positive, default=1000)
