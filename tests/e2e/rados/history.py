@@ -14,7 +14,9 @@ from nebula import PATIENCE_S, Client, becomes
 from native import Native
 
 BUCKET, KEYS, HTTP_CLIENTS, NATIVE_CLIENTS = "history", 5, 4, 2
-ACTIONS = ("freeze", "two osds", "kill", "monitor", "osd", "double", "blink", "stop")
+ACTIONS = ("freeze", "two osds", "kill", "monitor", "osd", "double", "blink", "stop", "race", "freeze and osd")
+# Between two operations of a client: more of them would only be more of the same, on a machine that has other work.
+PAUSE_S = 0.003
 
 
 class Recorder:
@@ -52,9 +54,10 @@ class Worker(threading.Thread):
     def run(self):
         try:
             while not self.stopping.is_set():
-                if not self.step():
+                good = self.step()
+                if not good:
                     self.drop()
-                    self.stopping.wait(0.2)
+                self.stopping.wait(PAUSE_S if good else 0.2)
         except Exception as error:  # noqa: BLE001 (any: the test reports it)
             self.errors.append(f"{self.number}: {type(error).__name__}: {error}")
         self.drop()
@@ -210,8 +213,16 @@ class Failures:
             owner.send(signal.SIGTERM)
             gateways.wait_for(gateways.others())
             owner.process.wait(PATIENCE_S)
-        elif action in ("freeze", "double"):
+        elif action == "race":
+            # Three takers, and one of them was the owner.
+            owner.kill()
+            owner.begin()
+            gateways.wait_for(gateways.all)
+        elif action in ("freeze", "double", "freeze and osd"):
             owner.send(signal.SIGSTOP)
+            if action == "freeze and osd":
+                down = rng.randrange(self.cluster.osds)
+                self.cluster.kill(f"osd.{down}")
             taker = gateways.wait_for(gateways.others())
             if action == "double":
                 taker.kill()
@@ -219,6 +230,8 @@ class Failures:
             self.more(rng.randrange(5, 60))
             owner.send(signal.SIGCONT)
             owner.process.wait(PATIENCE_S)
+            if action == "freeze and osd":
+                self.osds_begin([down])
         elif action == "blink":
             owner.send(signal.SIGSTOP)
             time.sleep(rng.uniform(0.5, 5))
@@ -235,10 +248,13 @@ class Failures:
                 time.sleep(rng.uniform(0.1, 5))
             else:
                 self.more()
-            for number in down:
-                self.cluster.begin(f"osd.{number}")
-            if not becomes(lambda: self.cluster.osds_up() == self.cluster.osds):
-                raise RuntimeError("the osds do not come up")
+            self.osds_begin(down)
+
+    def osds_begin(self, numbers):
+        for number in numbers:
+            self.cluster.begin(f"osd.{number}")
+        if not becomes(lambda: self.cluster.osds_up() == self.cluster.osds):
+            raise RuntimeError("the osds do not come up")
 
     def seed(self, seed):
         """Its failure, and how many reads were one-sided."""
