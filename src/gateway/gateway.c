@@ -88,7 +88,7 @@ static void derive(const uint8_t key[RECOVERY_BYTES], const char *cluster, const
 static int secrets_write(struct gateway *gateway, const uint8_t key[RECOVERY_BYTES])
 {
 	uint8_t secrets[RECOVERY_BYTES];
-	int fd, ret = 0;
+	int ret;
 
 	snprintf(gateway->secrets_file, sizeof(gateway->secrets_file), "%s/cluster.secrets.key",
 		gateway->config->data.dir);
@@ -99,15 +99,8 @@ static int secrets_write(struct gateway *gateway, const uint8_t key[RECOVERY_BYT
 		return ret;
 	}
 	derive(key, gateway->config->cluster.name, "nebulaio cluster secrets", secrets);
-	fd = open(gateway->secrets_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, secrets, sizeof(secrets)) != (ssize_t)sizeof(secrets))
-		ret = errno ? -errno : -EIO;
-	if (fd >= 0)
-		close(fd);
+	ret = gw_secrets_save(gateway->secrets_file, secrets, sizeof(secrets));
 	secret_wipe(secrets, sizeof(secrets));
-	if (ret)
-		log_error("gateway", "%s cannot be written: %s", gateway->secrets_file,
-			strerror(-ret));
 	return ret;
 }
 

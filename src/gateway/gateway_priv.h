@@ -221,4 +221,10 @@ struct gateway {
 	_Atomic uint64_t heard_ns; /* when the cluster last answered the keeper */
 };
 
+/* ---- secrets.c ---- */
+/* Writes a key that only this user may read. Access that others had to the file of before is
+ * removed, with a warning; a link, and a file of another user, are refused (-ELOOP, -EPERM). Logs
+ * failures. */
+int gw_secrets_save(const char *path, const uint8_t *key, size_t bytes);
+
 #endif
