@@ -65,6 +65,10 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 		*ret_kind = DISK_JOINED;
 		return 0;
 	}
+	if (strncmp(path, NVMEOF_SCHEME, sizeof(NVMEOF_SCHEME) - 1) == 0) {
+		*ret_kind = DISK_FABRIC;
+		return 0;
+	}
 	if (disk_driver_takes(path)) {
 		*ret_kind = DISK_DRIVEN;
 		return 0;
@@ -136,6 +140,8 @@ static const struct disk_ops *ops_of(enum disk_kind kind)
 		return &DISK_DAX_OPS;
 	case DISK_DAX_FILE:
 		return &DISK_DAX_FILE_OPS;
+	case DISK_FABRIC:
+		return &DISK_FABRIC_OPS;
 	default:
 		return &DISK_FILE_OPS;
 	}

@@ -39,6 +39,7 @@ enum disk_kind {
 	DISK_DAX,      /* a device of persistent memory, /dev/daxX.Y */
 	DISK_DAX_FILE, /* dax://PATH: a file on a file system in persistent memory */
 	DISK_JOINED,   /* log://PATH?bodies=PATH: two volumes as one */
+	DISK_FABRIC,   /* nvmeof://…: a block device that the kernel's initiator connects */
 };
 
 struct disk_opts {
@@ -139,6 +140,7 @@ struct disk_io {
 	struct disk *disk;
 	uint64_t moved;
 	int32_t fault; /* the fault layer's decision: 0 or -errno */
+	bool again;    /* repeated after the loss of a path */
 	/* NVMe: an operation is as many commands as its size takes. */
 	struct {
 		struct disk_io *next;
@@ -240,7 +242,7 @@ void disk_io_end(struct disk_io *io, int32_t result);
 
 /* True when a volume has lost its medium. It then fails every write, even when the medium can be
  * reached again, until it is revived: its user must know that writes may be missing on it. A volume
- * of another host then fails reads, too (-ENOTCONN), a volume in RADOS does not. */
+ * of another host then fails reads, too (-ENOTCONN), a volume in RADOS or over NVMe-oF does not. */
 bool disk_gone(const struct disk *disk);
 /* 0: the volume can be used again; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind
  * cannot be revived. Blocks. */

@@ -67,8 +67,11 @@ int disk_array_open(const struct disk_array_opts *opts, struct disk **ret_disk)
 	disk->kind = DISK_ARRAY;
 	disk->ops = &DISK_ARRAY_OPS;
 	disk->array = array;
-	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++) {
 		array->members[i].disk = opts->members[i];
+		if (opts->members[i])
+			opts->members[i]->member = true;
+	}
 	ret = array_init(disk, opts);
 	if (ret) {
 		disk_close(disk);
@@ -175,6 +178,7 @@ int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
 			return -ENOSPC;
 		array->retired[array->retired_count++] = before;
 	}
+	with->member = true;
 	atomic_store(&at->disk, with);
 	atomic_store(&at->state, DISK_MEMBER_REBUILDING);
 	atomic_fetch_add(&array->changes, 1);

@@ -17,10 +17,13 @@
 static int block_node_open(struct disk *disk, uint64_t wait_ns)
 {
 	struct disk_wait wait = disk_wait_begin(wait_ns);
+	const char *node = disk->fabric ? nvmeof_node(disk->fabric) : disk->path;
 	int flags = disk->read_only ? O_RDONLY : O_RDWR | O_EXCL;
 
+	if (disk->fabric)
+		flags |= O_DSYNC;
 	do {
-		disk->fd = open(disk->path, flags | O_DIRECT | O_CLOEXEC);
+		disk->fd = open(node, flags | O_DIRECT | O_CLOEXEC);
 		if (disk->fd >= 0)
 			return 0;
 		if (errno != EBUSY)

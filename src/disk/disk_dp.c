@@ -42,14 +42,17 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 void disk_io_finish(struct disk_io *io, int32_t result)
 {
 	disk_io_check(io);
-	if (__builtin_expect(result < 0, 0))
+	if (__builtin_expect(result < 0, 0)) {
+		if (io->disk->fabric && disk_fabric_failed(io, &result))
+			return;
 		io_failed(io, result);
-	else if (io->op == DISK_READ)
+	} else if (io->op == DISK_READ) {
 		counter_add(&read_bytes, io->moved);
-	else if (io->op == DISK_WRITE)
+	} else if (io->op == DISK_WRITE) {
 		counter_add(&write_bytes, io->moved);
-	else if (io->op == DISK_FLUSH)
+	} else if (io->op == DISK_FLUSH) {
 		counter_add(&flushes, 1);
+	}
 	io->done(io, result);
 }
 
@@ -179,6 +182,7 @@ void disk_io_begin(struct disk *disk, struct disk_io *io)
 	io->disk = disk;
 	io->moved = 0;
 	io->fault = 0;
+	io->again = false;
 	io->split.status = 0;
 	if (io->op == DISK_READ || io->op == DISK_WRITE) {
 		CHECK(io->iov_count > 0 && io->iov_count <= DISK_IOV_MAX);

@@ -140,12 +140,14 @@ static int driven_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 
 bool disk_gone(const struct disk *disk)
 {
+	if (disk->fabric)
+		return atomic_load(&disk->fabric_gone);
 	return disk->driver && disk->driver->gone(disk->driven);
 }
 
 bool disk_resumes(const struct disk *disk)
 {
-	return disk->driver && disk->driver->durable;
+	return disk->fabric || (disk->driver && disk->driver->durable);
 }
 
 int disk_revive(struct disk *disk)
@@ -153,6 +155,8 @@ int disk_revive(struct disk *disk)
 	struct disk_identity identity;
 	int ret;
 
+	if (disk->fabric)
+		return disk_fabric_revive(disk);
 	if (!disk->driver)
 		return -EOPNOTSUPP;
 	/* This answer must not be applied after the answer of a later growth. */

@@ -3,6 +3,7 @@
 #define DISK_PRIV_H
 
 #include "disk/disk.h"
+#include "nvmeof/nvmeof.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +41,7 @@ struct disk_ops {
 	bool can_grow;
 };
 extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS,
-	DISK_DRIVEN_OPS, DISK_DAX_OPS, DISK_DAX_FILE_OPS;
+	DISK_DRIVEN_OPS, DISK_DAX_OPS, DISK_DAX_FILE_OPS, DISK_FABRIC_OPS;
 
 /* A base ring's entry under way. */
 struct disk_entry {
@@ -88,6 +89,9 @@ struct disk {
 	struct array *array;
 	struct dax *dax;
 	struct joined *joined;
+	struct nvmeof *fabric;	 /* of a volume nvmeof://… */
+	atomic_bool fabric_gone; /* no path was left; until it is revived */
+	bool member;		 /* of an array */
 	const struct disk_driver *driver;
 	void *driven; /* the driver's volume */
 	/* A driven volume that grows or comes back stores these again while other threads read
@@ -133,6 +137,11 @@ extern const struct region_device_ops DISK_DEVICE_OPS;
 int disk_faults_parse(struct disk_faults *faults, const char *text);
 enum disk_fault { DISK_FAULT_NONE, DISK_FAULT_EIO, DISK_FAULT_TORN };
 enum disk_fault disk_faults_next(struct disk_faults *faults, enum disk_op op);
+
+/* disk_fabric.c */
+/* True: the failed operation was issued again. Else result is what to report. */
+bool disk_fabric_failed(struct disk_io *io, int32_t *result);
+int disk_fabric_revive(struct disk *disk);
 
 /* disk_driven.c: whether a path is a driver's. */
 bool disk_driver_takes(const char *path);

@@ -58,7 +58,8 @@ const struct config_key CONFIG_KEYS[] = {
 
 	TEXT("storage.volume", storage.volume, "",
 		"Where objects are stored: a file, a block device, an NVMe passthrough device "
-		"(/dev/ng0n1), a volume of another host (rdma://HOST:PORT/NAME), or one in Ceph "
+		"(/dev/ng0n1), a volume of another host (rdma://HOST:PORT/NAME, or by NVMe over "
+		"Fabrics nvmeof://HOST:PORT/NQN), or one in Ceph "
 		"RADOS (rados://POOL/NAME, rados://POOL/NAME?data=POOL); empty: the volume of an "
 		"earlier start, else a file in data.dir"),
 	TEXT("storage.log", storage.log, "",
