@@ -53,6 +53,7 @@ void volume_host_close(struct volume_host *host);
 
 /* The verbs: argv[0] is the verb. */
 int volume_serve_run(const struct cli_command *command, int argc, char **argv);
+int volume_nvmeof_run(const struct cli_command *command, int argc, char **argv);
 int volume_nbd_run(const struct cli_command *command, int argc, char **argv);
 
 #endif
