@@ -126,6 +126,7 @@ static void check(struct doctor *doctor, struct config *config)
 	doctor_check_placement(doctor);
 	doctor_check_extra_memory(doctor);
 	doctor_check_disks(doctor);
+	doctor_check_nvmeof(doctor);
 	doctor_check_packages(doctor);
 	note_device(config, doctor);
 	hardware_check(config, doctor->sysfs, note_hardware, doctor);

@@ -72,6 +72,7 @@ void doctor_check_placement(struct doctor *doctor);
 /* doctor_memory.c: persistent memory, and nodes of memory only. */
 void doctor_check_extra_memory(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
+void doctor_check_nvmeof(struct doctor *doctor);
 void doctor_check_packages(struct doctor *doctor);
 
 /* ---- The network below RDMA: doctor_wire.c. ---- */
