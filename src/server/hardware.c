@@ -429,15 +429,17 @@ static void check_network(struct check *check)
 static void check_numa(struct check *check)
 {
 	const char *node = check->config->numa.node;
+	bool apart = check->config->numa.memory_node[0] != '\0';
 	struct numa_plan plan;
 	int ret;
 
-	if (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0)
+	if (!apart && (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0))
 		return;
 	ret = numa_plan(check->config, check->sysfs, &plan);
 	find(check, "numa.node", !ret, "%s", plan.why);
 	if (ret)
-		told_how(check, "numa.node: auto");
+		told_how(check,
+			apart ? "numa.node: auto, without numa.memory_node" : "numa.node: auto");
 	else
 		told(check);
 }
