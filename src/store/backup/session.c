@@ -85,21 +85,29 @@ static void walks_close(struct session *session)
 	memset(session->walks, 0, sizeof(session->walks));
 }
 
+struct end {
+	struct store *store;
+	struct session *session;
+};
+
+/* Letting go frees up to HELD_RUNS_MAX runs. */
 static void end_run(void *arg)
 {
-	struct session *session = (struct session *)arg;
+	struct end *end = (struct end *)arg;
 
-	pthread_mutex_lock(&session->lock);
-	walks_close(session);
-	pthread_mutex_unlock(&session->lock);
+	pthread_mutex_lock(&end->session->lock);
+	walks_close(end->session);
+	pthread_mutex_unlock(&end->session->lock);
+	space_let_go(end->store->space);
 }
 
 /* Nobody finds it any more; a call that is reading sees that its walks are gone. */
 static void session_end(struct store *store, struct session *session)
 {
+	struct end end = {store, session};
+
 	session->id = 0;
-	fiber_offload_long(end_run, session);
-	space_let_go(store->space);
+	fiber_offload_long(end_run, &end);
 	atomic_fetch_sub(&store->backups_open, 1);
 	session->taken = false;
 }
