@@ -31,6 +31,8 @@
 #define GW_BUCKETS_CACHED 4096u
 #define GW_BUCKET_NS	  (5 * NS_PER_S)  /* how long a bucket's store is believed */
 #define GW_LINKS_MAX	  1024u		  /* of one reactor to one store */
+#define GW_CLIENTS	  1024u		  /* that are told apart */
+#define GW_CLIENT_LINKS	  16u		  /* that a client may always use */
 #define GW_IDLE_NS	  (30 * NS_PER_S) /* an unused connection is not used any more */
 #define GW_CONNECT_NS	  (5 * NS_PER_S)
 #define GW_HEAD_BYTES	  (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
@@ -63,7 +65,9 @@ struct gw_link {
 	char addr[CLUSTER_ADDR_BYTES];
 	char rdma[CLUSTER_ADDR_BYTES]; /* as the answer tells it */
 	uint64_t idle_since_ns;
-	bool fresh;    /* connected for this request */
+	bool fresh;	 /* connected for this request */
+	uint16_t client; /* that uses it: a number of its key or address */
+	const struct s3_request *request;
 	uint64_t left; /* bytes of the answer's body that have not been read */
 	uint16_t share;
 	bool chunked;	     /* the request's body */
@@ -74,15 +78,18 @@ struct gw_link {
 	char in[GW_HEAD_BYTES];
 	char out[GW_HEAD_BYTES];
 };
-/* One that waits for work, or a new one. -EAGAIN: the most are in use; errors of connect. */
-int gw_link_open(struct gw_core *core, const struct cluster_store *store, struct gw_link **ret);
+/* One that waits for work, or a new one, for this client. -ENOBUFS: it has its part of them in use;
+ * -EAGAIN: the most are in use; errors of connect. */
+int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16_t client,
+	struct gw_link **ret);
 /* Keeps it for another request, or closes it. */
 void gw_link_end(struct gw_link *link, bool keep);
 void gw_links_close(struct gw_core *core);
 /* Sends the head. -EMSGSIZE: too long. */
 int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via_kind kind,
 	bool has_body, uint64_t stall_ns);
-/* Waits for the next head, 100 Continue included. -ESTALE: the store has another owner by now. */
+/* Waits for the next head, 100 Continue included. -ESTALE: the store has another owner by now;
+ * -ECONNABORTED: the client has left. */
 int gw_link_hear(struct gw_link *link);
 /* The request's body goes into it, the answer's comes out of it. */
 struct flow_sink *gw_link_sink(struct gw_link *link, bool chunked);
@@ -189,6 +196,8 @@ struct gw_core {
 	bool running;
 	struct list idle[CLUSTER_STORES_MAX];
 	uint32_t links[CLUSTER_STORES_MAX]; /* idle ones, too */
+	uint32_t busy[CLUSTER_STORES_MAX];
+	uint16_t busy_of[CLUSTER_STORES_MAX][GW_CLIENTS];
 	struct reactor_msg drain_msg;
 };
 

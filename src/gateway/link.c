@@ -11,6 +11,22 @@ DEFINE_COUNTER_FULL(links_full, "gateway_links");
 
 /* ---- Life. ---- */
 
+static void busy_end(struct gw_link *link)
+{
+	CHECK(link->core->busy[link->store] && link->core->busy_of[link->store][link->client]);
+	link->core->busy[link->store]--;
+	link->core->busy_of[link->store][link->client]--;
+	link->request = NULL;
+}
+
+/* A client may use as many links as are left for all others. */
+static bool may_begin(const struct gw_core *core, uint32_t store, uint16_t client)
+{
+	uint32_t held = core->busy_of[store][client];
+
+	return held < GW_CLIENT_LINKS || held < GW_LINKS_MAX - core->busy[store];
+}
+
 static void link_close(struct gw_link *link)
 {
 	CHECK(link->core->links[link->store]);
@@ -21,6 +37,7 @@ static void link_close(struct gw_link *link)
 
 void gw_link_end(struct gw_link *link, bool keep)
 {
+	busy_end(link);
 	if (!keep || link->answer.close || link->left || link->start != link->end) {
 		link_close(link);
 		return;
@@ -62,13 +79,28 @@ static struct gw_link *idle_take(struct gw_core *core, const struct cluster_stor
 	return NULL;
 }
 
-int gw_link_open(struct gw_core *core, const struct cluster_store *store, struct gw_link **ret_link)
+static void busy_begin(struct gw_link *link, uint16_t client)
 {
-	struct gw_link *link = idle_take(core, store);
+	link->client = client;
+	link->core->busy[link->store]++;
+	link->core->busy_of[link->store][client]++;
+}
+
+int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16_t client,
+	struct gw_link **ret_link)
+{
+	struct gw_link *link;
 	int ret;
 
+	CHECK(client < GW_CLIENTS);
+	if (!may_begin(core, store->number, client)) {
+		counter_add(&links_full, 1);
+		return -ENOBUFS;
+	}
+	link = idle_take(core, store);
 	if (link) {
 		link->fresh = false;
+		busy_begin(link, client);
 		*ret_link = link;
 		return 0;
 	}
@@ -85,8 +117,10 @@ int gw_link_open(struct gw_core *core, const struct cluster_store *store, struct
 	link->fresh = true;
 	memcpy(link->addr, store->http, sizeof(link->addr));
 	core->links[store->number]++;
+	busy_begin(link, client);
 	ret = net_connect(link->addr, clock_now_ns() + GW_CONNECT_NS, &link->stream);
 	if (ret) {
+		busy_end(link);
 		core->links[store->number]--;
 		free(link);
 		return ret;
@@ -165,6 +199,7 @@ int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via
 	struct iovec iov;
 	int ret;
 
+	link->request = request;
 	cluster_volume_name(gateway->config->cluster.name, link->store, volume);
 	via.store = slice_str(volume);
 	put(&out, request->method_text);
@@ -279,6 +314,8 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			return -ETIMEDOUT;
 		ret = net_recv(link->stream, link->in + link->end, sizeof(link->in) - link->end,
 			MIN(deadline_ns, now_ns + NS_PER_S), &got);
+		if (ret == -ETIMEDOUT && link->request->left && link->request->left(link->request))
+			return -ECONNABORTED;
 		if (ret == -ETIMEDOUT && !still_there(link))
 			return -ESTALE;
 	}

@@ -13,6 +13,9 @@ DEFINE_COUNTER(repeated, "nebulaio_gateway_repeats_total", NULL,
 DEFINE_COUNTER(failed, "nebulaio_gateway_failures_total", NULL,
 	"Requests that a gateway answered 503, because no process of the store answered.");
 
+DEFINE_COUNTER(left, "nebulaio_gateway_left_total", NULL,
+	"Requests whose client had left before a store's process answered.");
+
 void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
 	const char *code, const char *message)
 {
@@ -46,6 +49,30 @@ static bool harmless(const struct s3_request *request)
 	       request->method == S3_OPTIONS;
 }
 
+/* By the key that the request claims, or the address. Nobody gains much by claiming others: the
+ * store refuses such a request at once. */
+static uint16_t client_of(const struct s3_request *request)
+{
+	struct slice who = gw_header(request, SLICE("authorization"));
+	ptrdiff_t at = slice_find(who, SLICE("Credential="));
+
+	if (at < 0) {
+		who = request->query;
+		at = slice_find(who, SLICE("X-Amz-Credential="));
+	}
+	if (at < 0) {
+		who = flow_peer_name(slice_str(request->peer));
+	} else {
+		who = slice_from(who, (size_t)at);
+		slice_split(&who, '=');
+		/* The key ends at the date. */
+		if (slice_find(who, SLICE("%2F")) > 0)
+			who = slice_to(who, (size_t)slice_find(who, SLICE("%2F")));
+		who = slice_split(&who, '/');
+	}
+	return (uint16_t)(crc32c_update(0, who.data, who.len) % GW_CLIENTS);
+}
+
 static int exchange_once(struct gw_core *core, const struct s3_request *request,
 	const struct cluster_store *store, enum via_kind kind, struct gw_link **ret_link,
 	bool *ret_begun)
@@ -53,7 +80,7 @@ static int exchange_once(struct gw_core *core, const struct s3_request *request,
 	uint64_t stall_ns = core->gateway->config->http.stall_timeout_s * NS_PER_S;
 	bool body = kind == VIA_SERVE ? has_body(request) : kind == VIA_TAKE;
 	struct gw_link *link;
-	int ret = gw_link_open(core, store, &link);
+	int ret = gw_link_open(core, store, client_of(request), &link);
 
 	*ret_begun = false;
 	if (ret)
@@ -87,15 +114,22 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 			ret = exchange_once(core, request, &now, kind, ret_link, &begun);
 		if (!ret)
 			return 0;
-		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM ||
+		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM || ret == -ENOBUFS ||
+			ret == -ECONNABORTED ||
 			(begun && kind == VIA_SERVE && !harmless(request)) || gateway->draining ||
 			clock_now_ns() >= deadline_ns)
 			break;
 		counter_add(&repeated, 1);
 		fiber_sleep_ns(GW_LOOK_NS);
 	}
-	log_warn(
-		"gateway", "%s: store %u did not answer: %s", request->peer, store, strerror(-ret));
+	if (ret == -ECONNABORTED)
+		counter_add(&left, 1);
+	else if (ret == -ENOBUFS)
+		log_warn("gateway", "%s: too many requests of one client wait for store %u",
+			request->peer, store);
+	else
+		log_warn("gateway", "%s: store %u did not answer: %s", request->peer, store,
+			strerror(-ret));
 	return ret;
 }
 

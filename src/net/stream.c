@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -215,4 +216,15 @@ int net_connect(const char *address, uint64_t deadline_ns, struct net_stream **r
 	}
 	free(arg);
 	return err ? err : net_stream_take(reactor_self(), fd, ret_stream);
+}
+
+enum net_gone net_gone(struct net_stream *stream)
+{
+	struct pollfd at = {.fd = stream->fd, .events = POLLRDHUP};
+
+	if (stream->shut)
+		return NET_GONE;
+	if (poll(&at, 1, 0) <= 0)
+		return NET_THERE;
+	return at.revents & (POLLERR | POLLHUP) ? NET_GONE : NET_ENDED;
 }

@@ -242,6 +242,8 @@ struct s3_request {
 	bool etag_only;
 	struct s3_lease *lease; /* of a native GET; NULL: not wanted */
 	enum s3_carry carry;	/* of a copy that a gateway passes on */
+	/* Whether nobody waits for the answer any more; NULL: not known. */
+	bool (*left)(const struct s3_request *request);
 };
 
 /* A client's wish to read an object again without the server (docs/design/lease.md). The body is

@@ -72,7 +72,7 @@ static int on_field(llhttp_t *parser, const char *at, size_t len)
 	struct http_head *head = parser->data;
 	struct s3_header *header;
 
-	if (head->header_count == LIMIT_HTTP_HEADERS_MAX) {
+	if (head->header_count == ARRAY_LEN(head->headers)) {
 		head->refusal = 431;
 		return HPE_USER;
 	}

@@ -81,6 +81,11 @@ static bool draining(const struct http_conn *conn)
 	return atomic_load_explicit(conn->opts->draining, memory_order_relaxed);
 }
 
+static uint32_t head_bytes_max(const struct http_conn *conn)
+{
+	return LIMIT_HTTP_HEAD_BYTES_MAX + (conn->opts->via_secret ? HTTP_VIA_BYTES : 0);
+}
+
 /* Waits for the first byte of a request. 0, or the connection is over: no peer is left to be
  * told. */
 static int wait_first(struct http_conn *conn)
@@ -99,7 +104,7 @@ static int wait_first(struct http_conn *conn)
 		return -ECANCELED;
 	in->start = in->end = 0;
 	*conn->opts->ret_idle = true;
-	err = net_recv(conn->stream, in->data, LIMIT_HTTP_HEAD_BYTES_MAX,
+	err = net_recv(conn->stream, in->data, head_bytes_max(conn),
 		now_ns(conn) + conn->opts->idle_timeout_ns, &got);
 	*conn->opts->ret_idle = false;
 	if (err)
@@ -122,9 +127,9 @@ static int head_more(struct http_conn *conn, uint64_t deadline_ns)
 		in->end -= in->start;
 		in->start = 0;
 	}
-	if (in->end >= LIMIT_HTTP_HEAD_BYTES_MAX)
+	if (in->end >= head_bytes_max(conn))
 		return memchr(in->data, '\n', in->end) ? 431 : 414;
-	err = net_recv(conn->stream, in->data + in->end, LIMIT_HTTP_HEAD_BYTES_MAX - in->end,
+	err = net_recv(conn->stream, in->data + in->end, head_bytes_max(conn) - in->end,
 		deadline_ns, &got);
 	if (err)
 		return err == -ETIMEDOUT ? 408 : err;
@@ -176,7 +181,7 @@ static int head_receive(struct http_conn *conn)
 		if (!scan.line && skip_empty_line(in, &empty_lines))
 			scan = (struct http_scan){0};
 	}
-	if (len < 0 || (uint32_t)len > LIMIT_HTTP_HEAD_BYTES_MAX)
+	if (len < 0 || (uint32_t)len > head_bytes_max(conn))
 		return len < 0 ? 400 : 431;
 	err = (int)http_head_parse(&conn->head, in->data + in->start, (uint32_t)len);
 	in->start += (uint32_t)len;
@@ -202,6 +207,19 @@ static void answer_options(struct http_conn *conn)
 	struct s3_reply *reply = &conn->reply.reply;
 
 	reply->ops->head(reply, 200, &allow, 1, 0);
+}
+
+/* A client that has ended its side may wait for the answer, but not for long. */
+static bool client_left(const struct s3_request *request)
+{
+	struct http_conn *conn =
+		CONTAINER_OF((struct s3_request *)(uintptr_t)request, struct http_conn, request);
+	enum net_gone gone = net_gone(conn->stream);
+
+	if (gone == NET_ENDED && !conn->ended_ns)
+		conn->ended_ns = now_ns(conn);
+	return gone == NET_GONE ||
+	       (gone == NET_ENDED && now_ns(conn) - conn->ended_ns > HTTP_HALF_CLOSED_NS);
 }
 
 static void handle(struct http_conn *conn)
@@ -286,6 +304,23 @@ static void note_carry(struct http_conn *conn, enum via_kind kind)
 	head->header_count = count;
 }
 
+static void header_drop(struct http_head *head, uint32_t at)
+{
+	head->header_count--;
+	memmove(&head->headers[at], &head->headers[at + 1],
+		(head->header_count - at) * sizeof(head->headers[0]));
+}
+
+/* Of as many headers as a client may send, Expect is the gateway's. */
+static bool head_fits(struct http_head *head)
+{
+	for (uint32_t i = 0; i < head->header_count; i++)
+		if (head->header_count > LIMIT_HTTP_HEADERS_MAX &&
+			slice_eq_nocase(head->headers[i].name, SLICE("expect")))
+			header_drop(head, i);
+	return head->header_count <= LIMIT_HTTP_HEADERS_MAX;
+}
+
 /* The caller of a request that a gateway passed on. 0, or the status to refuse it with. */
 static uint32_t note_via(struct http_conn *conn)
 {
@@ -302,7 +337,7 @@ static uint32_t note_via(struct http_conn *conn)
 		!slice_eq_nocase(head->headers[at].name, SLICE(VIA_HEADER)))
 		at++;
 	if (!opts->via_secret || at == head->header_count)
-		return 0;
+		return head->header_count > LIMIT_HTTP_HEADERS_MAX ? 431 : 0;
 	text = head->headers[at].value;
 	if (via_read(opts->via_secret, text, head->method_text, head->target,
 		    (int64_t)(clock_real_ns() / NS_PER_S), &via)) {
@@ -315,16 +350,14 @@ static uint32_t note_via(struct http_conn *conn)
 		return 503;
 	/* Not the client's own: it must not come into an answer, as one that it claims to have
 	 * signed would. */
-	head->header_count--;
-	memmove(&head->headers[at], &head->headers[at + 1],
-		(head->header_count - at) * sizeof(head->headers[0]));
+	header_drop(head, at);
 	slice_copy_str(via.peer, conn->via_peer, sizeof(conn->via_peer));
 	conn->request.peer = conn->via_peer;
 	conn->request.transport = slice_eq(via.transport, SLICE("https")) ? "https" : "http";
 	slice_copy_str(via.id, conn->request.request_id, sizeof(conn->request.request_id));
 	if (via.kind != VIA_SERVE)
 		note_carry(conn, via.kind);
-	return 0;
+	return head_fits(head) ? 0 : 431;
 }
 
 /* Serves one request. True: the connection can take another. */
@@ -400,9 +433,11 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 		.bytes_max = sizeof(conn->in_data),
 		.recv = conn_recv,
 		.arg = conn};
+	conn->ended_ns = 0;
 	conn->request = (struct s3_request){.body = &conn->body.body,
 		.transport = opts->transport,
 		.peer = net_peer(stream),
+		.left = client_left,
 		.core = opts->core};
 	while (serve_one(conn))
 		fiber_request_set("");

@@ -20,6 +20,10 @@
 #define HTTP_TARGET_BYTES_MAX (8 * KIB)
 /* Room after the longest head for chunk heads and the bytes received with them. */
 #define HTTP_IN_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
+/* A gateway's own headers in a request that it passes on: Host, Expect, Transfer-Encoding, and its
+ * own, and their bytes. */
+#define HTTP_VIA_HEADERS 4u
+#define HTTP_VIA_BYTES	 KIB
 /* The headers that s3 answers are bounded by the request's headers. */
 #define HTTP_OUT_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
 /* Bytes requested when a chunk head is due: payload among them must be copied. */
@@ -33,11 +37,16 @@
 /* After the last answer, the peer may send so many bytes until it stops and reads the answer. */
 #define HTTP_LINGER_BYTES_MAX (32 * MIB)
 #define HTTP_LINGER_NS	      (2 * NS_PER_S)
-#define HTTP_EMPTY_LINES_MAX  4u
-#define HTTP_TRAILERS_MAX     16u
-#define HTTP_REQUEST_ID_LEN   16u
+/* For so long a client that has ended its side is believed to wait for an answer of a gateway. */
+#define HTTP_HALF_CLOSED_NS  (10 * NS_PER_S)
+#define HTTP_EMPTY_LINES_MAX 4u
+#define HTTP_TRAILERS_MAX    16u
+#define HTTP_REQUEST_ID_LEN  16u
 
 _Static_assert(HTTP_TARGET_BYTES_MAX < LIMIT_HTTP_HEAD_BYTES_MAX, "a target fits a head");
+_Static_assert(HTTP_IN_BYTES - LIMIT_HTTP_HEAD_BYTES_MAX > HTTP_VIA_BYTES + 2 * KIB,
+	"chunk heads fit behind the longest head");
+_Static_assert(VIA_BYTES_MAX + 200 < HTTP_VIA_BYTES, "a gateway's headers fit");
 
 /* ---- The window (http/in_dp.c). ---- */
 
@@ -149,10 +158,11 @@ struct http_head {
 	bool asterisk;	  /* OPTIONS * */
 	uint32_t refusal; /* a status found in a callback; 0: none */
 	uint32_t header_count;
-	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
+	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX + HTTP_VIA_HEADERS];
 };
 /* Parses and checks one whole head (as found by scan). 0, or the status to refuse it with. The
- * slices point into data. */
+ * slices point into data. It takes HTTP_VIA_HEADERS more than a client may send: the caller
+ * counts. */
 uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len);
 
 /* ---- A connection. ---- */
@@ -208,6 +218,7 @@ struct http_conn {
 	struct http_body body;
 	struct http_reply reply;
 	struct s3_request request;
+	uint64_t ended_ns;	       /* when the client was first seen to have ended its side */
 	char via_peer[VIA_PEER_BYTES]; /* of a request that a gateway passed on */
 	char in_data[HTTP_IN_BYTES];
 	char out[HTTP_OUT_BYTES];
