@@ -6,7 +6,7 @@ import shutil
 
 import guest
 
-SIZES = {"1": 1, "4k": 4096, "1m": 1 << 20, "64m": 64 << 20}
+SIZES = {"1": 1, "4k": 4096, "1m": 1 << 20, "16m": 16 << 20}
 # Every size is a part of it or a multiple.
 BLOCK_BYTES = 1 << 20
 BUCKET = "s3://guests"
