@@ -67,11 +67,11 @@ class Writer:
 
 
 class Store:
-    """A store on a volume, whose objects are remembered."""
+    """A store on volumes, whose objects are remembered."""
 
-    def __init__(self, name, volume):
-        self.server = nebula.Server(FOLDER / name, FOLDER / f"{name}.log", "--volume", volume,
-                                    *(word for setting in SETTINGS for word in ("--set", setting)))
+    def __init__(self, name, *volumes, settings=()):
+        self.server = nebula.Server(FOLDER / name, FOLDER / f"{name}.log", *(word for volume in volumes for word in ("--volume", volume)),
+                                    *(word for setting in (*SETTINGS, *settings) for word in ("--set", setting)))
         self.random = random.Random(name)
         self.bodies = {}
         self.count = 0
@@ -201,12 +201,18 @@ class Fabrics:
         self.agent.do("end_export")
         assert self.nqn not in self.agent.do("shown")
 
+    def export_file(self):
+        return self.export(guest.DATA / "exported", "tcp", TCP_PORT, "--bytes", str(256 * MIB))
+
     def two_paths(self):
-        """By TCP, over two addresses; one goes away."""
-        self.nqn = self.export(guest.DATA / "exported", "tcp", TCP_PORT, "--bytes", str(512 * MIB))
+        """By TCP, over two addresses; one goes away. The volume is a member of an array, 2+1, with two files."""
+        self.nqn = self.export_file()
         self.agent.do("address", act="add", address=SECOND_ADDRESS)
-        store = self.store = Store("tcp", self.volume(port=TCP_PORT, addresses=(guest.SERVER_ADDRESS, SECOND_ADDRESS),
-                                                      transport="tcp", fast_io_fail_tmo=60))
+        files = [guest.DATA / name for name in ("member1", "member2")]
+        for path in files:
+            path.touch()
+        store = self.store = Store("tcp", self.volume(port=TCP_PORT, addresses=(guest.SERVER_ADDRESS, SECOND_ADDRESS), transport="tcp"),
+                                   *map(str, files), settings=("storage.erasure.data=2", "storage.erasure.parity=1"))
         store.start()
         assert all_live(2), controllers()
         with Writer(store) as writer:
@@ -214,10 +220,21 @@ class Fabrics:
             self.agent.do("address", act="del", address=SECOND_ADDRESS)
             assert nebula.becomes(lambda: list(controllers().values()) != ["live"] * 2, PATIENCE_S)
             writer.more(200)
-            assert "live" in controllers().values(), controllers()
             self.agent.do("address", act="add", address=SECOND_ADDRESS)
             assert all_live(2), controllers()
             assert 503 not in writer.statuses, writer.statuses
+        store.whole()
+
+    def member_lost(self):
+        """The target ends: the array goes on without that member, and takes it back."""
+        store = self.store
+        self.agent.do("end_export")
+        with Writer(store) as writer:
+            assert nebula.becomes(lambda: store.said("no path to it came back in time"), PATIENCE_S), store.tail()
+            writer.more(200)
+        store.whole()
+        assert self.export_file() == self.nqn
+        assert nebula.becomes(lambda: store.said("volume 0 is rebuilt"), PATIENCE_S), store.tail()
         store.whole()
         assert store.server.stop() == 0, store.tail()
         assert not controllers(), controllers()
@@ -257,7 +274,8 @@ class Fabrics:
                 test("nvmeof: the exporter is killed, its target torn down and made anew: all goes on", self.torn_down)
                 test("nvmeof: the server is killed and started again: it uses the connection that is there", self.killed)
                 test("nvmeof: the server ends and disconnects; fsck --deep finds nothing; the target leaves nothing", self.ended)
-            test("nvmeof: two paths by TCP, one goes away and comes back under load", self.two_paths)
+            if test("nvmeof: two paths by TCP, one goes away and comes back under load", self.two_paths):
+                test("nvmeof: a member of an array is lost, missed, taken back and rebuilt", self.member_lost)
             test("nvmeof: beside our own protocol, on the same disk", self.compared)
         finally:
             if self.tap.failures:
