@@ -369,6 +369,9 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 		return false;
 	if (wire->flags & CAPSULE_REQUEST_STREAM && wire->opcode != CAPSULE_OP_LIST)
 		return false;
+	if (wire->flags & (CAPSULE_REQUEST_REPEAT | CAPSULE_REQUEST_SURE) &&
+		!(wire->flags & CAPSULE_REQUEST_ONCE))
+		return false;
 	/* An inline body is encrypted with its capsule. */
 	if (wire->flags & CAPSULE_REQUEST_TAG && (wire->inline_bytes || !wire->body_bytes))
 		return false;
@@ -380,6 +383,11 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 static uint32_t request_tag_bytes(uint32_t flags)
 {
 	return flags & CAPSULE_REQUEST_TAG ? AEAD_TAG_BYTES : 0;
+}
+
+static uint32_t request_once_bytes(uint32_t flags)
+{
+	return flags & CAPSULE_REQUEST_ONCE ? sizeof(struct capsule_once) : 0;
 }
 
 static uint32_t response_tag_bytes(uint32_t flags)
@@ -420,7 +428,8 @@ int capsule_request_decode(const void *capsule, size_t len, struct capsule_reque
 		return -EBADMSG;
 	bytes += wire->run_count * sizeof(struct capsule_run) + wire->bucket_len + wire->key_len +
 		 wire->version_id_len + wire->query_len + wire->headers_bytes + wire->checksum_len +
-		 request_tag_bytes(wire->flags) + wire->inline_bytes;
+		 request_tag_bytes(wire->flags) + request_once_bytes(wire->flags) +
+		 wire->inline_bytes;
 	if (bytes != len)
 		return -EBADMSG;
 	ret_request->opcode = wire->opcode;
@@ -444,6 +453,7 @@ int capsule_request_decode(const void *capsule, size_t len, struct capsule_reque
 	ret_request->checksum_kind = wire->checksum_kind;
 	ret_request->checksum = cursor_take(&cursor, wire->checksum_len);
 	ret_request->payload_tag = cursor_take(&cursor, request_tag_bytes(wire->flags));
+	ret_request->once = cursor_take(&cursor, request_once_bytes(wire->flags));
 	ret_request->body = cursor_take(&cursor, wire->inline_bytes);
 	return headers_fit(ret_request->headers, ret_request->header_count) ? 0 : -EBADMSG;
 }
@@ -458,6 +468,7 @@ static bool request_parts_fit(const struct capsule_request *request)
 	       request->header_count <= CAPSULE_HEADERS_MAX &&
 	       request->run_count <= LIMIT_SGE_MAX && request->checksum.len <= CHECKSUM_BYTES_MAX &&
 	       request->payload_tag.len == request_tag_bytes(request->flags) &&
+	       request->once.len == request_once_bytes(request->flags) &&
 	       request->body.len <= LIMIT_CAPSULE_INLINE_BYTES_MAX;
 }
 
@@ -472,8 +483,8 @@ ptrdiff_t capsule_request_encode(const struct capsule_request *request, void *bu
 		return -EINVAL;
 	bytes = sizeof(*wire) + runs_bytes + request->bucket.len + request->key.len +
 		request->version_id.len + request->query.len + request->headers.len +
-		request->checksum.len + request->payload_tag.len + request->body.len +
-		CAPSULE_TAG_BYTES;
+		request->checksum.len + request->payload_tag.len + request->once.len +
+		request->body.len + CAPSULE_TAG_BYTES;
 	if (bytes > buf_bytes)
 		return -EMSGSIZE;
 	head_init(&wire->head, CAPSULE_REQUEST, bytes);
@@ -500,7 +511,7 @@ ptrdiff_t capsule_request_encode(const struct capsule_request *request, void *bu
 	at = put(at, slice_of(request->runs, runs_bytes));
 	at = put(put(put(at, request->bucket), request->key), request->version_id);
 	at = put(put(put(at, request->query), request->headers), request->checksum);
-	put(put(at, request->payload_tag), request->body);
+	put(put(put(at, request->payload_tag), request->once), request->body);
 	return (ptrdiff_t)bytes;
 }
 

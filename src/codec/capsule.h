@@ -97,14 +97,18 @@ enum capsule_goodbye_reason {
 #define CAPSULE_FEATURE_LEASES	   4u  /* HELLO: wants them; CHALLENGE: the client may use them */
 
 #define CAPSULE_FEATURE_CLOCK 32u /* HELLO: looks at its clock after each one-sided read */
+#define CAPSULE_FEATURE_ONCE  64u /* HELLO: would number; CHALLENGE: the server remembers */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
 #define CAPSULE_REQUEST_INLINE	4u
-#define CAPSULE_REQUEST_TAG	8u  /* of an encrypted body in the runs */
-#define CAPSULE_REQUEST_LEASE	16u /* of a GET: a lease is welcome */
-#define CAPSULE_REQUEST_STREAM	32u /* of a LIST: pages one by one, each into its own run */
-#define CAPSULE_REQUEST_FLAGS	63u
+#define CAPSULE_REQUEST_TAG	8u   /* of an encrypted body in the runs */
+#define CAPSULE_REQUEST_LEASE	16u  /* of a GET: a lease is welcome */
+#define CAPSULE_REQUEST_STREAM	32u  /* of a LIST: pages one by one, each into its own run */
+#define CAPSULE_REQUEST_ONCE	64u  /* a write with a number, struct capsule_once */
+#define CAPSULE_REQUEST_REPEAT	128u /* ONCE: it was sent before, on a session that was lost */
+#define CAPSULE_REQUEST_SURE	256u /* ONCE: refuse it rather than do it a second time */
+#define CAPSULE_REQUEST_FLAGS	511u
 
 #define CAPSULE_RESPONSE_INLINE 1u
 #define CAPSULE_RESPONSE_TAG	2u
@@ -207,9 +211,19 @@ struct capsule_request_wire {
 	uint64_t range_offset;
 	uint64_t range_bytes;
 	uint64_t body_bytes;
-	/* runs, bucket, key, version id, query, headers, checksum, payload tag, inline body, tag */
+	/* runs, bucket, key, version id, query, headers, checksum, payload tag, number, inline
+	 * body, tag */
 };
 _Static_assert(sizeof(struct capsule_request_wire) == 80, "wire.md section 4");
+
+/* The number of a write (section 9). Unaligned in a capsule. */
+struct capsule_once {
+	uint64_t client;     /* drawn once by the client */
+	uint64_t number;     /* from 1 on */
+	uint64_t done_below; /* all lower numbers have their answers */
+	uint64_t issued;     /* the highest number so far */
+};
+_Static_assert(sizeof(struct capsule_once) == 32, "wire.md section 9");
 
 struct capsule_response_wire {
 	struct capsule_head head;
@@ -334,6 +348,7 @@ struct capsule_request {
 	uint8_t checksum_kind; /* enum checksum_kind */
 	struct slice checksum;
 	struct slice payload_tag; /* with CAPSULE_REQUEST_TAG */
+	struct slice once;	  /* struct capsule_once; with CAPSULE_REQUEST_ONCE */
 	struct slice body;	  /* inline */
 };
 /* 0; -EBADMSG: the request is malformed and only ret->request_id is valid, answer it with

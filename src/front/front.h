@@ -44,10 +44,16 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 
 /* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
 struct front_native; /* one reactor's native front: a completion queue, sessions */
+#define FRONT_DEVICES_MAX   4u
+#define FRONT_ADDRESSES_MAX 4u /* of a device */
 struct front_native_opts {
 	/* NULL: this is the first. Otherwise the front shares the first one's registrations and
 	 * port. */
 	struct front_native *first;
+	/* The first front of the server's first device, with which this first front of another
+	 * device shares the places for sessions, and the memory of numbered writes. NULL: this is
+	 * the first device, or first is set. */
+	struct front_native *beside;
 	uint32_t front_count; /* number of fronts that share sessions_max; 0: one */
 	struct s3 *s3;
 	struct store *store; /* not used by the front itself */
@@ -76,9 +82,10 @@ struct front_native_opts {
  * all fronts before the first listens. -EINVAL, or the device's error; the reason is logged. */
 int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front);
 /* The first front's: starts accepting at address:port (port 0: any free one). Each connection goes
- * to the front with the fewest sessions. Before the reactor runs, or on its thread. -EADDRINUSE. */
+ * to the front with the fewest sessions. Before the reactor runs, or on its thread; once for each
+ * address, FRONT_ADDRESSES_MAX times at most: -ENOSPC. -EADDRINUSE. */
 int front_native_listen(struct front_native *first, const char *address, uint16_t port);
-/* Where it listens; 0 when it does not. */
+/* Where it listens, at the first of its addresses; 0 when it does not. */
 uint16_t front_native_port(const struct front_native *front);
 /* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. Requests
  * that last past the deadline are cut off. In a fiber; needed before close once the reactor has
@@ -87,7 +94,8 @@ void front_native_drain(struct front_native *front, uint64_t deadline_ns);
 /* In a fiber of the first front's reactor, when all fronts have drained and the others' reactors
  * still run: takes no more connection events. */
 void front_native_unlisten(struct front_native *first);
-void front_native_close(struct front_native *front); /* takes NULL; the first one last */
+void front_native_close(
+	struct front_native *front); /* takes NULL; the first one of a device last */
 /* Includes connections being set up. Any thread. */
 uint32_t front_native_sessions(const struct front_native *front);
 /* A session, as operators see it. */

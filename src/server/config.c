@@ -471,6 +471,55 @@ bool config_is_loopback(const char *address)
 	return strcmp(host, "localhost") == 0;
 }
 
+bool config_path_next(struct slice *rest, struct slice *ret_address, struct slice *ret_device)
+{
+	struct slice word = SLICE_NONE;
+
+	while (rest->len && !word.len)
+		word = slice_trim(slice_split(rest, ','));
+	*ret_address = slice_trim(slice_split(&word, '='));
+	*ret_device = slice_trim(word);
+	return ret_address->len > 0;
+}
+
+/* Why the text cannot be used. */
+static bool paths_check(const char *text, char *why, size_t why_bytes)
+{
+	struct slice rest = slice_str(text), address, device;
+	uint32_t count = 0;
+
+	while (config_path_next(&rest, &address, &device)) {
+		if (address.len >= CONFIG_PATH_ADDRESS_BYTES || device.len >= CONFIG_TEXT_MAX) {
+			snprintf(why, why_bytes, "'%.*s' is not an address",
+				SLICE_FMT(slice_to(address, 80)));
+			return false;
+		}
+		count++;
+	}
+	if (rest.len) {
+		snprintf(why, why_bytes, "'%.*s' is not ADDRESS or ADDRESS=DEVICE",
+			SLICE_FMT(slice_to(rest, 80)));
+		return false;
+	}
+	if (count > CONFIG_PATHS_MAX) {
+		snprintf(why, why_bytes, "%u addresses; %u at most, beside rdma.address", count,
+			CONFIG_PATHS_MAX);
+		return false;
+	}
+	return true;
+}
+
+static bool paths_are_loopback(const char *text)
+{
+	struct slice rest = slice_str(text), address, device;
+	char host[64];
+
+	while (config_path_next(&rest, &address, &device))
+		if (slice_copy_str(address, host, sizeof(host)) || !config_is_loopback(host))
+			return false;
+	return true;
+}
+
 /* Everybody knows the development keys, whether the configuration names them or not. */
 static void check_exposed(
 	const struct config *config, bool development, struct config_error *ret_error)
@@ -484,10 +533,12 @@ static void check_exposed(
 		{"admin.address", config->admin.address, config->admin.address[0]},
 		{"console.address", config->console.address, config->console.address[0]},
 		{"rdma.address", config->rdma.address, config->rdma.enabled},
+		{"rdma.paths", config->rdma.paths,
+			config->rdma.enabled && !paths_are_loopback(config->rdma.paths)},
 	};
 	bool known = strcmp(config->auth.root_user, CONFIG_DEVELOPMENT_KEY) == 0 &&
 		     strcmp(config->auth.root_password, CONFIG_DEVELOPMENT_KEY) == 0;
-	char list[5 * CONFIG_TEXT_MAX] = "";
+	char list[6 * CONFIG_TEXT_MAX] = "";
 	size_t len = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(PLACES); i++)
@@ -664,7 +715,14 @@ static void check_numa_memory(const struct config *config, struct config_error *
 static void check_rdma(const struct config *config, struct config_error *ret_error)
 {
 	uint64_t mtu = config->rdma.path_mtu;
+	char why[160];
 
+	if (!paths_check(config->rdma.paths, why, sizeof(why)))
+		complain(ret_error, "rdma.paths: %s", why);
+	if (config->rdma.paths[0] && !config->rdma.address[0])
+		complain(ret_error,
+			"rdma.paths: rdma.address is empty, so that RDMA listens on all addresses "
+			"of one device: set it to one of the addresses");
 	if (mtu && (mtu < 256 || (mtu & (mtu - 1))))
 		complain(ret_error,
 			"rdma.path_mtu: %llu is not an RDMA MTU; use 256, 512, 1024, 2048 or "

@@ -15,6 +15,9 @@
 
 #define CONFIG_FLOWS_MAX 16u
 
+#define CONFIG_PATHS_MAX	  3u /* beside rdma.address */
+#define CONFIG_PATH_ADDRESS_BYTES 64u
+
 /* A flow that runs with the server: `nebulaio flow --from … --to … options`. */
 struct config_flow {
 	char name[32];
@@ -181,6 +184,7 @@ struct config {
 	struct {
 		bool enabled;
 		char address[CONFIG_TEXT_MAX]; /* without port; "" is any */
+		char paths[CONFIG_TEXT_MAX];   /* further ones: "ADDRESS,ADDRESS=DEVICE" */
 		uint64_t port;
 		char device_name[CONFIG_TEXT_MAX];
 		uint64_t ib_port;
@@ -294,6 +298,8 @@ int config_set(struct config *config, const char *path, const char *value, const
 /* The embedded configuration of a server that was started without a file; environment and command
  * line override it. The development profile turns RDMA and HTTPS on. */
 void config_embed(struct config *config, bool development);
+/* The next of rdma.paths: ADDRESS or ADDRESS=DEVICE. False: the end. */
+bool config_path_next(struct slice *rest, struct slice *ret_address, struct slice *ret_device);
 /* True when only processes of this host can reach the address. */
 bool config_is_loopback(const char *address);
 /* memory.cache_bytes, also when it is "auto". */

@@ -344,6 +344,10 @@ const struct config_key CONFIG_KEYS[] = {
 
 	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
 	TEXT("rdma.address", rdma.address, "", "Address where RDMA listens; empty: any"),
+	TEXT("rdma.paths", rdma.paths, "",
+		"Further addresses where RDMA listens, on the same port, so that clients have "
+		"several ways to this server: up to three, separated by commas: ADDRESS (by the "
+		"card that has it), or ADDRESS=DEVICE"),
 	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port where RDMA listens"),
 	TEXT("rdma.device_name", rdma.device_name, "auto",
 		"RDMA device: a name such as mlx5_0; simulated; or auto: the card that has "

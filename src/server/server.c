@@ -25,6 +25,7 @@
 #include "server/lifecycle.h"
 #include "server/names.h"
 #include "server/numa.h"
+#include "server/paths.h"
 #include "server/resources.h"
 #include "server/endpoint.h"
 #include "server/tell.h"
@@ -68,6 +69,7 @@ struct server {
 	struct job_scrub_opts scrub;
 	struct job_discard_opts discard;
 	struct rp_device_attr device_attr;
+	struct paths paths;		   /* the other addresses for sessions, and their devices */
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
 	struct cgroup_limits limits; /* at the start */
@@ -76,8 +78,7 @@ struct server {
 	struct admin_opts admin_opts;
 	struct console *console; /* on the first core; NULL: off */
 	struct tell tell;	 /* its callers are on the first core */
-	uint16_t rdma_port;
-	char *accounts_json; /* until it has been read into the store */
+	char *accounts_json;	 /* until it has been read into the store */
 	sem_t identities_done;
 	int identities_error;
 	_Atomic bool draining;
@@ -280,7 +281,7 @@ static int open_device(struct server *server)
 		return ret;
 	}
 	rp_device_attr(server->device, &server->device_attr);
-	return 0;
+	return paths_open(config, &opts, &server->paths);
 }
 
 static int open_native(struct server *server, struct core *core)
@@ -315,29 +316,11 @@ static int open_native(struct server *server, struct core *core)
 	};
 	int ret = front_native_open(&opts, &core->native);
 
-	if (ret)
-		log_error("server", "RDMA sessions cannot be served: %s", strerror(-ret));
+	if (!ret)
+		return paths_fronts_open(&server->paths, (uint32_t)(core - server->cores), &opts,
+			server->cores[0].native);
+	log_error("server", "RDMA sessions cannot be served: %s", strerror(-ret));
 	return ret;
-}
-
-static int listen_native(struct server *server)
-{
-	const struct config *config = &server->config;
-	struct front_native *first = server->cores[0].native;
-	int ret = front_native_listen(first, config->rdma.address, (uint16_t)config->rdma.port);
-
-	if (ret) {
-		log_error("server", "RDMA cannot listen on '%s' port %llu: %s%s",
-			config->rdma.address, (unsigned long long)config->rdma.port, strerror(-ret),
-			ret == -EADDRINUSE
-				? ": stop the server that uses it, or use another, --rdma "
-				  "ADDR:PORT "
-				  "(make run ARGS=\"--rdma ...\")"
-				: "");
-		return ret;
-	}
-	server->rdma_port = front_native_port(first);
-	return 0;
 }
 
 /* Uses the native front's registrations. */
@@ -408,7 +391,7 @@ static void open_discovery(struct server *server)
 		.device = device_opts(config),
 		.group = config->rdma.discovery_group,
 		.address = config->rdma.address,
-		.rdma_port = server->rdma_port,
+		.rdma_port = server_rdma_port(server),
 		.http_port = server_http_port(server),
 		.release = NEBULAIO_VERSION,
 		.zone = config->rdma.zone,
@@ -441,6 +424,7 @@ static void fill_admin_opts(struct server *server)
 		.config = &server->config,
 		.s3 = server->s3,
 		.device = &server->device_attr,
+		.paths = &server->paths,
 		.reactors = server->reactors,
 		.count = server->core_count,
 		.draining = &server->draining,
@@ -700,7 +684,7 @@ int server_open(const struct config *config, struct server **ret_server)
 	for (uint32_t i = 0; i < server->core_count && !ret; i++)
 		ret = open_core(server, i);
 	if (!ret && server->device)
-		ret = listen_native(server);
+		ret = paths_listen(&server->paths, config, server->cores[0].native);
 	if (ret) {
 		server_abandon(server);
 		return ret;
@@ -766,7 +750,7 @@ void server_reload(struct server *server, bool all)
 
 uint16_t server_rdma_port(const struct server *server)
 {
-	return server->rdma_port;
+	return server->cores[0].native ? front_native_port(server->cores[0].native) : 0;
 }
 
 const char *server_rdma_device(const struct server *server)
@@ -833,6 +817,7 @@ static void end_fronts(struct server *server)
 {
 	if (server->cores[0].native)
 		front_native_unlisten(server->cores[0].native);
+	paths_unlisten(&server->paths);
 	if (server->cores[0].token)
 		front_token_drain(server->cores[0].token);
 	if (server->cores[0].hipobj)
@@ -863,6 +848,8 @@ static void drain_main(void *arg)
 			listen_drain(listens[i], deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
+	if (core->native)
+		paths_drain(&server->paths, (uint32_t)(core - server->cores), deadline_ns);
 	if (core->admin) {
 		listen_drain_begin(core->admin);
 		listen_drain(core->admin, deadline_ns);
@@ -932,6 +919,7 @@ void server_close(struct server *server)
 
 		front_hipobj_close(core->hipobj);
 		front_token_close(core->token);
+		paths_fronts_close(&server->paths, i);
 		front_native_close(core->native);
 		listen_close(core->console);
 		listen_close(core->admin);
@@ -953,6 +941,7 @@ void server_close(struct server *server)
 	names_close(server->names, server->rados);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);
+	paths_close(&server->paths);
 	rp_close(server->device);
 	flow_budget_close(server->budget);
 	region_close(server->region);

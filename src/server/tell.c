@@ -18,6 +18,12 @@
 
 /* ---- Sessions. ---- */
 
+/* A session and its device. */
+struct told {
+	struct front_session session;
+	const struct rp_device_attr *device;
+};
+
 struct page {
 	const struct front_native *front;
 	uint64_t after;
@@ -34,21 +40,22 @@ static void page_fill(void *arg)
 
 static int by_id(const void *one, const void *other)
 {
-	uint64_t a = ((const struct front_session *)one)->id;
-	uint64_t b = ((const struct front_session *)other)->id;
+	uint64_t a = ((const struct told *)one)->session.id;
+	uint64_t b = ((const struct told *)other)->session.id;
 
 	return (a > b) - (a < b);
 }
 
-static json_t *session_json(const struct tell *tell, const struct front_session *session)
+static json_t *session_json(const struct tell *tell, const struct told *told)
 {
+	const struct front_session *session = &told->session;
 	char arn[ARN_BYTES];
 	json_t *json;
 
 	s3_identity_arn(tell->s3, &session->identity, arn, sizeof(arn));
 	json = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b}", "id", (json_int_t)session->id,
 		"peer", session->peer, "principal", arn, "access_key", session->identity.access_key,
-		"device", tell->device->name, "transport", tell->device->transport, "state",
+		"device", told->device->name, "transport", told->device->transport, "state",
 		session->phase, "encrypted", session->encrypted);
 	if (json)
 		json_object_update_new(
@@ -75,24 +82,41 @@ static int put_json(json_t *json, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
+/* The front with this number: those of the first device, then those of the others. */
+static int front_take(const struct tell *tell, uint32_t number, uint64_t after, struct told *all,
+	uint32_t *count, uint32_t *total)
+{
+	uint32_t core = number % tell->count, device = number / tell->count;
+	const struct path_device *other = device ? &tell->paths->devices[device - 1] : NULL;
+	struct page page = {.front = other ? other->natives[core] : tell->fronts[core],
+		.after = after,
+		.sessions = calloc(PAGE_SESSIONS, sizeof(*page.sessions))};
+	int ret = page.sessions
+			  ? fiber_run_on(tell->reactors[core], "tell-sessions", page_fill, &page)
+			  : -ENOMEM;
+
+	for (uint32_t i = 0; !ret && i < page.count; i++)
+		all[(*count)++] = (struct told){
+			.session = page.sessions[i], .device = other ? &other->attr : tell->device};
+	if (!ret)
+		*total += front_native_sessions(page.front);
+	free(page.sessions);
+	return ret;
+}
+
 /* Merges the fronts' pages: each front returns its sessions with the lowest ids, and the lowest ids
  * of all are the page. */
 static int tell_sessions(const struct tell *tell, uint64_t after, struct buf *out)
 {
-	uint32_t fronts = tell->fronts[0] ? tell->count : 0, count = 0, total = 0, shown;
-	struct front_session *all = calloc((size_t)fronts * PAGE_SESSIONS + 1, sizeof(*all));
+	uint32_t cores = tell->fronts[0] ? tell->count : 0;
+	uint32_t fronts = cores * (1 + tell->paths->device_count), count = 0, total = 0, shown;
+	struct told *all = calloc((size_t)fronts * PAGE_SESSIONS + 1, sizeof(*all));
 	json_t *list = json_array();
 	json_t *json;
 	int ret = all && list ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; !ret && i < fronts; i++) {
-		struct page page = {
-			.front = tell->fronts[i], .after = after, .sessions = all + count};
-
-		ret = fiber_run_on(tell->reactors[i], "tell-sessions", page_fill, &page);
-		count += page.count;
-		total += front_native_sessions(tell->fronts[i]);
-	}
+	for (uint32_t i = 0; !ret && i < fronts; i++)
+		ret = front_take(tell, i, after, all, &count, &total);
 	shown = MIN(count, PAGE_SESSIONS);
 	if (!ret)
 		qsort(all, count, sizeof(*all), by_id);
@@ -101,7 +125,8 @@ static int tell_sessions(const struct tell *tell, uint64_t after, struct buf *ou
 			ret = -ENOMEM;
 	json = ret ? NULL : json_pack("{s:O, s:i}", "sessions", list, "total", (int)total);
 	if (json && count > shown)
-		json_object_set_new(json, "next", json_integer((json_int_t)all[shown - 1].id));
+		json_object_set_new(
+			json, "next", json_integer((json_int_t)all[shown - 1].session.id));
 	json_decref(list);
 	free(all);
 	return ret ? ret : put_json(json, out);

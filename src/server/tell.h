@@ -4,6 +4,7 @@
 #define SERVER_TELL_H
 
 #include "front/front.h"
+#include "server/paths.h"
 #include "server/server.h"
 
 struct tell {
@@ -11,6 +12,7 @@ struct tell {
 	struct s3 *s3;
 	const struct rp_device_attr *device;	      /* of the sessions */
 	struct front_native *fronts[LIMIT_CORES_MAX]; /* one a reactor; NULL: no RDMA */
+	const struct paths *paths;		      /* the other devices */
 	struct reactor *const *reactors;
 	const _Atomic bool *draining;
 	uint32_t count;

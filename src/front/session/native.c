@@ -180,7 +180,7 @@ static int recvs_check(const struct front_native *front)
 {
 	uint64_t each = (uint64_t)(front->opts.credits + CAPSULE_SPARE_RECEIVES) *
 			region_frames_for(front->capsule_bytes);
-	uint32_t most = front->port->recv_frames_max;
+	uint32_t most = front->port->places->recv_frames_max;
 
 	if (each <= most)
 		return 0;

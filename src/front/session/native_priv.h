@@ -8,6 +8,7 @@
  *   request.c     a capsule into a struct s3_request and its answer back
  *   crypt.c       encryption of bodies in encrypted sessions
  *   stream.c      lists of many pages in one request
+ *   once.c        numbered writes, so that a repetition is not done again
  *   lease.c       copies that a session's client reads by itself
  *   tell.c        the sessions, for operators
  *
@@ -24,6 +25,21 @@ int native_port_join(struct front_native *front, struct front_native *first);
 void native_port_leave(struct front_native *front); /* takes a front that never joined */
 /* Called by the first front: stops accepting connections. */
 void native_port_close(struct front_native *front);
+
+/* How many sessions there are on all devices. */
+uint32_t native_places_taken(const struct native_places *places);
+/* Ends a session of any front; from any reactor. False: out of memory. */
+bool native_session_end_at(struct front_native *front, uint64_t session_id);
+
+/* ---- session/once.c ---- */
+int native_once_open(struct native_once **ret_once);
+void native_once_close(struct native_once *once); /* takes NULL */
+/* Before a numbered write runs: true, it runs, and native_once_end() follows; false: the request
+ * has its answer. May wait for an earlier try. Its fiber. */
+bool native_once_begin(struct native_request *request);
+/* It succeeded, and this is the document of its answer. */
+void native_once_note(struct native_request *request, struct slice document);
+void native_once_end(struct native_request *request);
 
 /* ---- session/session.c ---- */
 /* The caller has counted its place as an unproven session; on an error the place is free again. */

@@ -104,6 +104,20 @@ static void note_arrive(struct reactor_msg *msg)
 	free(note);
 }
 
+bool native_session_end_at(struct front_native *front, uint64_t session_id)
+{
+	struct note *note = malloc(sizeof(*note));
+
+	if (!note)
+		return false;
+	*note = (struct note){.msg.fn = note_arrive,
+		.front = front,
+		.session_id = session_id,
+		.event.type = RP_CM_DISCONNECTED};
+	reactor_post(front->reactor, &note->msg);
+	return true;
+}
+
 /* ---- On the first front's. ---- */
 
 /* False: out of memory. */
@@ -124,6 +138,16 @@ static bool note_hand(const struct native_port *port, const struct note *note)
 	copy->msg.fn = note_arrive;
 	reactor_post(note->front->reactor, &copy->msg);
 	return true;
+}
+
+uint32_t native_places_taken(const struct native_places *places)
+{
+	uint32_t total = 0;
+
+	for (uint32_t i = 0; i < places->port_count; i++)
+		for (uint32_t j = 0; j < places->ports[i]->front_count; j++)
+			total += places->ports[i]->fronts[j]->session_count;
+	return total;
 }
 
 /* All places are taken: finds the front with the most unproven sessions, of which one must yield.
@@ -148,12 +172,11 @@ static struct front_native *place_crowded(const struct native_port *port)
 static struct front_native *place_take(struct native_port *port, bool *ret_crowded)
 {
 	struct front_native *best = NULL;
-	uint32_t total = 0;
+	uint32_t total = native_places_taken(port->places);
 
 	for (uint32_t i = 0; i < port->front_count; i++) {
 		struct front_native *front = port->fronts[i];
 
-		total += front->session_count;
 		if (front->session_count < front->sessions_max &&
 			(!best || front->session_count < best->session_count))
 			best = front;
@@ -178,7 +201,7 @@ static void on_connect_request(struct native_port *port, const struct rp_cm_even
 		reject(event, "it speaks another protocol");
 		return;
 	}
-	if (!port->listener) {
+	if (!port->listener_count) {
 		reject(event, "the server is draining");
 		return;
 	}
@@ -245,32 +268,42 @@ static void events_ready(void *arg)
 int front_native_listen(struct front_native *first, const char *address, uint16_t port_number)
 {
 	struct native_port *port = first->port;
+	struct rp_listener **listener = &port->listeners[port->listener_count];
 	int ret;
 
 	CHECK(port->fronts[0] == first);
-	ret = rp_listen(first->opts.device, address, port_number, first, &port->listener);
+	if (port->listener_count == FRONT_ADDRESSES_MAX)
+		return -ENOSPC;
+	ret = rp_listen(first->opts.device, address, port_number, first, listener);
 	if (ret)
 		return ret;
-	rp_events_begin(&port->events);
+	if (!port->listener_count++)
+		rp_events_begin(&port->events);
 	log_info("rdma", "listening on %s:%u, device %s (%s), %u event loop%s", address,
-		front_native_port(first), first->attr.name, first->attr.transport,
+		rp_listener_port(*listener), first->attr.name, first->attr.transport,
 		port->front_count, port->front_count == 1 ? "" : "s");
 	return 0;
 }
 
 uint16_t front_native_port(const struct front_native *front)
 {
-	return front->port->listener ? rp_listener_port(front->port->listener) : 0;
+	const struct native_port *port = front->port;
+
+	return port->listener_count ? rp_listener_port(port->listeners[0]) : 0;
+}
+
+static void listeners_close(struct native_port *port)
+{
+	while (port->listener_count)
+		rp_listener_close(port->listeners[--port->listener_count]);
 }
 
 void native_port_close(struct front_native *front)
 {
 	struct native_port *port = front->port;
 
-	if (front != port->fronts[0])
-		return;
-	rp_listener_close(port->listener);
-	port->listener = NULL;
+	if (front == port->fronts[0])
+		listeners_close(port);
 }
 
 void front_native_unlisten(struct front_native *first)
@@ -284,10 +317,62 @@ void front_native_unlisten(struct front_native *first)
 
 /* ---- Registrations. ---- */
 
+static int places_open(struct region *region, struct native_places **ret_places)
+{
+	struct native_places *places = calloc(1, sizeof(*places));
+	struct region_usage usage;
+	int ret;
+
+	if (!places)
+		return -ENOMEM;
+	ret = native_once_open(&places->once);
+	if (ret) {
+		free(places);
+		return ret;
+	}
+	region_usage(region, &usage);
+	places->recv_frames_max = (uint32_t)(usage.frames_total / NATIVE_RECV_PARTS);
+	*ret_places = places;
+	return 0;
+}
+
+static int places_join(struct native_port *port, const struct front_native *front)
+{
+	struct front_native *beside = front->opts.beside;
+	struct native_places *places;
+	int ret;
+
+	if (beside && beside->port->places->port_count == FRONT_DEVICES_MAX)
+		return -ENOSPC;
+	ret = beside ? 0 : places_open(front->region, &places);
+	if (ret)
+		return ret;
+	if (beside)
+		places = beside->port->places;
+	port->places = places;
+	places->ports[places->port_count++] = port;
+	return 0;
+}
+
+static void places_leave(struct native_port *port)
+{
+	struct native_places *places = port->places;
+	uint32_t at = 0;
+
+	if (!places)
+		return;
+	while (places->ports[at] != port)
+		at++;
+	places->ports[at] = places->ports[--places->port_count];
+	if (places->port_count)
+		return;
+	native_once_close(places->once);
+	free(places);
+}
+
 int native_port_join(struct front_native *front, struct front_native *first)
 {
 	struct native_port *port = first ? first->port : calloc(1, sizeof(*port));
-	struct region_usage usage;
 	int ret;
 
 	if (!port)
@@ -299,13 +384,13 @@ int native_port_join(struct front_native *front, struct front_native *first)
 		return 0;
 	ret = pthread_mutex_init(&port->lock, NULL);
 	CHECK(ret == 0);
-	region_usage(front->region, &usage);
-	port->recv_frames_max = (uint32_t)(usage.frames_total / NATIVE_RECV_PARTS);
 	port->events = (struct rp_events){.reactor = front->reactor,
 		.device = front->opts.device,
 		.ready = events_ready,
 		.arg = port};
-	ret = rp_pd_open(front->opts.device, &port->pd);
+	ret = places_join(port, front);
+	if (!ret)
+		ret = rp_pd_open(front->opts.device, &port->pd);
 	/* The device may read and write it for us; peers cannot address it. */
 	if (!ret)
 		ret = rp_arenas_open(&port->arenas, front->region, port->pd, front->attr.name,
@@ -320,7 +405,8 @@ void native_port_leave(struct front_native *front)
 	if (!port || --port->front_count)
 		return;
 	CHECK(port->fronts[0] == front);
-	rp_listener_close(port->listener);
+	listeners_close(port);
+	places_leave(port);
 	rp_arenas_close(&port->arenas);
 	rp_pd_close(port->pd);
 	pthread_mutex_destroy(&port->lock);

@@ -315,6 +315,8 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 		request->bytes_announced = 0;
 		return 0;
 	}
+	if (request->once)
+		native_once_note(request, body);
 	request->bytes_announced = body.len;
 	if (request->stream)
 		native_stream_note(request->stream, body);
@@ -505,6 +507,17 @@ static int prepare(
 	return ret;
 }
 
+/* False: it has its answer already. */
+static bool may_run(struct native_request *request, const struct s3_native *op)
+{
+	if (!(request->in.flags & CAPSULE_REQUEST_ONCE))
+		return true;
+	if (op->method != S3_GET && op->method != S3_HEAD)
+		return native_once_begin(request);
+	refuse(request, 400, "MalformedCapsule", "Only a write may have a number.");
+	return false;
+}
+
 static void run(struct native_request *request)
 {
 	struct request_text text;
@@ -520,7 +533,7 @@ static void run(struct native_request *request)
 			"This server does not support the operation.");
 		return;
 	}
-	if (prepare(request, &text, &op) == 0) {
+	if (prepare(request, &text, &op) == 0 && may_run(request, &op)) {
 		if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_STREAM, 0))
 			native_stream_list(request);
 		else
@@ -559,6 +572,7 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->has_payload_tag = false;
 	request->has_lease = false;
 	request->stream = NULL;
+	request->once = NULL;
 	request->direct_offset = 0;
 	request->span.data = NULL;
 	request->inline_at = NULL;
@@ -616,6 +630,8 @@ static void answer(struct native_request *request)
 	if (request->progress.posted)
 		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
 	list_remove(&request->link);
+	if (request->once)
+		native_once_end(request);
 	native_crypt_end(request);
 	if (!request->refusal && request->reply.broken && request->reply.error == -EHOSTDOWN)
 		refuse(request, 503, "SlowDown",

@@ -19,20 +19,21 @@ DEFINE_COUNTER(sessions_now, "nebulaio_native_sessions", NULL,
 
 static int recv_lease(struct native_session *session, uint32_t bytes, struct region_span *ret_span)
 {
-	struct native_port *port = session->front->port;
+	struct native_places *places = session->front->port->places;
 	uint32_t frames = region_frames_for(bytes);
 	int ret = -ENOBUFS;
 
-	if (atomic_fetch_add(&port->recv_frames, frames) + frames <= port->recv_frames_max)
+	if (atomic_fetch_add(&places->recv_frames, frames) + frames <= places->recv_frames_max)
 		ret = region_lease(session->front->region, frames, OWNER_RDMA, ret_span);
 	if (ret)
-		atomic_fetch_sub(&port->recv_frames, frames);
+		atomic_fetch_sub(&places->recv_frames, frames);
 	return ret;
 }
 
 static void recv_give(struct native_session *session, struct native_recv *recv)
 {
-	uint32_t had = atomic_fetch_sub(&session->front->port->recv_frames, recv->span.frame_count);
+	uint32_t had = atomic_fetch_sub(
+		&session->front->port->places->recv_frames, recv->span.frame_count);
 
 	CHECK(had >= recv->span.frame_count);
 	region_give(session->front->region, recv->span, OWNER_RDMA);
@@ -112,7 +113,7 @@ static void session_free(struct native_session *session)
 	list_remove(&session->link);
 	front->session_count--;
 	if (session->proven)
-		front->port->share_sessions[session->share]--;
+		front->port->places->share_sessions[session->share]--;
 	else
 		front->unproven_count--;
 	counter_sub(&sessions_now, 1);
@@ -142,7 +143,7 @@ static struct native_session *session_new(struct front_native *front, const char
 	session->recv_count = session->credits + CAPSULE_SPARE_RECEIVES;
 	session->recvs = calloc(session->recv_count, sizeof(*session->recvs));
 	session->last_ns = session->accepted_ns = reactor_now_ns(front->reactor);
-	session->id = atomic_fetch_add(&front->port->next_id, 1) + 1;
+	session->id = atomic_fetch_add(&front->port->places->next_id, 1) + 1;
 	memcpy(session->peer, peer, sizeof(session->peer));
 	session->peer[sizeof(session->peer) - 1] = '\0';
 	list_init(&session->closing);
@@ -247,10 +248,10 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		.capsule_bytes = capsule_bytes,
 		.inline_bytes = MIN(
 			hello->inline_bytes, MIN(front->opts.inline_bytes_max, capsule_bytes / 2)),
-		.features = session->encrypted
-				    ? CAPSULE_FEATURE_ENCRYPTION
-				    : (session->leases ? CAPSULE_FEATURE_LEASES : 0) |
-					      (session->streams ? CAPSULE_FEATURE_STREAMS : 0),
+		.features = (session->encrypted ? CAPSULE_FEATURE_ENCRYPTION : 0) |
+			    (session->leases ? CAPSULE_FEATURE_LEASES : 0) |
+			    (session->streams ? CAPSULE_FEATURE_STREAMS : 0) |
+			    (hello->features & CAPSULE_FEATURE_ONCE),
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
 		.store_id = hello->features & CAPSULE_FEATURE_STORE ? front->opts.store_id : 0,
@@ -318,7 +319,7 @@ static void open_session(
 	session->phase = NATIVE_OPEN;
 	session->proven = true;
 	session->front->unproven_count--;
-	session->front->port->share_sessions[session->share]++;
+	session->front->port->places->share_sessions[session->share]++;
 	counter_add(&sessions_opened, 1);
 	session_tell(session);
 	setup_send(session, &welcome);
@@ -328,15 +329,13 @@ static void open_session(
  * one, must not keep all others out. */
 static bool is_kept_for_others(const struct native_session *session)
 {
-	const struct native_port *port = session->front->port;
+	const struct native_places *places = session->front->port->places;
 	uint32_t max = session->front->opts.sessions_max, part = max / NATIVE_LAST_PARTS;
-	uint32_t total = 0;
+	uint32_t total = native_places_taken(places);
 
-	for (uint32_t i = 0; i < port->front_count; i++)
-		total += port->fronts[i]->session_count;
 	/* It is counted itself. */
 	return part && total > max - part &&
-	       port->share_sessions[session->share] > max - MIN(total, max);
+	       places->share_sessions[session->share] > max - MIN(total, max);
 }
 
 static void prove(struct native_session *session, const struct capsule_proof_wire *proof)

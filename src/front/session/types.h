@@ -64,6 +64,8 @@ _Static_assert(NATIVE_DIRECT_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
 	"a small body outside the region fits one span");
 
 struct native_session;
+struct native_once;
+struct once_entry;
 struct native_lease_pool;
 struct native_stream;
 struct front_native;
@@ -161,6 +163,20 @@ static inline void native_session_check(const struct native_session *session)
 	CHECK(session->magic == NATIVE_SESSION_MAGIC);
 }
 
+/* Shared by the ports of all devices of a server, so that a client with sessions on several of them
+ * counts as one. Ports come and go only while no reactor runs. */
+struct native_places {
+	struct native_port *ports[FRONT_DEVICES_MAX];
+	uint32_t port_count;
+	_Atomic uint64_t next_id; /* of sessions */
+	_Atomic uint32_t share_sessions[FLOW_SHARES];
+	/* Frames of all sessions' receives. They are held as long as a session lives, so the other
+	 * part of the region is kept for bodies. */
+	_Atomic uint32_t recv_frames;
+	uint32_t recv_frames_max;
+	struct native_once *once;
+};
+
 /* Shared by the fronts of all reactors: the device has one registration of the region, and one
  * listener accepts connections. The first front's reactor takes its events and sends them to the
  * session's reactor. */
@@ -169,14 +185,10 @@ struct native_port {
 	struct rp_arenas arenas;
 	struct front_native *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
-	struct rp_listener *listener;
+	struct native_places *places;
+	uint32_t listener_count;
+	struct rp_listener *listeners[FRONT_ADDRESSES_MAX];
 	struct rp_events events;
-	_Atomic uint64_t next_id; /* of sessions */
-	_Atomic uint32_t share_sessions[FLOW_SHARES];
-	/* Frames of all sessions' receives. They are held as long as a session lives, so the other
-	 * part of the region is kept for bodies. */
-	_Atomic uint32_t recv_frames;
-	uint32_t recv_frames_max;
 	/* Held while an event with a queue pair is read, and while a queue pair closes, so that a
 	 * named queue pair exists. */
 	pthread_mutex_t lock;
@@ -221,6 +233,7 @@ struct native_request {
 	struct s3_reply reply;
 	struct s3_body body;
 	struct native_stream *stream; /* NULL: not a stream */
+	struct once_entry *once;      /* of a numbered write while it runs; or NULL */
 	struct s3_lease ask;
 	bool has_lease;
 	struct capsule_lease lease; /* granted */

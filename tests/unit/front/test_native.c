@@ -79,35 +79,36 @@ static void receives_leave_the_bodies_their_part(void *arg)
 	struct peer first, second, third;
 
 	(void)arg;
-	assert_int_equal(rig_front->port->recv_frames_max, RIG_REGION_BYTES / FRAME_BYTES / 2);
+	assert_int_equal(
+		rig_front->port->places->recv_frames_max, RIG_REGION_BYTES / FRAME_BYTES / 2);
 	/* No session would fit: the open fails. */
 	large.credits = LIMIT_SESSION_REQUESTS_MAX;
 	large.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX;
-	rig_front->port->recv_frames_max = (LIMIT_SESSION_REQUESTS_MAX + 2) * 4 - 1;
+	rig_front->port->places->recv_frames_max = (LIMIT_SESSION_REQUESTS_MAX + 2) * 4 - 1;
 	large.first = rig_front;
 	assert_int_equal(front_native_open(&large, &front), -EINVAL);
 	/* Room for the set-up of one session, not of two. */
-	rig_front->port->recv_frames_max = 2 * each - 1;
+	rig_front->port->places->recv_frames_max = 2 * each - 1;
 	peer_init(&first);
 	assert_int_equal(peer_accept(&first), 0);
 	peer_init(&second);
 	assert_int_equal(peer_accept(&second), -ENOBUFS);
-	assert_int_equal(rig_front->port->recv_frames, each);
+	assert_int_equal(rig_front->port->places->recv_frames, each);
 	/* Room for the set-up of two, but for the receives of none. */
-	rig_front->port->recv_frames_max = 2 * each;
+	rig_front->port->places->recv_frames_max = 2 * each;
 	assert_int_equal(peer_accept(&second), 0);
 	peer_challenge(&first);
 	peer_prove(&first);
 	peer_refused(&first, 503, "SlowDown");
 	peer_close(&first);
 	/* Room is free again. */
-	RIG_UNTIL(rig_front->port->recv_frames == each);
-	rig_front->port->recv_frames_max = 1024;
+	RIG_UNTIL(rig_front->port->places->recv_frames == each);
+	rig_front->port->places->recv_frames_max = 1024;
 	peer_open(&third);
 	peer_close(&third);
 	peer_close(&second);
 	rig_drain(0);
-	assert_int_equal(rig_front->port->recv_frames, 0);
+	assert_int_equal(rig_front->port->places->recv_frames, 0);
 }
 RIG_TEST(receives_leave_the_bodies_their_part);
 

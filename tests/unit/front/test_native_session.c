@@ -62,7 +62,7 @@ RIG_TEST(opens_answers_and_ends);
 /* A key that has its part of the places does not get the last ones, which another key gets. */
 static void the_last_places_are_for_other_keys(void *arg)
 {
-	_Atomic uint32_t *counts = rig_front->port->share_sessions;
+	_Atomic uint32_t *counts = rig_front->port->places->share_sessions;
 	struct peer peers[16], late, other;
 	uint16_t share;
 
