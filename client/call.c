@@ -1,5 +1,6 @@
 /* client/call.c: one call: copied from the caller's request, tried again when its way is lost,
  * finished. */
+#include "base/board.h"
 #include "base/life.h"
 #include "call_priv.h"
 
@@ -159,6 +160,28 @@ static int text_take(struct client_call *call, const struct neb_request *request
 	return headers_bytes > CAPSULE_HEADERS_BYTES_MAX ? -EINVAL : 0;
 }
 
+/* Headers by which the outcome depends on the key's object: a second try meets that of the first.
+ */
+static bool has_condition(const struct client_call *call)
+{
+	struct slice rest = call->headers;
+	struct capsule_header header;
+
+	while (capsule_header_next(&rest, &header))
+		if (slice_eq_nocase(header.name, SLICE("if-match")) ||
+			slice_eq_nocase(header.name, SLICE("if-none-match")) ||
+			slice_eq_nocase(header.name, SLICE("x-amz-write-offset-bytes")))
+			return true;
+	return false;
+}
+
+static bool is_write(const struct client_call *call)
+{
+	const char *method = client_op_of(call)->method;
+
+	return strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
+}
+
 static int request_take(struct client_call *call, const struct neb_request *request)
 {
 	int ret = method_take(call, request);
@@ -185,6 +208,8 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 	call->range_bytes = request->range_bytes;
 	call->want_headers = request->want_headers || request->op == NEB_HEAD_OBJECT;
 	call->idempotent = client_op_of(call)->idempotent;
+	call->writes = is_write(call);
+	call->sure = call->writes && (!call->idempotent || has_condition(call));
 	call->done = request->done;
 	return 0;
 }
@@ -227,6 +252,11 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->attempts = 0;
 	call->retries = 0;
 	call->not_again_ns = 0;
+	call->device_idx = 0;
+	call->left = NULL;
+	call->repeat = false;
+	call->number = 0;
+	list_init(&call->numbered);
 	call->session = NULL;
 	call->bounce = NULL;
 	call->lease = NULL;
@@ -305,6 +335,16 @@ int client_call_internal(struct neb_client *client, const struct neb_request *re
 
 /* ---- Ending a call. ---- */
 
+/* A read may; a write whose number the server knows; one that it does no harm to do twice; and one
+ * that no server has got, or that one has declined. */
+static bool may_repeat(const struct client_call *call, int error)
+{
+	return !call->writes || call->number || !call->sure ||
+	       (call->idempotent && !call->left &&
+		       (error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -EXDEV ||
+			       error == -EAGAIN));
+}
+
 void client_call_retry(struct client_call *call, int error, const char *why)
 {
 	struct neb_client *client = call->client;
@@ -313,9 +353,9 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	call->session = NULL;
 	call->attempts++;
 	/* Pages that were reported are not reported again: the list continues behind them. */
-	if (client->transport == NEB_STRICT || !call->idempotent ||
-		(call->pages && call->pages->count) || call->attempts >= CLIENT_ATTEMPTS_MAX ||
-		clock_now_ns() >= call->deadline_ns) {
+	if ((client->transport == NEB_STRICT && !client_has_path(client)) ||
+		!may_repeat(call, error) || (call->pages && call->pages->count) ||
+		call->attempts >= CLIENT_ATTEMPTS_MAX || clock_now_ns() >= call->deadline_ns) {
 		snprintf(call->result.message, sizeof(call->result.message), "%s", why);
 		client_call_finish(call, error);
 		return;
@@ -324,6 +364,32 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	list_remove(&call->link);
 	list_push_back(&client->queued, &call->link);
 	client_calls_kick(client);
+}
+
+void client_call_number(struct client_call *call, struct capsule_once *ret_once)
+{
+	struct neb_client *client = call->client;
+
+	if (!call->number) {
+		call->number = ++client->next_number;
+		list_push_back(&client->numbered, &call->numbered);
+	}
+	*ret_once = (struct capsule_once){
+		.client = client->once_id,
+		.number = call->number,
+		.done_below =
+			CONTAINER_OF(client->numbered.next, struct client_call, numbered)->number,
+		.issued = client->next_number,
+	};
+}
+
+void client_call_moved(struct client_call *call, const struct client_endpoint *to)
+{
+	if (call->left != to) {
+		call->client->stats.requests_moved++;
+		board_add(call->client->moved_shown, 1);
+	}
+	call->left = NULL;
 }
 
 void client_call_requeue(struct client_call *call)
@@ -382,6 +448,7 @@ void client_call_finish(struct client_call *call, int error)
 	}
 	result->error = error;
 	call->phase = CLIENT_DONE;
+	list_remove(&call->numbered);
 	list_remove(&call->link);
 	list_push_back(call->ended, &call->link);
 	call->client->undone_count--;

@@ -38,9 +38,16 @@ struct client_call {
 	uint8_t method;
 	bool want_headers;
 	bool idempotent;
+	bool writes;
+	bool sure;   /* to do it twice is not the same: it is not idempotent, or has a condition */
+	bool repeat; /* a session was lost that had it, so it may be done already */
+	uint64_t number; /* 0: it has none */
+	struct list numbered;
 	uint8_t attempts;
-	uint32_t retries;      /* after a 503 */
-	uint64_t not_again_ns; /* not tried again before this; 0 unless it was retried */
+	uint32_t retries;	      /* after a 503 */
+	uint64_t not_again_ns;	      /* not tried again before this; 0 unless it was retried */
+	uint32_t device_idx;	      /* of the try that runs */
+	struct client_endpoint *left; /* where its last session was lost; NULL: none was */
 	neb_done_fn *done;
 	struct list *ended; /* the list for it when it is DONE: the client's, or a batch's */
 	struct client_pages *pages; /* NULL: it has one answer */
@@ -106,6 +113,16 @@ void client_result_copy(struct neb_result *to, const struct neb_result *from);
 void client_call_retry(struct client_call *call, int error, const char *why);
 /* Ends the call, with the result's answer filled in, or with error when there is none. */
 void client_call_finish(struct client_call *call, int error);
+/* It is sent on a session again, after it lost one. */
+void client_call_moved(struct client_call *call, const struct client_endpoint *to)
+	__attribute__((cold));
+/* Whether it may be done already and only its server knows: it waits for a session with it. */
+static inline bool client_call_bound(const struct client_call *call)
+{
+	return call->repeat && call->sure;
+}
+/* Gives a write its number, unless it has one, and returns what its capsule says about it. */
+void client_call_number(struct client_call *call, struct capsule_once *ret_once);
 /* Queues a call again that did nothing, without its answer. */
 void client_call_requeue(struct client_call *call);
 /* Queues a request of the library itself, which goes to the endpoint over HTTP; internal takes its

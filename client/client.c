@@ -2,6 +2,7 @@
 #include "http_priv.h"
 #include "session_priv.h"
 
+#include "base/board.h"
 #include "reg_cache.h"
 
 #include <errno.h>
@@ -131,7 +132,12 @@ int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	list_init(&client->hipobjs);
 	list_init(&client->done);
 	list_init(&client->idle_calls);
+	list_init(&client->numbered);
+	random_fill(&client->once_id, sizeof(client->once_id));
 	client_gpu_look();
+	client->paths_up_shown = board_place("nebulaio_client_paths_up");
+	client->paths_lost_shown = board_place("nebulaio_client_paths_lost_total");
+	client->moved_shown = board_place("nebulaio_client_requests_moved_total");
 	random_fill(&client->prng, sizeof(client->prng));
 	client->pool.fd = -1;
 	client->store_id = store_id ? store_id : &client->own_store_id;
@@ -197,9 +203,13 @@ void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_sta
 	struct reg_cache_stats cached = {0};
 
 	*ret_stats = client->stats;
-	if (client->reg_cache)
-		reg_cache_stats(client->reg_cache, &cached);
-	ret_stats->registration_hits = cached.hits;
-	ret_stats->registration_misses = cached.misses;
-	ret_stats->registration_evictions = cached.evictions;
+	ret_stats->paths = client->path_count;
+	for (uint32_t i = 0; i < client->path_count; i++)
+		ret_stats->paths_up += client->paths[i] && client->paths[i]->phase == SESSION_OPEN;
+	for (uint32_t i = 0; i < client->device_count && client->devices[i].reg_cache; i++) {
+		reg_cache_stats(client->devices[i].reg_cache, &cached);
+		ret_stats->registration_hits += cached.hits;
+		ret_stats->registration_misses += cached.misses;
+		ret_stats->registration_evictions += cached.evictions;
+	}
 }

@@ -47,6 +47,8 @@
 #define CLIENT_EASIES_MAX	64u
 /* Sessions with owners; the one unused for the longest time makes room. */
 #define CLIENT_OWNERS_MAX 8u
+/* Addresses of one server that a client uses side by side. */
+#define CLIENT_PATHS_MAX 8u
 
 enum client_scheme { CLIENT_RDMA, CLIENT_HTTP, CLIENT_HTTPS };
 
@@ -61,10 +63,24 @@ struct client_endpoint {
 	struct client_token *tokens;
 	bool hipobj; /* bodies move by hipobj-rc-v2 */
 	bool owner;  /* a gateway: it tells the owners of buckets */
+	/* RDMA: paths to one server have the same group. The client has a session for each path of
+	 * one group at a time. */
+	uint32_t group;
+	uint32_t device_idx; /* of the client's devices: the one that leads there */
 	/* it does not support hipobj-rc-v2: not tried again before this */
 	uint64_t hipobj_retry_ns;
 	int error;     /* and */
 	char why[128]; /* it could not be had */
+};
+
+/* An RDMA device, and what the client has opened on it. */
+struct client_device {
+	struct rp_device *rp;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	bool simulated;
+	char name[sizeof(((struct rp_found *)0)->device_name)];
+	struct reg_cache *reg_cache; /* NULL: off */
 };
 
 struct neb_client {
@@ -83,11 +99,14 @@ struct neb_client {
 	/* The store that the endpoints belong to; 0: not known yet. The client's own variable, or
 	 * its pool's. */
 	_Atomic uint64_t *store_id, own_store_id;
-	/* RDMA; all NULL without an RDMA endpoint. */
-	struct rp_device *device;
-	struct rp_pd *pd;
-	struct rp_cq *cq;
-	struct client_session *session; /* for new calls; NULL: none, or being set up */
+	/* RDMA; none without an RDMA endpoint. The first one also moves the bodies of requests over
+	 * HTTP. */
+	uint32_t device_count;
+	struct client_device devices[CLIENT_DEVICES_MAX];
+	/* The group of endpoints in use: for each of its paths the session for new calls, or NULL:
+	 * none. */
+	uint32_t group_count, group, path_count;
+	struct client_session *paths[CLIENT_PATHS_MAX];
 	struct list sessions, lost_sessions;
 	/* Of a cluster's stores; NULL: no endpoint is a gateway. */
 	struct client_owners *owners;
@@ -97,15 +116,13 @@ struct neb_client {
 	int rdma_error;	    /* of the last outage */
 	int wake_fd;	    /* an eventfd that neb_wake writes */
 	_Atomic bool woken; /* a wait that spins reads this */
-	bool simulated;	    /* the device is */
-	char device_name[sizeof(((struct rp_found *)0)->device_name)];
+	char device_names[CLIENT_DEVICES_MAX * sizeof(((struct rp_found *)0)->device_name)];
 	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
 	uint64_t kept_ns;				      /* when sessions were last checked */
 	uint64_t cm_polled_ns;
 	uint32_t idle_rounds; /* since the clock was last read */
 	bool kick;
 	struct client_pool pool;
-	struct reg_cache *reg_cache; /* NULL: off */
 	uint32_t registration_count;
 	struct client_registration registrations[CLIENT_REGISTRATIONS_MAX]; /* by address */
 	/* HTTP. */
@@ -119,9 +136,23 @@ struct neb_client {
 	uint32_t call_count; /* without a result taken */
 	uint32_t undone_count;
 	uint64_t next_id;
+	/* Writes that have a number and no answer yet, in order of their numbers. */
+	struct list numbered;
+	uint64_t once_id, next_number;
 	struct client_lease *leases; /* NULL: off */
 	struct neb_stats stats;
+	/* The same for `nebulaio top`. */
+	_Atomic uint64_t *paths_up_shown, *paths_lost_shown, *moved_shown;
 };
+
+/* Whether there is a session with the server, or one being set up. */
+static inline bool client_has_path(const struct neb_client *client)
+{
+	for (uint32_t i = 0; i < client->path_count; i++)
+		if (client->paths[i])
+			return true;
+	return false;
+}
 
 /* ---- log.c ---- */
 void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
@@ -148,8 +179,8 @@ int client_store_learn(
 void client_store_text(const struct neb_client *client, char text[17]);
 
 /* ---- device.c ---- */
-/* Opens the named device. With NULL, "" or "auto", opens the device that leads to an endpoint.
- * Logged; client->device_why has the reason. */
+/* Opens the named devices. With NULL, "" or "auto", opens the devices that lead to the endpoints.
+ * Logged; client->device_why has the reason for the first one. -ENODEV: none could be had. */
 int client_device_open(struct neb_client *client, const char *wanted);
 void client_device_close(struct neb_client *client);
 /* The host's numeric address, which a connection manager needs. May ask a name server.

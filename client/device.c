@@ -1,5 +1,5 @@
-/* client/device.c: opens the client's RDMA device, which the options name or which leads to its
- * endpoints, and returns its name. */
+/* client/device.c: opens the client's RDMA devices, which the options name or which lead to its
+ * endpoints, and returns their names. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -25,105 +25,170 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 	return ret ? -EHOSTUNREACH : 0;
 }
 
-/* Tries the endpoints in the order of preference. The first endpoint that a device reaches decides,
- * because a client has one device. why: the first endpoint's reason, when no device is found. */
-static int device_find(struct neb_client *client, struct rp_found *ret_found)
+static bool wants_device(const struct client_endpoint *endpoint)
 {
-	struct rp_found none = {0}, found;
-	int error = -ENODEV;
-
-	for (uint32_t i = 0; i < client->endpoint_count; i++) {
-		const struct client_endpoint *endpoint = &client->endpoints[i];
-		char address[CLIENT_ADDRESS_BYTES];
-		const char *why = "";
-		int ret;
-
-		if (endpoint->scheme != CLIENT_RDMA && !endpoint->token && !endpoint->hipobj &&
-			!endpoint->owner)
-			continue;
-		found = (struct rp_found){0};
-		ret = client_resolve(endpoint->host, address, sizeof(address), &why);
-		if (ret)
-			snprintf(found.why, sizeof(found.why), "the host name %.100s: %.60s",
-				endpoint->host, why);
-		else
-			ret = rp_find(address, endpoint->port, &found);
-		if (ret == 0) {
-			*ret_found = found;
-			return 0;
-		}
-		if (!none.why[0]) {
-			none = found;
-			error = ret;
-		}
-	}
-	*ret_found = none;
-	return error;
+	return endpoint->scheme == CLIENT_RDMA || endpoint->token || endpoint->hipobj ||
+	       endpoint->owner;
 }
 
-static int objects_open(struct neb_client *client, const char *device_name)
+/* The device that leads to the endpoint. */
+static int device_find(const struct client_endpoint *endpoint, struct rp_found *ret_found)
 {
-	struct rp_open_opts opts = {.device_name = device_name, .gid_index = -1};
-	struct rp_device_attr attr = {.simulated = true};
-	int ret = rp_open(&opts, &client->device);
+	char address[CLIENT_ADDRESS_BYTES];
+	const char *why = "";
+	int ret = client_resolve(endpoint->host, address, sizeof(address), &why);
 
+	*ret_found = (struct rp_found){0};
 	if (ret == 0)
-		rp_device_attr(client->device, &attr);
-	client->simulated = attr.simulated;
-	if (ret == 0)
-		ret = rp_pd_open(client->device, &client->pd);
-	if (ret == 0)
-		ret = rp_cq_open(client->device,
-			(client->owner_count ? CLIENT_OWNERS_MAX : 1) * LIMIT_SESSION_REQUESTS_MAX *
-				4,
-			&client->cq);
+		return rp_find(address, endpoint->port, ret_found);
+	snprintf(ret_found->why, sizeof(ret_found->why), "the host name %.100s: %.60s",
+		endpoint->host, why);
 	return ret;
+}
+
+/* The device with this number among those that the options name, separated by spaces; the last one
+ * also serves for all further numbers. */
+static int device_named(const char *wanted, uint32_t number, struct rp_found *ret_found)
+{
+	struct slice rest = slice_trim(slice_str(wanted)), name;
+
+	*ret_found = (struct rp_found){.why = "as configured"};
+	do {
+		name = slice_split(&rest, ' ');
+		rest = slice_trim(rest);
+	} while (number-- && rest.len);
+	return slice_copy_str(name, ret_found->device_name, sizeof(ret_found->device_name));
+}
+
+static void device_close(struct client_device *device)
+{
+	if (device->cq)
+		rp_cq_close(device->cq);
+	if (device->pd)
+		rp_pd_close(device->pd);
+	rp_close(device->rp);
+	*device = (struct client_device){.cq = NULL};
+}
+
+/* Every session of the client may be on it. */
+static uint32_t completions_max(const struct neb_client *client)
+{
+	uint32_t sessions = MIN(MAX(client->rdma_count, 1u), CLIENT_PATHS_MAX);
+
+	if (client->owner_count)
+		sessions = CLIENT_OWNERS_MAX;
+	return sessions * LIMIT_SESSION_REQUESTS_MAX * 4;
+}
+
+/* The device of that name, opened now if the client does not have it. */
+static int device_take(struct neb_client *client, const char *name, uint32_t *ret_idx)
+{
+	struct rp_open_opts opts = {.device_name = name, .gid_index = -1};
+	struct client_device *device = &client->devices[client->device_count];
+	struct rp_device_attr attr = {.simulated = true};
+	int ret;
+
+	for (*ret_idx = 0; *ret_idx < client->device_count; ++*ret_idx)
+		if (strcmp(client->devices[*ret_idx].name, name) == 0)
+			return 0;
+	if (client->device_count == CLIENT_DEVICES_MAX)
+		return -ENOSPC;
+	ret = rp_open(&opts, &device->rp);
+	if (ret == 0)
+		ret = rp_pd_open(device->rp, &device->pd);
+	if (ret == 0)
+		ret = rp_cq_open(device->rp, completions_max(client), &device->cq);
+	if (ret) {
+		device_close(device);
+		return ret;
+	}
+	rp_device_attr(device->rp, &attr);
+	device->simulated = attr.simulated;
+	snprintf(device->name, sizeof(device->name), "%s", name);
+	client->device_count++;
+	return 0;
+}
+
+/* Gives the endpoint its device. */
+static int endpoint_device(struct neb_client *client, struct client_endpoint *endpoint,
+	const char *wanted, uint32_t number, struct rp_found *ret_found)
+{
+	bool named = wanted && *wanted && strcmp(wanted, "auto") != 0;
+	int ret =
+		named ? device_named(wanted, number, ret_found) : device_find(endpoint, ret_found);
+
+	if (ret)
+		return ret;
+	ret = device_take(client, ret_found->device_name, &endpoint->device_idx);
+	if (ret)
+		snprintf(ret_found->why, sizeof(ret_found->why), "RDMA device %.60s: %s",
+			ret_found->device_name,
+			ret == -ENOSPC ? "a client uses four devices at most" : strerror(-ret));
+	return ret;
+}
+
+static void names_join(struct neb_client *client)
+{
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < client->device_count; i++)
+		len += (size_t)snprintf(client->device_names + len,
+			sizeof(client->device_names) - len, "%s%s", i ? " " : "",
+			client->devices[i].name);
+}
+
+/* An endpoint whose device cannot be had uses the first device that could be. */
+static int devices_take(struct neb_client *client, const char *wanted)
+{
+	uint32_t number = 0;
+	int error = 0;
+
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
+		struct client_endpoint *endpoint = &client->endpoints[i];
+		bool first = !client->device_count, session = endpoint->scheme == CLIENT_RDMA;
+		struct rp_found found;
+		int ret;
+
+		if (!wants_device(endpoint) || (!first && !session))
+			continue;
+		ret = endpoint_device(client, endpoint, wanted, session ? number++ : 0, &found);
+		if (ret && !first)
+			client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s", endpoint->host,
+				endpoint->port, found.why);
+		if (first && (ret == 0 || !error))
+			snprintf(client->device_why, sizeof(client->device_why), "%s", found.why);
+		if (ret && !error)
+			error = ret;
+	}
+	return client->device_count ? 0 : error;
 }
 
 int client_device_open(struct neb_client *client, const char *wanted)
 {
-	struct rp_found found = {.why = "as configured"};
 	bool goes_on = client->transport == NEB_AUTO && client->http_count;
-	int ret = 0;
+	int ret = devices_take(client, wanted);
 
-	if (!wanted || !*wanted || strcmp(wanted, "auto") == 0)
-		ret = device_find(client, &found);
-	else if (slice_copy_str(slice_str(wanted), found.device_name, sizeof(found.device_name)))
-		ret = -EINVAL;
-	if (ret == 0) {
-		ret = objects_open(client, found.device_name);
-		if (ret)
-			snprintf(found.why, sizeof(found.why), "RDMA device %.60s: %s",
-				found.device_name, strerror(-ret));
-	}
-	snprintf(client->device_why, sizeof(client->device_why), "%s", found.why);
 	if (ret) {
-		client_device_close(client);
 		client->rdma_error = ret;
-		client_log(client, goes_on ? NEB_LOG_WARN : NEB_LOG_ERROR, "%s%s", found.why,
-			goes_on ? "; requests use HTTP" : "");
+		client_log(client, goes_on ? NEB_LOG_WARN : NEB_LOG_ERROR, "%s%s",
+			client->device_why, goes_on ? "; requests use HTTP" : "");
 		return ret;
 	}
-	memcpy(client->device_name, found.device_name, sizeof(client->device_name));
-	client_log(client, NEB_LOG_INFO, "RDMA device %s: %s", client->device_name, found.why);
+	names_join(client);
+	client_log(client, NEB_LOG_INFO, "RDMA device%s %s: %s",
+		client->device_count == 1 ? "" : "s", client->device_names, client->device_why);
 	return 0;
 }
 
 void client_device_close(struct neb_client *client)
 {
-	if (client->cq)
-		rp_cq_close(client->cq);
-	if (client->pd)
-		rp_pd_close(client->pd);
-	rp_close(client->device);
-	client->cq = NULL;
-	client->pd = NULL;
-	client->device = NULL;
+	while (client->device_count)
+		device_close(&client->devices[--client->device_count]);
 }
 
 const char *neb_client_device(const struct neb_client *client)
 {
-	return client->device ? client->device_name : "";
+	return client->device_names;
 }
 
 const char *neb_client_device_why(const struct neb_client *client)

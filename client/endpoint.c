@@ -95,12 +95,37 @@ static void endpoint_keep(struct neb_client *client)
 			return;
 	}
 	client->endpoint_count++;
+	if (last->scheme == CLIENT_RDMA && last->group == client->group_count)
+		client->group_count++;
 	if (last->scheme == CLIENT_RDMA)
 		client->rdma_count++;
 	else
 		client->http_count++;
 	client->token_count += last->token || last->hipobj;
 	client->owner_count += last->owner;
+}
+
+/* "HOST:PORT" behind an RDMA endpoint: another path to its server. */
+static int path_parse(struct neb_client *client, struct slice text)
+{
+	struct client_endpoint *endpoint = &client->endpoints[client->endpoint_count];
+	const struct client_endpoint *before = endpoint - 1;
+	uint32_t paths = 0;
+	int ret;
+
+	if (!client->endpoint_count || before->scheme != CLIENT_RDMA)
+		return -EINVAL;
+	for (uint32_t i = 0; i < client->endpoint_count; i++)
+		paths += client->endpoints[i].scheme == CLIENT_RDMA &&
+			 client->endpoints[i].group == before->group;
+	if (paths == CLIENT_PATHS_MAX)
+		return -EINVAL;
+	*endpoint = (struct client_endpoint){
+		.scheme = CLIENT_RDMA, .port = SCHEMES[CLIENT_RDMA].port, .group = before->group};
+	ret = client_endpoint_at(client, endpoint, text);
+	if (ret == 0)
+		endpoint_keep(client);
+	return ret;
 }
 
 static int endpoint_parse(struct neb_client *client, struct slice text)
@@ -110,6 +135,9 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 
 	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
 		return -EINVAL;
+	if (slice_find(text, SLICE("://")) < 0)
+		return path_parse(
+			client, slice_ends(text, SLICE("/")) ? slice_to(text, text.len - 1) : text);
 	endpoint->hipobj = slice_ends(text, SLICE("?rdma=hipobj"));
 	if (endpoint->hipobj)
 		text.len -= strlen("?rdma=hipobj");
@@ -126,6 +154,7 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 			continue;
 		endpoint->scheme = (enum client_scheme)i;
 		endpoint->port = SCHEMES[i].port;
+		endpoint->group = client->group_count;
 		if ((endpoint->token || endpoint->hipobj || endpoint->owner) &&
 			endpoint->scheme == CLIENT_RDMA)
 			return -EINVAL;
@@ -172,6 +201,16 @@ int client_endpoints_parse(struct neb_client *client, const char *endpoints)
 	return -EINVAL;
 }
 
+/* The way of the requests while an endpoint fails, as the end of a sentence. */
+static const char *other_way(const struct neb_client *client)
+{
+	if (client_has_path(client))
+		return "; requests use the other paths until it is back";
+	return client->transport == NEB_AUTO && client->http_count
+		       ? "; requests use HTTP until it is back"
+		       : "";
+}
+
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why)
 {
@@ -193,10 +232,7 @@ void client_endpoint_failed(
 		return;
 	endpoint->warned = true;
 	client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s%s", endpoint->host, endpoint->port,
-		endpoint->why,
-		client->transport == NEB_AUTO && client->http_count
-			? "; requests use HTTP until it is back"
-			: "");
+		endpoint->why, other_way(client));
 }
 
 int client_store_learn(

@@ -393,8 +393,8 @@ static int qp_open(struct client_hipobj *transfer)
 {
 	struct neb_client *client = transfer->client;
 	const struct rp_qp_attr attr = {.type = RP_QP_RC,
-		.send_cq = client->cq,
-		.recv_cq = client->cq,
+		.send_cq = client->devices[0].cq,
+		.recv_cq = client->devices[0].cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1},
 		.retry_count = 7,
 		.rnr_retry_count = 7};
@@ -405,7 +405,7 @@ static int qp_open(struct client_hipobj *transfer)
 	for (int i = 0; i < 2 && ret == -EAGAIN; i++) {
 		rp_qp_close(transfer->qp);
 		transfer->qp = NULL;
-		ret = rp_qp_open(client->pd, &attr, &transfer->qp);
+		ret = rp_qp_open(client->devices[0].pd, &attr, &transfer->qp);
 		if (ret == 0)
 			ret = rp_qp_address(transfer->qp, &transfer->ours);
 		if (ret == 0 && !transfer->ours.psn)
@@ -581,7 +581,7 @@ static const char *unfit(const struct client_call *call, const struct client_end
 	while (capsule_header_next(&rest, &header))
 		if (slice_eq_nocase(header.name, SLICE("range")))
 			return "a range is given as a header";
-	if (!call->client->cq)
+	if (!call->client->device_count)
 		return "no RDMA device";
 	if (used != 1 || MAX(call->body_bytes, call->range_bytes) > HIPOBJ_SIZE_MAX)
 		return "a transfer has one contiguous range of memory below 2 GiB";

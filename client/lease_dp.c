@@ -68,16 +68,15 @@ static bool name_is(const struct client_lease *lease, const struct client_call *
 /* Where the body goes: the caller's own memory if it is registered, else memory of the pool. */
 static bool landing_find(struct client_call *call, uint32_t *ret_lkey)
 {
-	struct neb_client *client = call->client;
 	uint64_t bytes = call->landing_bytes;
 
 	call->landing = call->into[0].data;
 	if (call->into[0].bytes >= bytes &&
-		client_memory_lkey(client, call->landing, bytes, ret_lkey))
+		client_memory_lkey(call, call->landing, bytes, ret_lkey))
 		return true;
-	call->bounce = client_pool_get(client, bytes);
+	call->bounce = client_pool_get(call->client, bytes);
 	call->landing = call->bounce;
-	return call->bounce && client_memory_lkey(client, call->landing, bytes, ret_lkey);
+	return call->bounce && client_memory_lkey(call, call->landing, bytes, ret_lkey);
 }
 
 static bool read_post(struct client_session *session, struct client_call *call, uint32_t slot_idx)
@@ -136,6 +135,18 @@ static struct client_lease *lease_find(struct client_call *call, uint64_t hash, 
 	return victim;
 }
 
+/* The session that has the lease: it may be another path's, with keys of its own. */
+static struct client_session *lease_session(
+	const struct client_lease *lease, struct client_session *session)
+{
+	struct client_session *other;
+
+	if (lease->serial == session->serial || !lease->serial)
+		return session;
+	other = client_session_of(session->client, lease->serial);
+	return other && other->phase == SESSION_OPEN && other->free_count ? other : session;
+}
+
 bool client_lease_read(struct client_session *session, struct client_call *call)
 {
 	struct client_lease *lease;
@@ -155,6 +166,8 @@ bool client_lease_read(struct client_session *session, struct client_call *call)
 		return false;
 	}
 	call->lease = lease;
+	session = lease_session(lease, session);
+	call->device_idx = session->endpoint->device_idx;
 	if (lease->serial != session->serial || !name_is(lease, call) ||
 		call->begun_boot_ns >= lease->until_ns || call->into_bytes < lease->bytes)
 		return false;

@@ -13,12 +13,39 @@
 
 #define REMOTE_ACCESS (RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_READ)
 
-static int mr_open(
-	struct neb_client *client, void *data, uint64_t bytes, int fd, struct rp_mr **ret_mr)
+static int mr_open(const struct client_device *device, void *data, uint64_t bytes, int fd,
+	struct rp_mr **ret_mr)
 {
 	struct rp_mr_opts opts = {.addr = data, .bytes = bytes, .access = REMOTE_ACCESS, .fd = fd};
 
-	return rp_mr_open(client->pd, &opts, ret_mr);
+	return rp_mr_open(device->pd, &opts, ret_mr);
+}
+
+static void mrs_close(struct rp_mr *mrs[CLIENT_DEVICES_MAX])
+{
+	for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
+		if (mrs[i])
+			rp_mr_close(mrs[i]);
+		mrs[i] = NULL;
+	}
+}
+
+/* With every device. Errors of rp_mr_open; then with none. */
+static int mrs_open(struct neb_client *client, void *data, uint64_t bytes, int fd,
+	struct rp_mr *ret_mrs[CLIENT_DEVICES_MAX])
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < client->device_count; i++)
+		ret = mr_open(&client->devices[i], data, bytes, fd, &ret_mrs[i]);
+	if (ret)
+		mrs_close(ret_mrs);
+	return ret;
+}
+
+static const struct client_device *device_of(const struct client_call *call)
+{
+	return &call->client->devices[call->device_idx];
 }
 
 /* ---- The pool. ---- */
@@ -49,9 +76,7 @@ int client_pool_open(struct neb_client *client, uint64_t bytes)
 	if (!pool->runs)
 		return -ENOMEM;
 	pool->runs[0] = pool->page_count;
-	if (!client->pd)
-		return 0;
-	ret = mr_open(client, pool->base, bytes, pool->fd, &pool->mr);
+	ret = mrs_open(client, pool->base, bytes, pool->fd, pool->mrs);
 	if (ret)
 		client_log(client, NEB_LOG_ERROR,
 			"the pool of %llu bytes cannot be registered: %s (raise the limit of "
@@ -64,8 +89,7 @@ void client_pool_close(struct neb_client *client)
 {
 	struct client_pool *pool = &client->pool;
 
-	if (pool->mr)
-		rp_mr_close(pool->mr);
+	mrs_close(pool->mrs);
 	if (pool->base)
 		munmap(pool->base, pool->bytes);
 	if (pool->fd >= 0)
@@ -164,12 +188,29 @@ static uint32_t registration_find(const struct neb_client *client, const uint8_t
 	return low;
 }
 
+/* A device that cannot reach a GPU's memory has no key for it: its requests are staged. */
+static void gpu_mrs_open(struct neb_client *client, void *data, size_t bytes,
+	struct rp_mr *ret_mrs[CLIENT_DEVICES_MAX])
+{
+	for (uint32_t i = 0; i < client->device_count; i++) {
+		const struct client_domain domain = {
+			.device = client->devices[i].rp, .pd = client->devices[i].pd};
+		int ret = client_gpu_register(&domain, data, bytes, REMOTE_ACCESS, &ret_mrs[i]);
+
+		if (ret)
+			client_log(client, NEB_LOG_WARN,
+				"%zu bytes of GPU memory are staged through host memory: the RDMA "
+				"device cannot reach them: %s",
+				bytes, strerror(-ret));
+	}
+}
+
 int neb_register(struct neb_client *client, void *data, size_t bytes)
 {
 	struct client_registration *regs = client->registrations;
 	uint32_t at = registration_find(client, data);
-	struct rp_mr *mr = NULL;
-	int ret;
+	struct client_registration reg = {.data = data, .bytes = bytes};
+	int ret = 0;
 
 	if (!data || !bytes)
 		return -EINVAL;
@@ -178,22 +219,14 @@ int neb_register(struct neb_client *client, void *data, size_t bytes)
 	if (client->registration_count == CLIENT_REGISTRATIONS_MAX)
 		return -ENOSPC;
 	client_gpu_look();
-	if (client_gpu_owns(data)) {
-		ret = client_gpu_register(
-			&(struct client_domain){.device = client->device, .pd = client->pd}, data,
-			bytes, REMOTE_ACCESS, &mr);
-		if (ret && client->pd)
-			client_log(client, NEB_LOG_WARN,
-				"%zu bytes of GPU memory are staged through host memory: the RDMA "
-				"device cannot reach them: %s",
-				bytes, strerror(-ret));
-	} else if (client->pd) {
-		ret = mr_open(client, data, bytes, -1, &mr);
-		if (ret)
-			return ret;
-	}
+	if (client_gpu_owns(data))
+		gpu_mrs_open(client, data, bytes, reg.mrs);
+	else
+		ret = mrs_open(client, data, bytes, -1, reg.mrs);
+	if (ret)
+		return ret;
 	memmove(&regs[at + 1], &regs[at], (client->registration_count - at) * sizeof(*regs));
-	regs[at] = (struct client_registration){.data = data, .bytes = bytes, .mr = mr};
+	regs[at] = reg;
 	client->registration_count++;
 	return 0;
 }
@@ -205,8 +238,7 @@ int neb_unregister(struct neb_client *client, void *data)
 
 	if (at == client->registration_count || regs[at].data != data)
 		return -ENOENT;
-	if (regs[at].mr)
-		rp_mr_close(regs[at].mr);
+	mrs_close(regs[at].mrs);
 	client->registration_count--;
 	memmove(&regs[at], &regs[at + 1], (client->registration_count - at) * sizeof(*regs));
 	return 0;
@@ -214,36 +246,48 @@ int neb_unregister(struct neb_client *client, void *data)
 
 int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes)
 {
+	int ret = 0;
+
 	if (!data || !bytes || bytes > UINTPTR_MAX - (uintptr_t)data)
 		return -EINVAL;
-	return client->reg_cache ? reg_cache_forget(client->reg_cache, data, bytes) : 0;
+	for (uint32_t i = 0; i < client->device_count; i++)
+		if (client->devices[i].reg_cache &&
+			reg_cache_forget(client->devices[i].reg_cache, data, bytes))
+			ret = -EBUSY;
+	return ret;
 }
 
 int client_reg_cache_open(struct neb_client *client, uint64_t bytes)
 {
-	return client->pd && bytes
-		       ? reg_cache_open(client->pd, bytes, REMOTE_ACCESS, &client->reg_cache)
-		       : 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && bytes && i < client->device_count; i++)
+		ret = reg_cache_open(
+			client->devices[i].pd, bytes, REMOTE_ACCESS, &client->devices[i].reg_cache);
+	return ret;
 }
 
 void client_registrations_close(struct neb_client *client)
 {
-	reg_cache_close(client->reg_cache);
+	for (uint32_t i = 0; i < client->device_count; i++)
+		reg_cache_close(client->devices[i].reg_cache);
 	while (client->registration_count)
 		neb_unregister(client, client->registrations[0].data);
 }
 
-static const struct rp_mr *mr_of(const struct neb_client *client, const uint8_t *data, size_t bytes)
+/* The registration with the call's device that contains the memory; NULL: none. */
+static const struct rp_mr *mr_of(const struct client_call *call, const uint8_t *data, size_t bytes)
 {
+	const struct neb_client *client = call->client;
 	const struct client_pool *pool = &client->pool;
 	uint32_t at;
 
 	if (data >= pool->base && data + bytes <= pool->base + pool->bytes)
-		return pool->mr;
+		return pool->mrs[call->device_idx];
 	at = registration_find(client, data);
 	if (at < client->registration_count && client->registrations[at].data <= data &&
 		data + bytes <= client->registrations[at].data + client->registrations[at].bytes)
-		return client->registrations[at].mr;
+		return client->registrations[at].mrs[call->device_idx];
 	return NULL;
 }
 
@@ -313,15 +357,15 @@ static int bounce(struct client_call *call, bool body, uint64_t bytes, struct ca
 		return -ENOMEM;
 	if (body)
 		client_gather(call, 0, call->bounce, call->body_bytes);
-	run_set(&ret_runs[0], call->bounce, bytes, rp_mr_rkey(client->pool.mr));
+	run_set(&ret_runs[0], call->bounce, bytes, rp_mr_rkey(client->pool.mrs[call->device_idx]));
 	*ret_run_count = 1;
 	return 0;
 }
 
 bool client_memory_lkey(
-	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey)
+	const struct client_call *call, const void *data, uint64_t bytes, uint32_t *ret_lkey)
 {
-	const struct rp_mr *mr = mr_of(client, data, bytes);
+	const struct rp_mr *mr = mr_of(call, data, bytes);
 
 	if (!mr || client_gpu_owns(data))
 		return false;
@@ -331,8 +375,7 @@ bool client_memory_lkey(
 
 uint32_t client_run_lkey(const struct client_call *call, const struct capsule_run *run)
 {
-	const struct rp_mr *mr =
-		mr_of(call->client, (const uint8_t *)(uintptr_t)run->addr, run->bytes);
+	const struct rp_mr *mr = mr_of(call, (const uint8_t *)(uintptr_t)run->addr, run->bytes);
 
 	if (call->mr_count)
 		return rp_mr_lkey(call->mrs[0]);
@@ -348,7 +391,8 @@ int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule
 
 	call->bounce = client_pool_get(client, bytes);
 	if (call->bounce) {
-		run_set(ret_run, call->bounce, bytes, rp_mr_rkey(client->pool.mr));
+		run_set(ret_run, call->bounce, bytes,
+			rp_mr_rkey(client->pool.mrs[call->device_idx]));
 		return 0;
 	}
 	call->sealed =
@@ -358,7 +402,7 @@ int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule
 		return -ENOMEM;
 	}
 	call->sealed_bytes = bytes;
-	ret = mr_open(client, call->sealed, bytes, -1, &call->mrs[0]);
+	ret = mr_open(device_of(call), call->sealed, bytes, -1, &call->mrs[0]);
 	if (ret) {
 		client_runs_end(call, 0);
 		return ret;
@@ -373,18 +417,19 @@ int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule
 static int key_for_call(struct client_call *call, const struct neb_iov *iov, uint32_t *ret_rkey)
 {
 	struct neb_client *client = call->client;
+	const struct client_device *device = device_of(call);
 	struct reg_entry *entry;
 	struct rp_mr *mr;
 	int ret = -ENOSPC;
 
-	if (client->reg_cache)
-		ret = reg_cache_get(client->reg_cache, iov->data, iov->bytes, &entry);
+	if (device->reg_cache)
+		ret = reg_cache_get(device->reg_cache, iov->data, iov->bytes, &entry);
 	if (ret == 0) {
 		call->cached[call->cached_count++] = entry;
 		*ret_rkey = reg_entry_rkey(entry);
 		return 0;
 	}
-	ret = mr_open(client, iov->data, iov->bytes, -1, &mr);
+	ret = mr_open(device, iov->data, iov->bytes, -1, &mr);
 	if (ret)
 		return ret;
 	client->stats.registrations++;
@@ -397,11 +442,10 @@ static int key_for_call(struct client_call *call, const struct neb_iov *iov, uin
 static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32_t count,
 	struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {
-	struct neb_client *client = call->client;
 	uint32_t run_count = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		const struct rp_mr *mr = mr_of(client, iov[i].data, iov[i].bytes);
+		const struct rp_mr *mr = mr_of(call, iov[i].data, iov[i].bytes);
 		uint32_t rkey = mr ? rp_mr_rkey(mr) : 0;
 		int ret;
 
@@ -421,7 +465,7 @@ static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32
 static bool iov_known(const struct client_call *call, const struct neb_iov *iov, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (iov[i].bytes && !mr_of(call->client, iov[i].data, iov[i].bytes))
+		if (iov[i].bytes && !mr_of(call, iov[i].data, iov[i].bytes))
 			return false;
 	return true;
 }
@@ -435,7 +479,7 @@ static bool iov_staged(const struct client_call *call, const struct neb_iov *iov
 	for (uint32_t i = 0; i < count; i++)
 		if (iov[i].bytes && client_gpu_owns(iov[i].data) &&
 			((session && session->encrypted) ||
-				!mr_of(call->client, iov[i].data, iov[i].bytes)))
+				!mr_of(call, iov[i].data, iov[i].bytes)))
 			return true;
 	return false;
 }
@@ -482,5 +526,5 @@ void client_runs_end(struct client_call *call, uint64_t moved)
 		call->sealed = NULL;
 	}
 	while (call->cached_count)
-		reg_cache_put(call->client->reg_cache, call->cached[--call->cached_count]);
+		reg_cache_put(device_of(call)->reg_cache, call->cached[--call->cached_count]);
 }

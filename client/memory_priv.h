@@ -8,14 +8,16 @@
 #define CLIENT_REGISTRATIONS_MAX 256u
 /* Unregistered bodies up to this size are copied through the pool; larger ones are registered. */
 #define CLIENT_BOUNCE_BYTES_MAX (64 * KIB)
+#define CLIENT_DEVICES_MAX	4u
 
 struct neb_client;
 struct client_call;
 
+/* Memory has a registration, and so keys, for each of the client's devices. */
 struct client_registration {
 	uint8_t *data;
 	uint64_t bytes;
-	struct rp_mr *mr;
+	struct rp_mr *mrs[CLIENT_DEVICES_MAX];
 };
 
 /* The pool: one memfd, first fit in whole pages, free runs joined at once. */
@@ -23,7 +25,7 @@ struct client_pool {
 	uint8_t *base;
 	uint64_t bytes;
 	int fd;
-	struct rp_mr *mr;
+	struct rp_mr *mrs[CLIENT_DEVICES_MAX];
 	uint32_t page_count;
 	uint32_t hint;	/* where to begin looking */
 	uint32_t *runs; /* of pages: at a run's first page its length, with CLIENT_RUN_USED */
@@ -56,10 +58,10 @@ void client_gather(struct client_call *call, uint64_t offset, void *data, uint64
 void client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
 
-/* The local key of memory that is registered with the device; false: it is not registered, or the
- * processor cannot read it. */
+/* The call's device's local key of registered memory; false: it is not registered, or the processor
+ * cannot read it. */
 bool client_memory_lkey(
-	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey);
+	const struct client_call *call, const void *data, uint64_t bytes, uint32_t *ret_lkey);
 /* Any registered memory for the call: from the pool, or mapped and registered for it. */
 int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run);
 

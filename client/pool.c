@@ -97,6 +97,22 @@ void neb_pool_close(struct neb_pool *pool)
 	free(pool);
 }
 
+/* The next endpoint in the text with all its paths; false: there is none. */
+static bool endpoint_skip(const char **at)
+{
+	bool found = false;
+
+	for (;;) {
+		const char *word = *at + strspn(*at, ", ");
+		size_t len = strcspn(word, ", ");
+
+		if (!len || (found && memmem(word, len, "://", 3)))
+			return found;
+		found = true;
+		*at = word + len;
+	}
+}
+
 /* Moves the first `start` endpoints to the end. The client itself sorts by scheme, RDMA before
  * HTTP. */
 static char *endpoints_from(const char *endpoints, uint32_t start)
@@ -106,19 +122,14 @@ static char *endpoints_from(const char *endpoints, uint32_t start)
 	const char *at = endpoints;
 	char *text;
 
-	while (at[strspn(at, ", ")]) {
-		at += strspn(at, ", ");
-		at += strcspn(at, ", ");
+	while (endpoint_skip(&at))
 		count++;
-	}
 	text = malloc(2 * len + 2);
 	if (!text)
 		return NULL;
 	at = endpoints;
-	for (uint32_t i = 0; count && i < start % count; i++) {
-		at += strspn(at, ", ");
-		at += strcspn(at, ", ");
-	}
+	for (uint32_t i = 0; count && i < start % count; i++)
+		endpoint_skip(&at);
 	skip = (size_t)(at - endpoints);
 	memcpy(text, at, len - skip);
 	text[len - skip] = ',';

@@ -14,6 +14,8 @@
 /* In the first rounds of waiting the answer may come within microseconds: a pause would delay
  * it. */
 #define ROUNDS_UNRELAXED 256u
+/* The client's own, and two of each device. */
+#define SLEEP_FDS (1u + 2u * CLIENT_DEVICES_MAX)
 
 /* ---- Routing. ---- */
 
@@ -34,6 +36,7 @@ static void route_http(struct client_call *call)
 	struct client_endpoint *endpoint = http_endpoint(call);
 	int ret;
 
+	call->device_idx = 0;
 	if (endpoint && client_hipobj_start(call, endpoint))
 		return;
 	ret = endpoint ? client_token_prepare(call, endpoint) : -EHOSTUNREACH;
@@ -87,6 +90,37 @@ static bool hopeless(const struct neb_client *client)
 	       !client->stats.sessions_opened;
 }
 
+static void finish_unknown(struct client_call *call)
+{
+	snprintf(call->result.message, sizeof(call->result.message),
+		"the session was lost before the answer, and only the server that had the request "
+		"knows whether it was done: look before you repeat it");
+	client_call_finish(call, -EIO);
+}
+
+/* Only the server that had the request may get it again. */
+static void route_bound(struct client_call *call)
+{
+	struct neb_client *client = call->client;
+	struct client_session *session = NULL;
+	const char *why = NULL;
+	int ret = -ESTALE;
+
+	if (client->owners) {
+		if (!client_owner_route(call, &why))
+			finish_unknown(call);
+		return;
+	}
+	if (client->rdma_count)
+		session = client_session_want(client);
+	if (!session && client->rdma_count && client->transport != NEB_STRICT && !hopeless(client))
+		return;
+	if (session)
+		ret = client_session_start(session, call);
+	if (ret && ret != -EAGAIN)
+		finish_unknown(call);
+}
+
 /* Finds a transport for the call, or leaves it queued. */
 static void call_route(struct client_call *call)
 {
@@ -101,6 +135,10 @@ static void call_route(struct client_call *call)
 		ret = client_http_start(call, call->endpoint);
 		if (ret)
 			client_call_finish(call, ret);
+		return;
+	}
+	if (__builtin_expect(client_call_bound(call), 0)) {
+		route_bound(call);
 		return;
 	}
 	if (client->owners) {
@@ -154,6 +192,14 @@ static int call_begin(
 
 /* ---- Rounds. ---- */
 
+/* All sessions are full: a call that is queued waits for one of them. */
+static bool is_full(const struct neb_client *client)
+{
+	const struct client_session *best = client_path_best(client);
+
+	return best && best->phase == SESSION_OPEN && !best->free_count;
+}
+
 static void calls_route(struct neb_client *client)
 {
 	uint32_t count = client->undone_count;
@@ -165,8 +211,7 @@ static void calls_route(struct neb_client *client)
 		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
 
 		call_route(call);
-		if (call->phase == CLIENT_QUEUED && client->session &&
-			client->session->phase == SESSION_OPEN && !client->session->free_count)
+		if (call->phase == CLIENT_QUEUED && is_full(client))
 			break;
 		link = next;
 	}
@@ -213,9 +258,10 @@ static void slow_round(struct neb_client *client)
 	if (now_ns - client->cm_polled_ns < CLIENT_CM_POLL_NS)
 		return;
 	client->cm_polled_ns = now_ns;
-	if (client->device)
+	if (client->device_count)
 		client_cm_progress(client, now_ns);
 	client_sessions_keep(client, now_ns);
+	client_paths_probe(client, now_ns);
 	deadlines_check(client, now_ns);
 	if (!list_empty(&client->queued))
 		client->kick = true;
@@ -225,7 +271,7 @@ void client_progress(struct neb_client *client)
 {
 	if (__builtin_expect(!list_empty(&client->lost_sessions), 0))
 		client_sessions_reap(client);
-	if (client->cq) {
+	if (client->device_count) {
 		client_cq_progress(client);
 		if (++client->idle_rounds < 64 && !client->kick && !client->http_running)
 			return;
@@ -239,33 +285,47 @@ void client_progress(struct neb_client *client)
 		calls_route(client);
 }
 
+/* Asks all devices to wake the client. False: one of them has something to do. */
+static bool devices_arm(struct neb_client *client)
+{
+	uint32_t armed = 0;
+
+	while (armed < client->device_count && rp_cq_arm(client->devices[armed].cq))
+		armed++;
+	if (armed == client->device_count)
+		return true;
+	while (armed)
+		rp_cq_disarm(client->devices[--armed].cq);
+	return false;
+}
+
 void client_sleep(struct neb_client *client, uint64_t until_ns)
 {
 	uint64_t now_ns = clock_now_ns();
 	/* Deadlines and back-offs are checked at least this often. */
 	uint64_t ns = MIN(until_ns > now_ns ? until_ns - now_ns : 0, 20 * NS_PER_MS);
 	int timeout_ms = (int)((ns + NS_PER_MS - 1) / NS_PER_MS);
-	int fds[3] = {client->wake_fd};
+	int fds[SLEEP_FDS] = {client->wake_fd};
 	uint32_t fd_count = 1;
 	uint64_t rings;
 	int rung;
 
-	if (client->cq && !rp_cq_arm(client->cq))
+	if (!devices_arm(client))
 		return;
-	if (client->cq) {
-		fds[fd_count++] = rp_cq_fd(client->cq);
-		fds[fd_count++] = rp_cm_fd(client->device);
+	for (uint32_t i = 0; i < client->device_count; i++) {
+		fds[fd_count++] = rp_cq_fd(client->devices[i].cq);
+		fds[fd_count++] = rp_cm_fd(client->devices[i].rp);
 	}
 	client->stats.sleeps++;
 	if (client->http_running) {
-		struct curl_waitfd waits[3];
+		struct curl_waitfd waits[SLEEP_FDS];
 
 		for (uint32_t i = 0; i < fd_count; i++)
 			waits[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
 		curl_multi_poll(client->multi, waits, fd_count, timeout_ms, NULL);
 		rung = waits[0].revents;
 	} else {
-		struct pollfd waits[3];
+		struct pollfd waits[SLEEP_FDS];
 
 		for (uint32_t i = 0; i < fd_count; i++)
 			waits[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
@@ -275,8 +335,8 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 	/* neb_wake sets woken before it writes; the caller looks at woken next. */
 	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
 		continue;
-	if (client->cq)
-		rp_cq_disarm(client->cq);
+	for (uint32_t i = 0; i < client->device_count; i++)
+		rp_cq_disarm(client->devices[i].cq);
 	client->cm_polled_ns = 0;
 	client->idle_rounds = 64;
 }

@@ -1,6 +1,7 @@
 /* client/session.c: an RDMA session's life: connecting, authenticating, open, lost.
  * docs/spec/wire.md section 3. No call here sleeps: set-up goes on while the client makes
  * progress. */
+#include "base/board.h"
 #include "session_priv.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 /* Capsules live in separate memory, for which no peer has a key. */
 static int session_memory(struct client_session *session)
 {
-	struct neb_client *client = session->client;
 	struct rp_mr_opts opts = {.access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
 	uint8_t *at;
 	int ret;
@@ -28,7 +28,7 @@ static int session_memory(struct client_session *session)
 	session->memory = at;
 	opts.addr = at;
 	opts.bytes = session->memory_bytes;
-	ret = rp_mr_open(client->pd, &opts, &session->mr);
+	ret = rp_mr_open(session->device->pd, &opts, &session->mr);
 	if (ret)
 		return ret;
 	session->lkey = rp_mr_lkey(session->mr);
@@ -41,16 +41,15 @@ static int session_memory(struct client_session *session)
 
 static int session_qp(struct client_session *session)
 {
-	struct neb_client *client = session->client;
 	struct rp_device_attr device;
 	struct rp_qp_cap cap;
 	struct rp_qp_attr attr = {
 		.type = RP_QP_RC,
-		.send_cq = client->cq,
-		.recv_cq = client->cq,
+		.send_cq = session->device->cq,
+		.recv_cq = session->device->cq,
 		.cap = {.max_send_wr = session->slot_count + 32,
 			.max_recv_wr = session->recv_count,
-			.max_send_sge = client->leases ? 2 : 1,
+			.max_send_sge = session->client->leases ? 2 : 1,
 			.max_recv_sge = 1},
 		.retry_count = 7,
 		.rnr_retry_count = 7,
@@ -58,9 +57,9 @@ static int session_qp(struct client_session *session)
 	};
 	int ret;
 
-	rp_device_attr(client->device, &device);
+	rp_device_attr(session->device->rp, &device);
 	attr.cap.max_inline_data = MIN(CLIENT_SEND_INLINE_BYTES, device.max_inline_data);
-	ret = rp_qp_open(client->pd, &attr, &session->qp);
+	ret = rp_qp_open(session->device->pd, &attr, &session->qp);
 	if (ret)
 		return ret;
 	rp_qp_cap(session->qp, &cap);
@@ -113,6 +112,7 @@ void client_session_begin(
 		return;
 	session->client = client;
 	session->endpoint = endpoint;
+	session->device = &client->devices[endpoint->device_idx];
 	session->home = home;
 	session->serial = ++client->next_serial;
 	session->heard = UINT64_MAX; /* nothing yet */
@@ -129,22 +129,79 @@ void client_session_begin(
 	session_free(session);
 }
 
-struct client_session *client_session_want(struct neb_client *client)
-{
-	uint64_t now_ns;
+/* ---- Paths. ---- */
 
-	if (client->session)
-		return client->session;
-	if (!client->rdma_count)
-		return NULL;
-	now_ns = clock_now_ns();
-	for (uint32_t i = 0; i < client->endpoint_count && !client->session; i++) {
+/* The more, the better for a new call. */
+static uint32_t path_room(const struct client_session *session)
+{
+	return session->phase == SESSION_OPEN ? 1 + session->free_count : 0;
+}
+
+struct client_session *client_path_best(const struct neb_client *client)
+{
+	struct client_session *best = NULL;
+
+	/* An idle client keeps to the first path, where its leases are. */
+	for (uint32_t i = 0; i < client->path_count; i++) {
+		struct client_session *session = client->paths[i];
+
+		if (session && (!best || path_room(session) > path_room(best)))
+			best = session;
+	}
+	return best;
+}
+
+struct client_session *client_session_of(const struct neb_client *client, uint32_t serial)
+{
+	for (uint32_t i = 0; i < client->path_count; i++)
+		if (client->paths[i] && client->paths[i]->serial == serial)
+			return client->paths[i];
+	LIST_FOR_EACH (link, &client->sessions) {
+		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
+
+		if (session->serial == serial)
+			return session;
+	}
+	return NULL;
+}
+
+/* Begins sessions on all paths of the client's group that have none and are due. */
+static void paths_begin(struct neb_client *client, uint64_t now_ns)
+{
+	uint32_t path = 0;
+
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
 		struct client_endpoint *endpoint = &client->endpoints[i];
 
-		if (endpoint->scheme == CLIENT_RDMA && endpoint->retry_ns <= now_ns)
-			client_session_begin(client, endpoint, &client->session);
+		if (endpoint->scheme != CLIENT_RDMA || endpoint->group != client->group)
+			continue;
+		if (!client->paths[path] && endpoint->retry_ns <= now_ns)
+			client_session_begin(client, endpoint, &client->paths[path]);
+		path++;
 	}
-	return client->session;
+	client->path_count = path;
+}
+
+struct client_session *client_session_want(struct neb_client *client)
+{
+	struct client_session *best = client_path_best(client);
+	uint64_t now_ns;
+
+	if (best || !client->rdma_count)
+		return best;
+	now_ns = clock_now_ns();
+	for (client->group = 0; client->group < client->group_count && !best; client->group++) {
+		paths_begin(client, now_ns);
+		best = client_path_best(client);
+	}
+	client->group--;
+	return best;
+}
+
+void client_paths_probe(struct neb_client *client, uint64_t now_ns)
+{
+	if (client->path_count > 1 && client_has_path(client))
+		paths_begin(client, now_ns);
 }
 
 /* ---- Set-up. ---- */
@@ -160,7 +217,7 @@ static void send_hello(struct client_session *session)
 		.inline_bytes = client->inline_bytes_max,
 		.features = CAPSULE_FEATURE_ENCRYPTION |
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
-			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE |
+			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE | CAPSULE_FEATURE_ONCE |
 			    (client->leases ? CAPSULE_FEATURE_LEASES | CAPSULE_FEATURE_CLOCK : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
@@ -181,7 +238,7 @@ static void on_challenge(
 	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
 		challenge->version != CAPSULE_VERSION ||
 		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES |
-					       CAPSULE_FEATURE_STREAMS)) ||
+					       CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_ONCE)) ||
 		(!client->leases && challenge->features & CAPSULE_FEATURE_LEASES) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
@@ -192,6 +249,7 @@ static void on_challenge(
 	session->encrypted = challenge->features & CAPSULE_FEATURE_ENCRYPTION;
 	session->streams = challenge->features & CAPSULE_FEATURE_STREAMS;
 	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
+	session->once = challenge->features & CAPSULE_FEATURE_ONCE;
 	if (client->require_encryption && !session->encrypted) {
 		client_session_lose(session, -EACCES, "the server does not offer encryption");
 		return;
@@ -257,6 +315,7 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 	session->free_count = session->slot_count;
 	session->phase = SESSION_OPEN;
 	client->stats.sessions_opened++;
+	board_add(client->paths_up_shown, 1);
 	if (session->endpoint->warned)
 		client_log(client, NEB_LOG_WARN, "rdma://%s:%u: back", session->endpoint->host,
 			session->endpoint->port);
@@ -298,11 +357,11 @@ void client_session_setup(struct client_session *session, const void *capsule, u
 
 /* Why a connection ended, in words. */
 static __attribute__((cold)) const char *gone(
-	const struct neb_client *client, const char *otherwise)
+	const struct client_session *session, const char *otherwise)
 {
 	struct rp_device_attr device;
 
-	rp_device_attr(client->device, &device);
+	rp_device_attr(session->device->rp, &device);
 	return device.port_lost ? "the port of our RDMA device is down" : otherwise;
 }
 
@@ -321,10 +380,13 @@ void client_session_lose(struct client_session *session, int error, const char *
 	if (why != session->endpoint->why)
 		snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
 	client->rdma_error = session->endpoint->error = error;
-	if (was_open)
+	if (was_open) {
 		client->stats.sessions_lost++;
-	else
+		board_add(client->paths_up_shown, UINT64_MAX); /* less 1 */
+		board_add(client->paths_lost_shown, 1);
+	} else if (error != -ECANCELED) {
 		client_endpoint_failed(client, session->endpoint, error, session->endpoint->why);
+	}
 	rp_disconnect(session->qp);
 	/* After the close the server can no longer touch the client's memory. */
 	rp_qp_close(session->qp);
@@ -335,8 +397,11 @@ void client_session_lose(struct client_session *session, int error, const char *
 		struct client_call *call = session->slots[i].call;
 
 		session->slots[i].call = NULL;
-		if (call)
-			client_call_retry(call, error, session->endpoint->why);
+		if (!call)
+			continue;
+		call->left = session->endpoint;
+		call->repeat = call->number != 0;
+		client_call_retry(call, error, session->endpoint->why);
 	}
 	client_calls_kick(client);
 }
@@ -344,17 +409,16 @@ void client_session_lose(struct client_session *session, int error, const char *
 void client_session_broken(struct client_session *session, enum rp_status status)
 {
 	struct client_endpoint *endpoint = session->endpoint;
-	struct neb_client *client = session->client;
 
 	if (status == RP_WC_WR_FLUSH_ERR) {
-		client_session_lose(session, -ECONNRESET, gone(client, "the server is gone"));
+		client_session_lose(session, -ECONNRESET, gone(session, "the server is gone"));
 	} else if (status != RP_WC_RETRY_EXC_ERR || session->phase < SESSION_OPEN) {
 		client_session_lose(session, -ECONNRESET, rp_status_str(status));
 	} else if (session->phase != SESSION_LOST) {
 		/* Waiting requests use another endpoint at once. */
 		client_session_lose(session, -EHOSTUNREACH,
-			gone(client, "the server's device no longer answers"));
-		client_endpoint_failed(client, endpoint, -EHOSTUNREACH, endpoint->why);
+			gone(session, "the server's device no longer answers"));
+		client_endpoint_failed(session->client, endpoint, -EHOSTUNREACH, endpoint->why);
 	}
 }
 
@@ -365,16 +429,19 @@ void client_session_broken(struct client_session *session, enum rp_status status
 static void session_keep(struct client_session *session, uint64_t now_ns)
 {
 	struct neb_client *client = session->client;
+	/* Another path may take its requests: then it is worth asking sooner. */
+	uint64_t quiet_ns = client->path_count > 1 ? client->keepalive_ns / CLIENT_KEEPALIVE_PARTS
+						   : client->keepalive_ns;
 
 	if (session->free_count == session->slot_count || session->in.counter != session->heard) {
 		session->heard = session->in.counter;
 		session->heard_ns = now_ns;
-	} else if (now_ns - session->heard_ns < client->keepalive_ns) {
+	} else if (now_ns - session->heard_ns < quiet_ns) {
 		return;
 	} else if (!session->keeping) {
 		session->heard_ns = now_ns;
 		client_keepalive_send(session);
-	} else if (!client->simulated) {
+	} else if (!session->device->simulated) {
 		client_session_broken(session, RP_WC_RETRY_EXC_ERR);
 	}
 }
@@ -401,12 +468,11 @@ void client_sessions_reap(struct neb_client *client)
 		session_free(CONTAINER_OF(link, struct client_session, link));
 }
 
-void client_cm_progress(struct neb_client *client, uint64_t now_ns)
+static void cm_events(struct client_device *device)
 {
 	struct rp_cm_event event;
 
-	client->cm_polled_ns = now_ns;
-	while (rp_cm_poll(client->device, &event) > 0) {
+	while (rp_cm_poll(device->rp, &event) > 0) {
 		struct client_session *session = event.qp ? rp_qp_context(event.qp) : NULL;
 
 		if (!session || session->phase == SESSION_LOST)
@@ -418,13 +484,20 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 				event.why ? event.why : "the connection was rejected");
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED,
-				client->simulated
+				device->simulated
 					? "no server listens there on this host's simulated device"
 					: "no server listens there");
 		else if (event.type != RP_CM_ESTABLISHED)
 			client_session_lose(
-				session, -ECONNRESET, gone(client, "the server is gone"));
+				session, -ECONNRESET, gone(session, "the server is gone"));
 	}
+}
+
+void client_cm_progress(struct neb_client *client, uint64_t now_ns)
+{
+	client->cm_polled_ns = now_ns;
+	for (uint32_t i = 0; i < client->device_count; i++)
+		cm_events(&client->devices[i]);
 	LIST_FOR_EACH_SAFE (link, &client->sessions) {
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
 

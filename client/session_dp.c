@@ -42,6 +42,19 @@ static void request_fill(const struct client_call *call, struct capsule_request 
 	}
 }
 
+/* So that the server does a write once, however often it is sent. */
+static void request_number(
+	struct client_call *call, struct capsule_request *request, struct capsule_once *once)
+{
+	client_call_number(call, once);
+	request->once = slice_of(once, sizeof(*once));
+	request->flags |= CAPSULE_REQUEST_ONCE;
+	if (call->repeat)
+		request->flags |= CAPSULE_REQUEST_REPEAT;
+	if (call->sure)
+		request->flags |= CAPSULE_REQUEST_SURE;
+}
+
 /* Chooses between inline and runs, both ways; an inline body is gathered into body. */
 static int request_body(struct client_session *session, struct client_call *call,
 	struct capsule_request *request, struct capsule_run *runs, uint8_t *body)
@@ -80,17 +93,23 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	struct capsule_run runs[NEB_IOV_MAX];
 	uint8_t body[LIMIT_CAPSULE_INLINE_BYTES_MAX];
 	struct capsule_request request;
+	struct capsule_once once;
 	struct client_slot *slot;
 	ptrdiff_t bytes;
 	int ret;
 
 	if (session->phase != SESSION_OPEN || !session->free_count)
 		return -EAGAIN;
+	if (__builtin_expect(client_call_bound(call), 0) && !session->once)
+		return -ESTALE;
+	call->device_idx = session->endpoint->device_idx;
 	if (__builtin_expect(session->leases, 0) && client_lease_read(session, call))
 		return 0;
 	request_fill(call, &request);
 	if (__builtin_expect(session->leases && call->lease, 0))
 		request.flags |= CAPSULE_REQUEST_LEASE;
+	if (session->once && call->writes)
+		request_number(call, &request, &once);
 	call->session = session;
 	/* The capsule is sealed before any other. */
 	call->counter = session->out.counter + 1;
@@ -113,6 +132,8 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	}
 	session->free_count--;
 	slot->call = call;
+	if (__builtin_expect(call->left != NULL, 0))
+		client_call_moved(call, session->endpoint);
 	call->phase = CLIENT_ON_RDMA;
 	list_remove(&call->link);
 	list_push_back(&call->client->running, &call->link);
@@ -301,26 +322,14 @@ static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
 		client_calls_kick(session->client);
 }
 
-static struct client_session *session_of(const struct neb_client *client, uint32_t serial)
-{
-	if (client->session && client->session->serial == serial)
-		return client->session;
-	LIST_FOR_EACH (link, &client->sessions) {
-		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
-
-		if (session->serial == serial)
-			return session;
-	}
-	return NULL;
-}
-
-uint32_t client_cq_progress(struct neb_client *client)
+static uint32_t completions_take(struct neb_client *client, struct rp_cq *cq)
 {
 	struct rp_wc wcs[CLIENT_WC_BATCH];
-	int count = rp_cq_poll(client->cq, wcs, CLIENT_WC_BATCH);
+	int count = rp_cq_poll(cq, wcs, CLIENT_WC_BATCH);
 
 	for (int i = 0; i < count; i++) {
-		struct client_session *session = session_of(client, (uint32_t)(wcs[i].wr_id >> 32));
+		struct client_session *session =
+			client_session_of(client, (uint32_t)(wcs[i].wr_id >> 32));
 
 		if (!session)
 			client_hipobj_wc(client, &wcs[i]);
@@ -337,4 +346,13 @@ uint32_t client_cq_progress(struct neb_client *client)
 			session->keeping = false;
 	}
 	return count > 0 ? (uint32_t)count : 0;
+}
+
+uint32_t client_cq_progress(struct neb_client *client)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < client->device_count; i++)
+		count += completions_take(client, client->devices[i].cq);
+	return count;
 }

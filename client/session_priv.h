@@ -8,6 +8,7 @@
 #define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
 #define CLIENT_CONNECT_ALONE_NS	 (30 * NS_PER_S) /* where there is no other way to go */
 #define CLIENT_KEEPALIVE_NS	 (5 * NS_PER_S)
+#define CLIENT_KEEPALIVE_PARTS	 4u		   /* one of these, where there is another path */
 #define CLIENT_LATE_NS		 (300 * NS_PER_MS) /* between two looks: we did not run */
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
@@ -54,7 +55,8 @@ struct client_session {
 	struct list link;
 	struct neb_client *client;
 	struct client_endpoint *endpoint;
-	struct client_session **home; /* where new calls find it: the client's, or an owner's */
+	struct client_device *device;
+	struct client_session **home; /* where new calls find it: a path, or an owner's */
 	uint32_t serial;
 	enum session_phase phase;
 	struct rp_qp *qp;
@@ -65,6 +67,7 @@ struct client_session {
 	struct capsule_cipher in, out;
 	bool encrypted;
 	bool leases;  /* may be asked for */
+	bool once;    /* the server remembers what it did for numbered requests */
 	bool streams; /* of lists may be asked for */
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t lkey;
@@ -102,9 +105,15 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 void client_keepalive_send(struct client_session *session) __attribute__((cold));
 
 /* ---- session.c ---- */
-/* Returns an open session or one being set up, and begins one if it is due; NULL: none is possible
- * now. */
+/* Returns the session for a new call: of the open ones the one with most room, else one being set
+ * up; begins them if they are due. NULL: none is possible now. */
 struct client_session *client_session_want(struct neb_client *client);
+/* The same, without beginning any. */
+struct client_session *client_path_best(const struct neb_client *client);
+/* The session with this number; NULL: it has ended. */
+struct client_session *client_session_of(const struct neb_client *client, uint32_t serial);
+/* Begins sessions on the paths that have none while others have one, when they are due. */
+void client_paths_probe(struct neb_client *client, uint64_t now_ns);
 /* Begins one. It is put into *home, and taken out when it takes no new calls. */
 void client_session_begin(
 	struct neb_client *client, struct client_endpoint *endpoint, struct client_session **home);
@@ -130,8 +139,9 @@ uint32_t client_cq_progress(struct neb_client *client);
 /* ---- lease_dp.c ---- */
 int client_leases_open(struct neb_client *client);
 void client_leases_close(struct neb_client *client);
-/* Reads the call's object from the server's memory if there is a lease on it: true, the read has
- * started. Otherwise call->lease says whether to ask for a lease. */
+/* Reads the call's object from the server's memory if there is a lease on it, of this session or of
+ * another path's: true, the read has started. Otherwise call->lease says whether to ask for a
+ * lease. */
 bool client_lease_read(struct client_session *session, struct client_call *call);
 /* Takes the lease that an answer may have brought. */
 void client_lease_take(struct client_session *session, struct client_call *call,

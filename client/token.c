@@ -48,12 +48,12 @@ void client_token_of(const struct rp_address *address, struct token *ret_token)
 static int qp_open(struct neb_client *client, struct client_token *tokens, struct rp_address *ours)
 {
 	const struct rp_qp_attr attr = {.type = RP_QP_RC,
-		.send_cq = client->cq,
-		.recv_cq = client->cq,
+		.send_cq = client->devices[0].cq,
+		.recv_cq = client->devices[0].cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1},
 		.retry_count = 7,
 		.rnr_retry_count = 7};
-	int ret = rp_qp_open(client->pd, &attr, &tokens->qp);
+	int ret = rp_qp_open(client->devices[0].pd, &attr, &tokens->qp);
 
 	return ret ? ret : rp_qp_address(tokens->qp, ours);
 }
@@ -237,7 +237,7 @@ int client_token_prepare(struct client_call *call, struct client_endpoint *endpo
 	call->endpoint = endpoint;
 	if (!endpoint->token || !takes_token(call))
 		return 0;
-	if (!client->cq)
+	if (!client->device_count)
 		return go_without(call, "no RDMA device");
 	if (call->declines >= DECLINES_MAX)
 		return go_without(call, "the server declined the RDMA token");

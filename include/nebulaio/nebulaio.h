@@ -74,7 +74,8 @@ enum neb_transport {
 	NEB_RDMA, /* RDMA only; a lost session is set up again until the request's timeout; a first
 		     connection that fails is an error at once */
 	NEB_HTTP, /* HTTP only */
-	NEB_STRICT, /* RDMA only, and no retry: a request that cannot be sent at once fails */
+	NEB_STRICT, /* RDMA only, and no retry but by another path: a request that cannot be sent at
+		       once fails */
 	NEB_NONE,   /* in a result: the request was not sent */
 	NEB_TOKEN,  /* in a result: the request used HTTP, and an RDMA token moved the body */
 };
@@ -93,6 +94,12 @@ typedef void neb_log_fn(void *arg, enum neb_log_level level, const char *text);
 struct neb_options {
 	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
 	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment
+	 * Further addresses of the same server follow an RDMA endpoint without a scheme:
+	 * "rdma://192.0.2.1,198.51.100.1" are two paths to one server, up to 8. The client has a
+	 * session by each, through the device that leads there, and spreads its requests; those of
+	 * a path that is lost go on by another one at once, and the path is tried again. A write
+	 * whose answer was lost is done once: the server remembers its answer (docs/spec/wire.md,
+	 * section 9). The environment
 	 * variable NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", redirects connections from the
 	 * first address to the second. All endpoints must serve one store: the first that answers
 	 * determines it, and requests to an endpoint of another store fail without effect. With
@@ -114,7 +121,9 @@ struct neb_options {
 	 * only), or "auto": the card that has the source address of packets to the first RDMA
 	 * endpoint; "simulated" when a server of this host listens there on it, or no card has that
 	 * address of this host; else none, and NEB_AUTO uses HTTP and logs it. neb_client_device()
-	 * returns the choice. ["auto"] */
+	 * returns the choice. Several names, separated by spaces, are for the RDMA endpoints and
+	 * paths in their order, and the last one for all further ones; "auto" chooses for each.
+	 * Four devices at most. ["auto"] */
 	const char *device_name;
 	uint64_t pool_bytes;	     /* memory for neb_buffer_alloc [64 MiB] */
 	uint32_t requests_max;	     /* in flight at a time, 1 to 256 [64]; more wait their turn */
@@ -158,8 +167,8 @@ struct neb_options {
  * -ENODEV: no such RDMA device, and no other transport.
  */
 NEB_API int neb_client_open(const struct neb_options *options, struct neb_client **ret_client);
-/* The client's RDMA device: "mlx5_0:1", "simulated"; "" without one. The string lives as long as
- * the client. */
+/* The client's RDMA device: "mlx5_0:1", "simulated"; several, separated by spaces; "" without one.
+ * The string lives as long as the client. */
 NEB_API const char *neb_client_device(const struct neb_client *client);
 /* The reason for this device, or for none: a sentence for people. */
 NEB_API const char *neb_client_device_why(const struct neb_client *client);
@@ -524,6 +533,9 @@ struct neb_stats {
 	/* neb_options.one_sided_reads: objects leased, read so, and found to have changed. */
 	uint64_t leases, one_sided_reads, one_sided_misses;
 	uint64_t keepalives; /* posted: neb_options.keepalive_ns */
+	/* The paths to the server in use (neb_options.endpoints): all, those with a session now,
+	 * and requests that lost their session and were sent again on another path. */
+	uint64_t paths, paths_up, requests_moved;
 };
 /* Counters since the client was opened. */
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);

@@ -98,6 +98,8 @@ type Stats struct {
 	Leases                     uint64 // of objects that the client may read from the server's memory
 	OneSidedReads              uint64 // of such objects
 	OneSidedMisses             uint64 // reads that found a changed object, and asked the server
+	Paths, PathsUp             uint64 // addresses of the server in use, and those with a session now
+	RequestsMoved              uint64 // lost their session, and were sent again on another path
 
 	libraryCopied uint64
 }
@@ -319,6 +321,8 @@ func (c *Client) statsTake() {
 		SessionsLost: uint64(native.sessions_lost), Registrations: uint64(native.registrations),
 		Leases: uint64(native.leases), OneSidedReads: uint64(native.one_sided_reads),
 		OneSidedMisses: uint64(native.one_sided_misses),
+		Paths:          uint64(native.paths), PathsUp: uint64(native.paths_up),
+		RequestsMoved: uint64(native.requests_moved),
 		BytesCopied:    copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
 	}
 	c.mutex.Unlock()

@@ -811,7 +811,8 @@ static PyObject *client_stats(PyObject *object, PyObject *unused)
 	const uint64_t values[] = {stats.requests_rdma, stats.requests_http, stats.fallbacks,
 		stats.sessions_opened, stats.sessions_lost, stats.bytes_copied, stats.registrations,
 		stats.sleeps, stats.registration_hits, stats.registration_misses, stats.leases,
-		stats.one_sided_reads, stats.one_sided_misses, stats.bytes_staged};
+		stats.one_sided_reads, stats.one_sided_misses, stats.bytes_staged, stats.paths,
+		stats.paths_up, stats.requests_moved};
 	for (Py_ssize_t i = 0; i < (Py_ssize_t)(sizeof(values) / sizeof(*values)); i++)
 		PyStructSequence_SetItem(made, i, PyLong_FromUnsignedLongLong(values[i]));
 	if (PyErr_Occurred())
@@ -903,6 +904,9 @@ static PyStructSequence_Field STATS_FIELDS[] = {
 	{"one_sided_reads", "done so"},
 	{"one_sided_misses", "found that the object had changed, and asked the server"},
 	{"bytes_staged", "of bytes_copied: to and from a GPU's memory"},
+	{"paths", "addresses of the server in use"},
+	{"paths_up", "of them, those with a session now"},
+	{"requests_moved", "lost their session, and were sent again on another path"},
 	{NULL, NULL},
 };
 

@@ -64,7 +64,8 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "requests_rdma", "requests_http", "fallbacks", "sessions_opened", "sessions_lost", "bytes_copied", "registrations",
         "bytes_staged", "retries", "sleeps", "registration_hits", "registration_misses", "registration_evictions", "leases",
-        "one_sided_reads", "one_sided_misses", "keepalives")]
+        "one_sided_reads", "one_sided_misses", "keepalives", "paths", "paths_up",
+        "requests_moved")]
 
 
 def library():

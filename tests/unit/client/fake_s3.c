@@ -30,6 +30,7 @@ struct object {
 struct s3 {
 	struct region *region;
 	_Atomic uint32_t held;
+	_Atomic uint64_t puts;
 	bool released;
 	uint32_t busy; /* a GET of a key that starts with "busy-" is answered the third time */
 	struct fiber *holding[LIMIT_SESSION_REQUESTS_MAX];
@@ -93,6 +94,11 @@ void fake_s3_close(struct s3 *s3)
 	for (uint32_t i = 0; i < OBJECTS_MAX; i++)
 		object_drop(s3, &s3->objects[i]);
 	free(s3);
+}
+
+uint64_t fake_s3_puts(struct s3 *s3)
+{
+	return s3->puts;
 }
 
 uint32_t fake_s3_held(struct s3 *s3)
@@ -307,6 +313,15 @@ static void op_get(
 		reply->broken = true;
 }
 
+/* If-None-Match: * */
+static bool is_refused(struct s3 *s3, const struct s3_request *request)
+{
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, SLICE("if-none-match")))
+			return object_find(s3, request->key) != NULL;
+	return false;
+}
+
 static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
 {
 	struct object *object = object_make(s3);
@@ -335,6 +350,12 @@ static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_re
 		fail(reply, 400, "IncompleteBody");
 		return;
 	}
+	if (is_refused(s3, request)) {
+		object_drop(s3, object);
+		fail(reply, 412, "PreconditionFailed");
+		return;
+	}
+	s3->puts++;
 	old = object_find(s3, request->key);
 	if (old)
 		object_drop(s3, old);
@@ -345,6 +366,8 @@ static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_re
 	memcpy(&object->etag, digest, sizeof(object->etag));
 	snprintf(etag, sizeof(etag), "\"%016llx\"", (unsigned long long)object->etag);
 	header = (struct s3_header){SLICE("ETag"), slice_str(etag)};
+	if (slice_starts(request->key, SLICE("late-")))
+		hold(s3);
 	reply->ops->head(reply, 200, &header, 1, 0);
 }
 

@@ -14,11 +14,11 @@ struct rig {
 	struct region *region;
 	struct reactor *reactor;
 	struct flow_core core;
-	struct rp_device *device;
-	struct front_native *front;
+	struct rp_device *device, *second_device;
+	struct front_native *front, *second; /* of the second path; NULL: none */
 	struct s3 *s3;
 	pthread_t thread;
-	char endpoint[64];
+	char endpoint[96];
 	bool drained;
 };
 
@@ -75,6 +75,8 @@ static void *thread_main(void *arg)
 static void listen_on_reactor(struct rig *rig, void *arg)
 {
 	*(int *)arg = front_native_listen(rig->front, "127.0.0.1", rig->opts.port);
+	if (rig->second && *(int *)arg == 0)
+		*(int *)arg = front_native_listen(rig->second, "127.0.0.1", 0);
 }
 
 struct rig *rig_open(const struct rig_opts *opts)
@@ -111,11 +113,21 @@ struct rig *rig_open(const struct rig_opts *opts)
 	front_opts.store_id = rig->opts.store_id;
 	front_opts.encryption_required = rig->opts.encrypted;
 	assert_int_equal(front_native_open(&front_opts, &rig->front), 0);
+	if (rig->opts.second) {
+		device_opts.device_name = rig->opts.second;
+		assert_int_equal(rp_open(&device_opts, &rig->second_device), 0);
+		front_opts.device = rig->second_device;
+		front_opts.beside = rig->front;
+		assert_int_equal(front_native_open(&front_opts, &rig->second), 0);
+	}
 	assert_int_equal(pthread_create(&rig->thread, NULL, thread_main, rig), 0);
 	run(rig, listen_on_reactor, &ret);
 	assert_int_equal(ret, 0);
 	snprintf(rig->endpoint, sizeof(rig->endpoint), "rdma://127.0.0.1:%u",
 		front_native_port(rig->front));
+	if (rig->second)
+		snprintf(rig->endpoint, sizeof(rig->endpoint), "rdma://127.0.0.1:%u,127.0.0.1:%u",
+			front_native_port(rig->front), front_native_port(rig->second));
 	return rig;
 }
 
@@ -123,7 +135,11 @@ static void drain(struct rig *rig, void *arg)
 {
 	(void)arg;
 	front_native_drain(rig->front, clock_now_ns() + 5 * NS_PER_S);
+	if (rig->second)
+		front_native_drain(rig->second, clock_now_ns() + 5 * NS_PER_S);
 	front_native_unlisten(rig->front);
+	if (rig->second)
+		front_native_unlisten(rig->second);
 	rig->drained = true;
 }
 
@@ -140,9 +156,11 @@ void rig_close(struct rig *rig)
 		rig_drain(rig);
 	reactor_stop(rig->reactor);
 	pthread_join(rig->thread, NULL);
+	front_native_close(rig->second);
 	front_native_close(rig->front);
 	fake_s3_close(rig->s3);
 	flow_core_close(&rig->core);
+	rp_close(rig->second_device);
 	rp_close(rig->device);
 	reactor_close(rig->reactor);
 	region_usage(rig->region, &usage);
@@ -171,9 +189,39 @@ const char *rig_endpoint(const struct rig *rig)
 	return rig->endpoint;
 }
 
+static uint32_t all_sessions(const struct rig *rig)
+{
+	return front_native_sessions(rig->front) +
+	       (rig->second ? front_native_sessions(rig->second) : 0);
+}
+
 static void sessions(struct rig *rig, void *arg)
 {
-	*(uint32_t *)arg = front_native_sessions(rig->front);
+	*(uint32_t *)arg = all_sessions(rig);
+}
+
+struct asked {
+	uint32_t path;
+	uint64_t requests;
+};
+
+static void path_requests(struct rig *rig, void *arg)
+{
+	struct asked *asked = arg;
+	struct front_session told[16];
+	uint32_t count =
+		front_native_tell(asked->path ? rig->second : rig->front, 0, told, ARRAY_LEN(told));
+
+	for (uint32_t i = 0; i < count; i++)
+		asked->requests += told[i].requests;
+}
+
+uint64_t rig_path_requests(struct rig *rig, uint32_t path)
+{
+	struct asked asked = {.path = path};
+
+	run(rig, path_requests, &asked);
+	return asked.requests;
 }
 
 uint32_t rig_sessions(struct rig *rig)
@@ -194,9 +242,9 @@ static void wait_sessions(struct rig *rig, void *arg)
 	struct wanted *wanted = arg;
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 
-	while (front_native_sessions(rig->front) != wanted->count && clock_now_ns() < deadline_ns)
+	while (all_sessions(rig) != wanted->count && clock_now_ns() < deadline_ns)
 		fiber_yield();
-	wanted->reached = front_native_sessions(rig->front) == wanted->count;
+	wanted->reached = all_sessions(rig) == wanted->count;
 }
 
 bool rig_sessions_become(struct rig *rig, uint32_t count)

@@ -23,6 +23,7 @@ struct rig_opts {
 	uint64_t lease_bytes;	 /* 0: 64 KiB */
 	uint64_t lease_ns;	 /* 0: a minute */
 	uint64_t store_id;	 /* 0: not sent */
+	const char *second;	 /* device of a second path; NULL: there is none */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);
@@ -32,12 +33,14 @@ void rig_close(struct rig *rig);
 void rig_drain(struct rig *rig);
 uint16_t rig_port(const struct rig *rig);
 struct region *rig_region(const struct rig *rig);
-uint32_t rig_sessions(struct rig *rig);
+uint32_t rig_sessions(struct rig *rig); /* on all paths */
+/* Requests that a path's sessions have answered, of those that are there now. */
+uint64_t rig_path_requests(struct rig *rig, uint32_t path);
 /* Waits (by the reactor's own turns) until there are so many sessions. False after ten seconds. */
 bool rig_sessions_become(struct rig *rig, uint32_t count);
 /* Frames that are not free, once the reactor is idle. */
 uint64_t rig_frames_used(struct rig *rig);
-/* "rdma://127.0.0.1:PORT" */
+/* "rdma://127.0.0.1:PORT", and with a second path ",127.0.0.1:PORT" */
 const char *rig_endpoint(const struct rig *rig);
 /* Bytes that depend only on the seed and their offset. */
 void rig_fill(void *data, size_t bytes, uint64_t seed);
@@ -49,6 +52,9 @@ struct s3 *fake_s3_open(struct region *region);
 void fake_s3_close(struct s3 *s3);
 /* A GET of a key that starts with "held-" is answered only once this is called. */
 void fake_s3_release(struct s3 *s3, struct flow_core *core);
+/* How many objects were put. A PUT of a key that starts with "late-" is done at once, and answered
+ * once fake_s3_release is called. */
+uint64_t fake_s3_puts(struct s3 *s3);
 /* Requests being handled now. */
 uint32_t fake_s3_held(struct s3 *s3);
 struct s3 *rig_s3(struct rig *rig);
