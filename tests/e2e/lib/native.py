@@ -9,6 +9,8 @@ import nebula
 AUTO, RDMA, HTTP, STRICT = range(4)
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 
+PUT_OBJECT = 2  # enum neb_op
+
 
 class Options(ctypes.Structure):
     _fields_ = [("endpoints", ctypes.c_char_p), ("access_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p),
@@ -111,6 +113,15 @@ class Native:
     def put(self, key, body, bucket=b"bucket"):
         self.library.neb_put(self.client, bucket, key, body, len(body), ctypes.byref(self.result))
         return self.result.status, self.result.etag
+
+    def put_new(self, key, body, bucket=b"bucket"):
+        """If there is no such object."""
+        iov = Iov(ctypes.cast(ctypes.c_char_p(body), ctypes.c_void_p), len(body))
+        condition = Header(b"If-None-Match", b"*")
+        request = Request(op=PUT_OBJECT, bucket=bucket, key=key, headers=ctypes.pointer(condition), header_count=1,
+                          body=ctypes.pointer(iov), body_count=1)
+        self.library.neb_perform(self.client, ctypes.byref(request), ctypes.byref(self.result))
+        return self.result.status
 
     def delete(self, key, bucket=b"bucket"):
         self.library.neb_delete(self.client, bucket, key, ctypes.byref(self.result))

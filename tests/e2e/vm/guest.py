@@ -14,6 +14,8 @@ BUILD = pathlib.Path(os.environ["BUILD_DIR"])
 PROGRAM = pathlib.Path(os.environ["NEBULAIO"])
 DEVICE = "rxe0"
 NETDEV = "eth0"
+# The second way between two guests.
+SECOND_DEVICE, SECOND_NETDEV = "rxe1", "eth1"
 
 
 def namespace(number):
@@ -28,6 +30,7 @@ RAW_PASSTHROUGH = RAW_BLOCK.replace("nvme", "ng")
 DATA = pathlib.Path("/mnt/data")
 SERVER_ADDRESS = "192.0.2.1"
 CLIENT_ADDRESS = "192.0.2.2"
+SECOND = {SERVER_ADDRESS: "198.51.100.1", CLIENT_ADDRESS: "198.51.100.2"}
 AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
@@ -78,19 +81,23 @@ def set_up(address):
     run("ip", "address", "add", f"{address}/24", "dev", NETDEV)
     run("ip", "link", "set", NETDEV, "up")
     run("rdma", "link", "add", DEVICE, "type", "rxe", "netdev", NETDEV)
+    if pathlib.Path("/sys/class/net", SECOND_NETDEV).exists():
+        run("ip", "address", "add", f"{SECOND[address]}/24", "dev", SECOND_NETDEV)
+        run("ip", "link", "set", SECOND_NETDEV, "up")
+        run("rdma", "link", "add", SECOND_DEVICE, "type", "rxe", "netdev", SECOND_NETDEV)
     run("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", DISK)
     DATA.mkdir(parents=True, exist_ok=True)
     run("mount", DISK, str(DATA))
 
 
-def rdma_cut(wanted):
+def rdma_cut(wanted, netdev=NETDEV):
     """Drops every incoming RoCE packet, or stops dropping: for the peers of this guest's queue pairs its host has
     vanished, while its port stays up and everything else goes on."""
     if not wanted:
-        run("tc", "qdisc", "del", "dev", NETDEV, "clsact")
+        run("tc", "qdisc", "del", "dev", netdev, "clsact")
         return
-    run("tc", "qdisc", "add", "dev", NETDEV, "clsact")
-    run("tc", "filter", "add", "dev", NETDEV, "ingress", "protocol", "ip", "prio", "1", "u32",
+    run("tc", "qdisc", "add", "dev", netdev, "clsact")
+    run("tc", "filter", "add", "dev", netdev, "ingress", "protocol", "ip", "prio", "1", "u32",
         "match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", "4791", "0xffff", "action", "drop")
 
 

@@ -31,8 +31,8 @@ PATIENCE_NS = 400 * 10**9
 def open_native(address, keys=KEYS, **options):
     # The set-up of a session takes long on a busy emulated machine.
     endpoints = options.pop("endpoints", f"rdma://{address}:9100")
-    return native.Native(endpoints, keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
-                         **{"connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
+    return native.Native(endpoints, keys, request_timeout_ns=PATIENCE_NS,
+                         **{"device_name": guest.DEVICE, "connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
 
 
 def why_not():
@@ -273,3 +273,80 @@ def hosts_lost(address, agent):
     assert stats.sessions_lost == 1 and stats.sessions_opened == 2 and stats.keepalives >= 2, (stats.sessions_lost, stats.keepalives)
     waiting.close()
     idle.close()
+
+
+class Writer(threading.Thread):
+    """Puts new objects by two paths, the second network first, on condition that there is none, and reads them back."""
+
+    def __init__(self, address, number):
+        super().__init__()
+        self.said = queue.Queue()
+        # Silence on a path is asked after a quarter of this.
+        self.client = open_native(address, endpoints=f"rdma://{guest.SECOND[address]}:9100,{address}:9100", device_name="auto",
+                                  keepalive_ns=8 * 10**9, connect_timeout_ns=10**10, log=lambda _, text: self.said.put(text))
+        self.number, self.count = number, 0
+        self.stats = self.client.stats()
+        self.body = os.urandom(MIB // 2)
+        self.ending = threading.Event()
+        self.wrong = None
+
+    def run(self):
+        while not self.ending.is_set() and not self.wrong:
+            key = b"path-%d-%d" % (self.number, self.count)
+            status = self.client.put_new(key, self.body, BUCKET)
+            if status == 200:
+                status, _, got, _ = self.client.get(key, BUCKET)
+            result = self.client.result
+            if (status, result.transport) != (200, native.RDMA) or got != self.body:
+                self.wrong = f"{key}: status {status}, error {result.error}: {result.message.decode()}"
+            # Only this thread may ask the client.
+            self.stats = self.client.stats()
+            self.count += 1
+
+
+def paths_become(writers, verdict, otherwise):
+    await_that(lambda: any(writer.wrong for writer in writers) or all(verdict(writer) for writer in writers), otherwise)
+    assert not any(writer.wrong for writer in writers), [writer.wrong for writer in writers]
+
+
+def path_lost(address, agent):
+    """The path that the writers use is cut in both directions, which nobody is told of, and later by the client's own link.
+    """
+    writers = [Writer(address, number) for number in range(2)]
+    assert writers[0].client.make_bucket(BUCKET) in (200, 409)
+    for writer in writers:
+        writer.start()
+    try:
+        paths_become(writers, lambda writer: writer.stats.paths_up == 2, "there are no two paths")
+        for cut_down in (False, True):
+            moved = [writer.stats.requests_moved for writer in writers]
+            counts = [writer.count for writer in writers]
+            start = time.monotonic()
+            if cut_down:
+                guest.run("ip", "link", "set", guest.SECOND_NETDEV, "down")
+            else:
+                agent.do("cut", wanted=True, netdev=guest.SECOND_NETDEV)
+                guest.rdma_cut(True, guest.SECOND_NETDEV)
+            paths_become(writers, lambda writer: writer.stats.paths_up == 1 and writer.count > counts[writer.number] + 2,
+                         "the requests do not go on by the other path")
+            print(f"#   on by the other path {time.monotonic() - start:.1f} s later", flush=True)
+            assert all(writer.stats.requests_moved > before for writer, before in zip(writers, moved)), "none was moved"
+            if cut_down:
+                guest.run("ip", "link", "set", guest.SECOND_NETDEV, "up")
+            else:
+                agent.do("cut", wanted=False, netdev=guest.SECOND_NETDEV)
+                guest.rdma_cut(False, guest.SECOND_NETDEV)
+            paths_become(writers, lambda writer: writer.stats.paths_up == 2, "the path does not come back")
+            print(f"#   both paths again {time.monotonic() - start:.1f} s later", flush=True)
+    finally:
+        guest.run("ip", "link", "set", guest.SECOND_NETDEV, "up")
+        for writer in writers:
+            writer.ending.set()
+            writer.join()
+    assert not any(writer.wrong for writer in writers), [writer.wrong for writer in writers]
+    stats = [writer.client.stats() for writer in writers]
+    print(f"#   {[writer.count for writer in writers]} objects, {[found.requests_moved for found in stats]} requests moved, "
+          f"{[found.sessions_lost for found in stats]} sessions lost", flush=True)
+    assert all(found.requests_http == 0 for found in stats)
+    for writer in writers:
+        writer.client.close()
