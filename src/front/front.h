@@ -9,10 +9,18 @@
 #include "rdma/rdma.h"
 #include "s3/s3.h"
 
+struct front_http;
+struct front_http_spare;
 struct front_token;
 struct front_hipobj;
 
 /* ---- HTTP/1.1. ---- */
+/* The memory of requests that have ended, for the next ones of the same reactor. */
+struct front_http_pool {
+	struct front_http_spare *first;
+	uint32_t count;
+};
+void front_http_pool_close(struct front_http_pool *pool);
 struct front_http_opts {
 	struct s3 *s3;
 	struct flow_core *core;
@@ -27,6 +35,10 @@ struct front_http_opts {
 	bool *ret_idle; /* kept true while the connection waits for a request's first byte, so that
 			   a drain may shut it down; not NULL */
 	bool *ret_serving; /* true from a whole head to the end of its answer; not NULL */
+	struct front_http_pool *pool; /* NULL: none */
+	/* Called when a connection that waits without a fiber goes on; fn NULL: it waits in its
+	 * fiber. */
+	struct net_later again;
 	/* Requests that gateways of a cluster pass on to this store have a header of this secret
 	 * (codec/via.h): the caller is who it names. NULL: the header has no meaning. */
 	const uint8_t *via_secret;
@@ -39,8 +51,13 @@ struct front_http_opts {
 	bool (*page)(void *arg, const struct s3_request *request, struct s3_reply *reply);
 	void *page_arg;
 };
-/* Serves one connection until it ends; closes the stream. A fiber's whole life. */
-void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);
+/* Serves one connection; in a fiber. NULL: it has ended, and the stream is closed. Otherwise it
+ * waits for its next request without a fiber. opts->again is called when that comes, or the end: on
+ * the reactor, outside fibers, once. After that a fiber continues by front_http_go_on, with the
+ * same results, or front_http_drop ends it without a fiber. opts live as long as the connection. */
+struct front_http *front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);
+struct front_http *front_http_go_on(struct front_http *http);
+void front_http_drop(struct front_http *http);
 
 /* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
 struct front_native; /* one reactor's native front: a completion queue, sessions */

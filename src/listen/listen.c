@@ -39,6 +39,7 @@ struct listen {
 	struct listen_opts opts;
 	struct net_listener *listener;
 	struct list connections;
+	struct front_http_pool pool;
 	uint32_t connection_count;
 	_Atomic bool draining;
 	bool accepting;
@@ -53,6 +54,8 @@ struct connection {
 	struct listen *listen;
 	struct net_stream *stream;
 	struct front_http_opts http;
+	struct front_http *waiting; /* it has no fiber */
+	uint16_t share;		    /* of its fiber, meanwhile */
 	bool idle;
 	bool serving;
 	bool evicted;
@@ -126,13 +129,47 @@ static void connection_join(struct connection *connection)
 		fiber_share_set(flow_share_of(budget, flow_peer_name(peer)));
 }
 
+/* The last call of a connection's fiber. */
+static void connection_leave(struct connection *connection, struct front_http *waiting)
+{
+	connection->waiting = waiting;
+	connection->share = fiber_share();
+	if (!waiting)
+		connection_end(connection);
+}
+
 static void connection_main(void *arg)
 {
 	struct connection *connection = arg;
 
+	struct front_http *waiting = NULL;
+
 	connection_join(connection);
 	if (!connection->listen->opts.tls || connection_secure(connection))
-		front_http_serve(&connection->http, connection->stream);
+		waiting = front_http_serve(&connection->http, connection->stream);
+	connection_leave(connection, waiting);
+}
+
+static void connection_more(void *arg)
+{
+	struct connection *connection = arg;
+
+	CHECK(connection->magic == CONNECTION_MAGIC);
+	connection_leave(connection, front_http_go_on(connection->waiting));
+}
+
+/* Its next request comes, or its end. */
+static void connection_again(void *arg)
+{
+	struct connection *connection = arg;
+	struct reactor *reactor = connection->listen->opts.core->reactor;
+
+	CHECK(connection->magic == CONNECTION_MAGIC);
+	if (!fiber_spawn_in(reactor, connection->share, "http", connection_more, connection))
+		return;
+	log_warn("listen", "connection from %s cut: too many fibers on this core",
+		net_peer(connection->stream));
+	front_http_drop(connection->waiting);
 	connection_end(connection);
 }
 
@@ -149,6 +186,8 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 		.stream = stream,
 		.http = listen->opts.http};
 	connection->http.core = listen->opts.core;
+	connection->http.pool = &listen->pool;
+	connection->http.again = (struct net_later){connection_again, connection};
 	connection->http.draining = &listen->draining;
 	connection->http.ret_idle = &connection->idle;
 	connection->http.ret_serving = &connection->serving;
@@ -306,5 +345,6 @@ void listen_close(struct listen *listen)
 	CHECK(list_empty(&listen->connections));
 	if (listen->listener)
 		net_listener_close(listen->listener);
+	front_http_pool_close(&listen->pool);
 	free(listen);
 }

@@ -47,6 +47,19 @@ int net_stream_take(struct reactor *reactor, int fd, struct net_stream **ret_str
  * -ECANCELED (net_shutdown). */
 int net_recv(
 	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes);
+/* As net_recv, but keeps no fiber while it waits: it then returns -EINPROGRESS, the fiber may end,
+ * and when something has come, or the end, an error or net_shutdown, the stream calls later.fn,
+ * once, on the reactor and outside fibers. After that, and before any other call, a fiber takes the
+ * result by net_recv_end with the same memory and deadline; or nobody does, and the stream is
+ * closed. */
+struct net_later {
+	void (*fn)(void *arg);
+	void *arg;
+};
+int net_recv_begin(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
+	struct net_later later, size_t *ret_bytes);
+int net_recv_end(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes);
 /* As net_recv, but waits until all len bytes are there; fewer (at least 1) only when the deadline
  * passed or the peer closed after them. For bodies: one wait for many packets. A caller that renews
  * the deadline sees progress. */

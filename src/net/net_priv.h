@@ -17,6 +17,7 @@
 struct net_op {
 	struct uring_op op;
 	struct fiber *fiber;
+	struct net_later later; /* called instead of waking the fiber; fn NULL: none */
 	uint64_t deadline_ns;
 	int result;
 	bool pending;
@@ -45,6 +46,10 @@ static inline uint64_t net_step_deadline_ns(struct net_patience patience)
 struct net_stream_ops {
 	const char *name;
 	int (*recv)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
+		size_t *ret_bytes);
+	int (*recv_begin)(struct net_stream *stream, struct iovec to, uint64_t deadline_ns,
+		struct net_later later, size_t *ret_bytes);
+	int (*recv_end)(struct net_stream *stream, struct iovec to, uint64_t deadline_ns,
 		size_t *ret_bytes);
 	int (*recv_full)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
 		size_t *ret_bytes);
@@ -94,6 +99,8 @@ void net_addr_print(const union net_addr *addr, char *buf, size_t buf_bytes);
 
 /* Marks op as started under the stream's timer, and sets where its completion goes. */
 void net_op_begin(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns);
+/* The result of an operation that has completed, as net_op_wait has it. */
+int net_op_result(const struct net_stream *stream, const struct net_op *op);
 /* Parks until op has completed; returns its result, -ETIMEDOUT or -ECANCELED. -EINTR: it was
  * cancelled because of another operation, start it again. */
 int net_op_wait(struct net_stream *stream, struct net_op *op);

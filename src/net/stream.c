@@ -32,7 +32,10 @@ static void op_done(struct uring_op *uring_op, int result, uint32_t cqe_flags)
 	op->result = result;
 	op->more = cqe_flags & IORING_CQE_F_SOCK_NONEMPTY;
 	op->pending = false;
-	fiber_wake(op->fiber);
+	if (op->later.fn)
+		op->later.fn(op->later.arg);
+	else
+		fiber_wake(op->fiber);
 }
 
 /* The timer stays armed when an operation ends: otherwise a busy stream would set and cancel it for
@@ -69,6 +72,7 @@ void net_op_begin(struct net_stream *stream, struct net_op *op, uint64_t deadlin
 
 	CHECK(!op->pending);
 	op->fiber = fiber_self();
+	op->later.fn = NULL;
 	op->deadline_ns = deadline_ns;
 	op->timed_out = false;
 	op->more = false;
@@ -81,6 +85,12 @@ int net_op_wait(struct net_stream *stream, struct net_op *op)
 {
 	while (op->pending)
 		fiber_park();
+	return net_op_result(stream, op);
+}
+
+int net_op_result(const struct net_stream *stream, const struct net_op *op)
+{
+	CHECK(!op->pending);
 	if (op->result != -ECANCELED)
 		return op->result;
 	if (stream->shut)

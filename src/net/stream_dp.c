@@ -34,19 +34,25 @@ static int recv_now(struct net_stream *stream, void *buf, size_t len, size_t *re
 	return 0;
 }
 
+static void recv_start(struct net_stream *stream, struct iovec to, int flags, uint64_t deadline_ns)
+{
+	struct io_uring_sqe *sqe;
+
+	net_op_begin(stream, &stream->recv, deadline_ns);
+	sqe = reactor_sqe(stream->reactor, &stream->recv.op);
+	io_uring_prep_recv(sqe, stream->fd, to.iov_base, to.iov_len, flags);
+	sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
+}
+
 static int recv_ring(struct net_stream *stream, struct iovec to, int flags, uint64_t deadline_ns)
 {
 	struct net_op *op = &stream->recv;
-	struct io_uring_sqe *sqe;
 	int done;
 
 	do {
 		if (stream->shut)
 			return -ECANCELED;
-		net_op_begin(stream, op, deadline_ns);
-		sqe = reactor_sqe(stream->reactor, &op->op);
-		io_uring_prep_recv(sqe, stream->fd, to.iov_base, to.iov_len, flags);
-		sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
+		recv_start(stream, to, flags, deadline_ns);
 		done = net_op_wait(stream, op);
 	} while (done == -EINTR);
 	stream->readable = op->more || done == (int)to.iov_len;
@@ -64,6 +70,32 @@ static int plain_recv(
 			return done;
 	}
 	done = recv_ring(stream, (struct iovec){buf, len}, 0, deadline_ns);
+	if (done < 0)
+		return done;
+	*ret_bytes = (size_t)done;
+	return 0;
+}
+
+static int plain_recv_begin(struct net_stream *stream, struct iovec to, uint64_t deadline_ns,
+	struct net_later later, size_t *ret_bytes)
+{
+	int err = stream->readable ? recv_now(stream, to.iov_base, to.iov_len, ret_bytes) : -EAGAIN;
+
+	if (err != -EAGAIN)
+		return err;
+	recv_start(stream, to, 0, deadline_ns);
+	stream->recv.later = later;
+	return -EINPROGRESS;
+}
+
+static int plain_recv_end(
+	struct net_stream *stream, struct iovec to, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	int done = net_op_result(stream, &stream->recv);
+
+	if (done == -EINTR)
+		return net_recv(stream, to.iov_base, to.iov_len, deadline_ns, ret_bytes);
+	stream->readable = stream->recv.more || done == (int)to.iov_len;
 	if (done < 0)
 		return done;
 	*ret_bytes = (size_t)done;
@@ -210,6 +242,8 @@ static void plain_release(struct net_stream *stream)
 const struct net_stream_ops net_plain_ops = {
 	.name = "plain",
 	.recv = plain_recv,
+	.recv_begin = plain_recv_begin,
+	.recv_end = plain_recv_end,
 	.recv_full = plain_recv_full,
 	.send = plain_send,
 	.wait_readable = plain_wait_readable,
@@ -225,6 +259,26 @@ int net_recv(
 	if (stream->shut)
 		return -ECANCELED;
 	return stream->ops->recv(stream, buf, len, deadline_ns, ret_bytes);
+}
+
+int net_recv_begin(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
+	struct net_later later, size_t *ret_bytes)
+{
+	const struct iovec to = {buf, len};
+
+	if (stream->shut)
+		return -ECANCELED;
+	return stream->ops->recv_begin(stream, to, deadline_ns, later, ret_bytes);
+}
+
+int net_recv_end(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	const struct iovec to = {buf, len};
+
+	if (stream->shut)
+		return -ECANCELED;
+	return stream->ops->recv_end(stream, to, deadline_ns, ret_bytes);
 }
 
 int net_recv_full(

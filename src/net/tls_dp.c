@@ -93,6 +93,37 @@ static int tls_recv(
 	return 0;
 }
 
+static int tls_recv_begin(struct net_stream *stream, struct iovec to, uint64_t deadline_ns,
+	struct net_later later, size_t *ret_bytes)
+{
+	struct tls_session *session = stream->tls;
+	struct net_op *op = &stream->recv;
+
+	if (session->error)
+		return session->error;
+	if (read_some(session, to.iov_base, to.iov_len, ret_bytes))
+		return 0;
+	/* Everything else is an end, an error, or rare. */
+	if (SSL_get_error(session->ssl, 0) != SSL_ERROR_WANT_READ)
+		return tls_recv(stream, to.iov_base, to.iov_len, deadline_ns, ret_bytes);
+	net_op_begin(stream, op, deadline_ns);
+	io_uring_prep_poll_add(
+		reactor_sqe(stream->reactor, &op->op), stream->fd, POLLIN | POLLRDHUP);
+	op->later = later;
+	return -EINPROGRESS;
+}
+
+static int tls_recv_end(
+	struct net_stream *stream, struct iovec to, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	int done = net_op_result(stream, &stream->recv);
+
+	if (done < 0 && done != -EINTR)
+		return done;
+	stream->readable = true;
+	return tls_recv(stream, to.iov_base, to.iov_len, deadline_ns, ret_bytes);
+}
+
 static int tls_recv_full(
 	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
 {
@@ -210,6 +241,8 @@ static int tls_send(struct net_stream *stream, struct msghdr *msg, struct net_pa
 const struct net_stream_ops net_tls_ops = {
 	.name = "tls",
 	.recv = tls_recv,
+	.recv_begin = tls_recv_begin,
+	.recv_end = tls_recv_end,
 	.recv_full = tls_recv_full,
 	.send = tls_send,
 	.wait_readable = tls_wait_readable,

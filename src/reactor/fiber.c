@@ -104,12 +104,14 @@ void fiber_unmap(struct fiber *fiber)
 	CHECK(err == 0);
 }
 
-int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)
+int fiber_spawn_in(
+	struct reactor *reactor, uint16_t share, const char *name, fiber_fn *fn, void *arg)
 {
 	struct list *link;
 	struct fiber *fiber;
 
 	check_thread(reactor);
+	CHECK(share < REACTOR_SHARES);
 	if (reactor->stats.fibers >= reactor->opts.fibers_max) {
 		counter_add(&fibers_full, 1);
 		return -EAGAIN;
@@ -137,8 +139,15 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	fiber->wake_pending = false;
 	switch_prepare(&fiber->ctx, fiber->stack, fiber->stack_bytes, fiber_main, fiber);
 	fiber->state = FIBER_RUNNABLE;
-	fiber->share = reactor->running ? reactor->running->share : 0;
+	fiber->share = share;
 	share_push(reactor, fiber);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
 	return 0;
+}
+
+int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)
+{
+	uint16_t share = reactor->running ? reactor->running->share : 0;
+
+	return fiber_spawn_in(reactor, share, name, fn, arg);
 }

@@ -76,6 +76,9 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
  * it stops for the first time. A function that never waits is finished on return, and the next one
  * runs on its warm stack. The caller must be ready for everything that fn does. */
 int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
+/* As fiber_spawn, but in this share, whoever calls. */
+int fiber_spawn_in(
+	struct reactor *reactor, uint16_t share, const char *name, fiber_fn *fn, void *arg);
 /* Fiber call: runs fn in a fiber of that reactor and waits until it returns; on the caller's own
  * reactor, in the caller's fiber. The errors of fiber_spawn there: fn did not run. */
 int fiber_run_on(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
@@ -100,6 +103,7 @@ void fiber_yield(void);
 #define REACTOR_SHARES 1024u
 /* Sets the share of the running fiber, from its next stop on; does nothing outside fibers. */
 void fiber_share_set(uint16_t share);
+uint16_t fiber_share(void); /* the running fiber's; 0 outside fibers */
 /* True when shares other than the running fiber's have used the processor recently, or when the
  * fiber is of share 0. Long work should then be cut into short pieces; otherwise into long ones. */
 bool fiber_contended(void);

@@ -183,6 +183,13 @@ void fiber_share_set(uint16_t share)
 		fiber->share = share;
 }
 
+uint16_t fiber_share(void)
+{
+	const struct fiber *fiber = fiber_self();
+
+	return fiber ? fiber->share : 0;
+}
+
 bool fiber_contended(void)
 {
 	const struct fiber *fiber = fiber_self();

@@ -86,6 +86,42 @@ static uint32_t head_bytes_max(const struct http_conn *conn)
 	return LIMIT_HTTP_HEAD_BYTES_MAX + (conn->opts->via_secret ? HTTP_VIA_BYTES : 0);
 }
 
+/* The first bytes of a request. Results as net_recv. */
+static int first_receive(struct http_conn *conn, size_t *ret_bytes)
+{
+	struct front_http *http = conn->http;
+	uint64_t deadline_ns = now_ns(conn) + conn->opts->idle_timeout_ns;
+	enum http_first first = http->first;
+
+	http->first = HTTP_FIRST_NONE;
+	if (first == HTTP_FIRST_NONE)
+		return net_recv(
+			conn->stream, http->data, head_bytes_max(conn), deadline_ns, ret_bytes);
+	if (first == HTTP_FIRST_AWAITED)
+		return net_recv_end(
+			conn->stream, http->data, head_bytes_max(conn), deadline_ns, ret_bytes);
+	*ret_bytes = http->first_bytes;
+	return http->first_error;
+}
+
+/* True: the connection waits for its next request without a fiber. False: the request has begun, or
+ * the connection ends, or the fiber must wait. */
+static bool wait_apart(struct http_conn *conn)
+{
+	struct front_http *http = conn->http;
+
+	if (!conn->opts->again.fn || http->first != HTTP_FIRST_NONE ||
+		conn->in.start != conn->in.end || draining(conn))
+		return false;
+	*conn->opts->ret_serving = false;
+	*conn->opts->ret_idle = true;
+	http->first_bytes = 0;
+	http->first_error = net_recv_begin(conn->stream, http->data, head_bytes_max(conn),
+		now_ns(conn) + conn->opts->idle_timeout_ns, conn->opts->again, &http->first_bytes);
+	http->first = http->first_error == -EINPROGRESS ? HTTP_FIRST_AWAITED : HTTP_FIRST_DONE;
+	return http->first == HTTP_FIRST_AWAITED;
+}
+
 /* Waits for the first byte of a request. 0, or the connection is over: no peer is left to be
  * told. */
 static int wait_first(struct http_conn *conn)
@@ -100,12 +136,11 @@ static int wait_first(struct http_conn *conn)
 		fiber_yield();
 		return 0;
 	}
-	if (draining(conn))
+	if (draining(conn) && conn->http->first == HTTP_FIRST_NONE)
 		return -ECANCELED;
 	in->start = in->end = 0;
 	*conn->opts->ret_idle = true;
-	err = net_recv(conn->stream, in->data, head_bytes_max(conn),
-		now_ns(conn) + conn->opts->idle_timeout_ns, &got);
+	err = first_receive(conn, &got);
 	*conn->opts->ret_idle = false;
 	if (err)
 		return err;
@@ -408,43 +443,129 @@ static void linger(struct http_conn *conn)
 
 	net_send_end(conn->stream);
 	while (bytes < HTTP_LINGER_BYTES_MAX &&
-		!net_recv(conn->stream, conn->in_data, sizeof(conn->in_data), deadline_ns, &got) &&
+		!net_recv(conn->stream, conn->http->data, sizeof(conn->http->data), deadline_ns,
+			&got) &&
 		got) {
 		bytes += got;
 		fiber_yield();
 	}
 }
 
-void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
-{
-	struct http_conn *conn = malloc(sizeof(*conn));
+/* ---- The memory of requests. ---- */
 
-	if (!conn) {
-		log_error("http", "no memory for a connection from %s", net_peer(stream));
-		net_close(stream);
+/* Lies in the memory of a struct http_conn that is in no use. */
+struct front_http_spare {
+	struct front_http_spare *next;
+};
+
+void front_http_pool_close(struct front_http_pool *pool)
+{
+	while (pool->first) {
+		struct front_http_spare *spare = pool->first;
+
+		pool->first = spare->next;
+		free(spare);
+	}
+	pool->count = 0;
+}
+
+static void conn_close(struct http_conn *conn)
+{
+	struct front_http_pool *pool = conn->opts->pool;
+	struct front_http_spare *spare = (struct front_http_spare *)(void *)conn;
+
+	magic_clear(&conn->magic);
+	if (!pool || pool->count == HTTP_SPARE_MAX) {
+		free(conn);
 		return;
 	}
+	spare->next = pool->first;
+	pool->first = spare;
+	pool->count++;
+}
+
+/* NULL: no memory. */
+static struct http_conn *conn_open(struct front_http *http)
+{
+	struct front_http_pool *pool = http->opts->pool;
+	struct http_conn *conn;
+
+	if (pool && pool->first) {
+		conn = (struct http_conn *)(void *)pool->first;
+		pool->first = pool->first->next;
+		pool->count--;
+	} else {
+		conn = malloc(sizeof(*conn));
+	}
+	if (!conn)
+		return NULL;
 	/* The buffers are not cleared, so unused pages are never touched. */
 	memset(conn, 0, offsetof(struct http_conn, head));
 	conn->magic = HTTP_CONN_MAGIC;
-	conn->opts = opts;
-	conn->stream = stream;
-	conn->in = (struct http_in){.data = conn->in_data,
-		.bytes_max = sizeof(conn->in_data),
+	conn->opts = http->opts;
+	conn->http = http;
+	conn->stream = http->stream;
+	conn->in = (struct http_in){.data = http->data,
+		.bytes_max = sizeof(http->data),
 		.recv = conn_recv,
 		.arg = conn};
 	conn->ended_ns = 0;
 	conn->request = (struct s3_request){.body = &conn->body.body,
-		.transport = opts->transport,
-		.peer = net_peer(stream),
+		.transport = http->opts->transport,
+		.peer = net_peer(http->stream),
 		.left = client_left,
-		.core = opts->core};
-	while (serve_one(conn))
+		.core = http->opts->core};
+	return conn;
+}
+
+/* ---- A connection's life. ---- */
+
+void front_http_drop(struct front_http *http)
+{
+	CHECK(http->magic == FRONT_HTTP_MAGIC);
+	magic_clear(&http->magic);
+	net_close(http->stream);
+	free(http);
+}
+
+struct front_http *front_http_go_on(struct front_http *http)
+{
+	struct http_conn *conn;
+	bool waits, more;
+
+	CHECK(http->magic == FRONT_HTTP_MAGIC);
+	conn = conn_open(http);
+	if (!conn) {
+		log_error("http", "no memory for a request from %s", net_peer(http->stream));
+		front_http_drop(http);
+		return NULL;
+	}
+	do {
+		waits = wait_apart(conn);
+		more = !waits && serve_one(conn);
 		fiber_request_set("");
-	fiber_request_set("");
-	if (conn->close_after)
+	} while (more);
+	if (!waits && conn->close_after)
 		linger(conn);
-	magic_clear(&conn->magic);
-	free(conn);
-	net_close(stream);
+	conn_close(conn);
+	if (waits)
+		return http;
+	front_http_drop(http);
+	return NULL;
+}
+
+struct front_http *front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
+{
+	struct front_http *http = malloc(sizeof(*http));
+
+	if (!http) {
+		log_error("http", "no memory for a connection from %s", net_peer(stream));
+		net_close(stream);
+		return NULL;
+	}
+	http->magic = FRONT_HTTP_MAGIC;
+	http->opts = opts;
+	http->stream = stream;
+	http->first = HTTP_FIRST_NONE;
+	return front_http_go_on(http);
 }

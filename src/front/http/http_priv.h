@@ -206,10 +206,32 @@ void http_reply_init(struct http_reply *reply, struct http_conn *conn);
 /* Sends the head if it has not been sent. */
 int http_reply_flush(struct http_reply *reply);
 
+/* Requests that have ended keep the memory of at most this many, of about 45 KiB, for others. */
+#define HTTP_SPARE_MAX 64u
+
+/* The first bytes of a request: not awaited yet, awaited without a fiber, or there (or the end). */
+enum http_first { HTTP_FIRST_NONE, HTTP_FIRST_AWAITED, HTTP_FIRST_DONE };
+
+/* All that a connection has while it waits for a request: its window. Requests use the memory of
+ * struct http_conn, which the reactor's connections share: the one that was used last is still in
+ * the processor's cache. */
+#define FRONT_HTTP_MAGIC 0x477bc045u
+struct front_http {
+	uint32_t magic; /* until it is freed */
+	const struct front_http_opts *opts;
+	struct net_stream *stream;
+	enum http_first first;
+	int first_error;
+	size_t first_bytes;
+	char data[HTTP_IN_BYTES];
+};
+
+/* Those of a connection from the first byte of a request on, until it waits again. */
 #define HTTP_CONN_MAGIC 0x477bc044u
 struct http_conn {
 	uint32_t magic; /* until it is freed */
 	const struct front_http_opts *opts;
+	struct front_http *http;
 	struct net_stream *stream;
 	bool close_after;	   /* the current answer is the last */
 	uint64_t recv_deadline_ns; /* of every receive until it is set again */
@@ -220,7 +242,6 @@ struct http_conn {
 	struct s3_request request;
 	uint64_t ended_ns;	       /* when the client was first seen to have ended its side */
 	char via_peer[VIA_PEER_BYTES]; /* of a request that a gateway passed on */
-	char in_data[HTTP_IN_BYTES];
 	char out[HTTP_OUT_BYTES];
 };
 

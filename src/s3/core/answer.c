@@ -46,12 +46,10 @@ void s3_answer_bucket_arn(struct s3_call *call)
 
 void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value)
 {
-	char *text = mem_arena_get(&call->arena, 21);
+	char *text = mem_arena_get(&call->arena, SLICE_U64_MAX);
 
 	if (text)
-		s3_answer_header(call, name,
-			slice_of(text,
-				(size_t)snprintf(text, 21, "%llu", (unsigned long long)value)));
+		s3_answer_header(call, name, slice_of_u64(value, text));
 }
 
 const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)

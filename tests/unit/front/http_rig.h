@@ -18,7 +18,9 @@
 static struct front_http_opts rig_opts;
 static _Atomic bool rig_draining;
 static bool rig_idle, rig_asked;
-static bool rig_serving; /* front_http_serve has not returned */
+static bool rig_serving; /* the connection has not ended */
+static struct front_http_pool rig_pool;
+static uint32_t rig_apart; /* how many times a connection waited without a fiber */
 
 /* The last request as the handler saw it. */
 static struct {
@@ -56,7 +58,9 @@ static int rig_setup(void **state)
 		.draining = &rig_draining,
 		.ret_idle = &rig_idle,
 		.ret_serving = &rig_asked,
+		.pool = &rig_pool,
 		.handle = rig_handle};
+	rig_apart = 0;
 	memset(&seen, 0, sizeof(seen));
 	seen.body = malloc(RIG_SEEN_MAX);
 	assert_non_null(seen.body);
@@ -69,6 +73,7 @@ static int rig_teardown(void **state)
 	(void)state;
 	assert_false(rig_serving);
 	free(seen.body);
+	front_http_pool_close(&rig_pool);
 	rig_end();
 	return 0;
 }
@@ -97,16 +102,53 @@ static inline uint64_t in_ms(uint64_t ms)
 	return clock_now_ns() + ms * NS_PER_MS;
 }
 
+/* A connection, served as the listener does it. */
+struct served {
+	struct front_http_opts opts;
+	struct net_stream *stream;
+	struct front_http *waiting;
+};
+
+static void rig_served(struct served *served, struct front_http *waiting)
+{
+	served->waiting = waiting;
+	if (waiting) {
+		rig_apart++;
+		return;
+	}
+	free(served);
+	rig_serving = false;
+}
+
+static void rig_go_on_fiber(void *arg)
+{
+	struct served *served = arg;
+
+	rig_served(served, front_http_go_on(served->waiting));
+}
+
+static void rig_again(void *arg)
+{
+	assert_null(fiber_self());
+	assert_int_equal(fiber_spawn(rig, "serve", rig_go_on_fiber, arg), 0);
+}
+
 static void rig_serve_fiber(void *arg)
 {
-	front_http_serve(&rig_opts, arg);
-	rig_serving = false;
+	struct served *served = arg;
+
+	rig_served(served, front_http_serve(&served->opts, served->stream));
 }
 
 static void rig_serve(struct net_stream *server)
 {
+	struct served *served = malloc(sizeof(*served));
+
+	assert_non_null(served);
+	*served = (struct served){.opts = rig_opts, .stream = server};
+	served->opts.again = (struct net_later){rig_again, served};
 	rig_serving = true;
-	assert_int_equal(fiber_spawn(rig, "serve", rig_serve_fiber, server), 0);
+	assert_int_equal(fiber_spawn(rig, "serve", rig_serve_fiber, served), 0);
 }
 
 /* Over loopback TCP, where a close with bytes unread resets the connection. */

@@ -729,6 +729,30 @@ RIG_TEST(long_heads);
 
 /* ---- Slow clients. ---- */
 
+/* Between requests a connection has no fiber, and its request's memory serves others. */
+static void idle_without_a_fiber(void *arg)
+{
+	struct client *client = client_open();
+	struct reactor_stats stats;
+	struct answer got;
+
+	(void)arg;
+	for (uint32_t i = 1; i <= 3; i++) {
+		while (rig_apart < i)
+			fiber_yield();
+		reactor_stats(rig, &stats);
+		assert_int_equal(stats.fibers, 1); /* the test's */
+		assert_true(rig_idle);
+		assert_int_equal(rig_pool.count, 1);
+		client_send(client, "GET /small HTTP/1.1\r\nHost: x\r\n\r\n");
+		client_answer(client, &got, false);
+		assert_int_equal(got.status, 200);
+	}
+	client_close(client);
+	assert_int_equal(rig_pool.count, 1);
+}
+RIG_TEST(idle_without_a_fiber);
+
 static void slow_idle(void *arg)
 {
 	struct client *client;
@@ -958,6 +982,7 @@ int main(void)
 		RIG_UNIT(refusals),
 		RIG_UNIT(refusal_after_head),
 		RIG_UNIT(long_heads),
+		RIG_UNIT(idle_without_a_fiber),
 		RIG_UNIT(slow_idle),
 		RIG_UNIT(slow_head),
 		RIG_UNIT(slow_body),

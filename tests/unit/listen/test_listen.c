@@ -20,30 +20,81 @@ static bool rig_evicts; /* listeners that are opened from now on */
 
 /* The connections handed to the front. A connection is served until the test or its stream ends
  * it. */
-static struct {
+static struct served {
 	struct net_stream *stream;
 	const struct front_http_opts *opts;
+	uint32_t requests; /* bytes that came while it had no fiber */
+	uint16_t share;	   /* of the fiber that took the last one */
 	bool ended;
 } served[SERVED_MAX];
+#define SHARE 7u
+static bool waits_apart; /* connections that begin from now on have no fiber while they wait */
 static uint32_t served_count;
 static bool in_requests; /* every connection is in a request */
 
-void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
+void front_http_pool_close(struct front_http_pool *pool)
+{
+	(void)pool;
+}
+
+/* A connection that waits is known by its place in served. */
+static char served_byte[SERVED_MAX];
+
+static void serve_end(uint32_t idx)
+{
+	served[idx].ended = true;
+	net_close(served[idx].stream);
+}
+
+static struct front_http *serve_apart(uint32_t idx)
+{
+	size_t got = 0;
+	int err = net_recv_begin(served[idx].stream, &served_byte[idx], 1, DEADLINE_NONE,
+		served[idx].opts->again, &got);
+
+	if (err == -EINPROGRESS)
+		return (struct front_http *)(void *)&served[idx];
+	serve_end(idx);
+	return NULL;
+}
+
+struct front_http *front_http_go_on(struct front_http *http)
+{
+	uint32_t idx = (uint32_t)((struct served *)(void *)http - served);
+	size_t got = 0;
+
+	served[idx].share = fiber_share();
+	if (!net_recv_end(served[idx].stream, &served_byte[idx], 1, DEADLINE_NONE, &got) && got) {
+		served[idx].requests++;
+		return serve_apart(idx);
+	}
+	serve_end(idx);
+	return NULL;
+}
+
+void front_http_drop(struct front_http *http)
+{
+	serve_end((uint32_t)((struct served *)(void *)http - served));
+}
+
+struct front_http *front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
 {
 	uint32_t idx = served_count++;
 	char byte;
 	size_t got;
 
 	assert_true(idx < SERVED_MAX);
-	served[idx].stream = stream;
-	served[idx].opts = opts;
-	served[idx].ended = false;
+	served[idx] = (struct served){.stream = stream, .opts = opts};
 	*opts->ret_idle = true;
 	*opts->ret_serving = in_requests;
+	if (waits_apart) {
+		fiber_share_set(SHARE);
+		return serve_apart(idx);
+	}
 	while (net_recv(stream, &byte, 1, DEADLINE_NONE, &got) == 0 && got)
 		continue;
-	served[idx].ended = true;
-	net_close(stream);
+	serve_end(idx);
+	return NULL;
 }
 
 static int rig_open(uint32_t connections_max, uint32_t fibers_max)
@@ -283,6 +334,52 @@ static void test_no_fiber_for_a_connection(void **state)
 	rig_run(no_fiber_for_a_connection);
 }
 
+/* ---- Without a fiber. ---- */
+
+static void requests_get_fibers(void *arg)
+{
+	struct net_stream *client, *other;
+	struct iovec iov;
+	bool go = false;
+
+	(void)arg;
+	waits_apart = true;
+	client = client_connect();
+	until_served(1);
+	for (uint32_t i = 1; i <= 2; i++) {
+		iov = (struct iovec){(void *)(uintptr_t) "x", 1};
+		assert_int_equal(net_sendv(client, &iov, 1, in_ms(60000)), 0);
+		while (served[0].requests < i)
+			fiber_yield();
+		assert_int_equal(served[0].share, SHARE);
+	}
+	/* Without a fiber for its request a connection is cut. */
+	other = client_connect();
+	until_served(2);
+	while (fiber_spawn(rig, "parked", parked, &go) == 0)
+		continue;
+	iov = (struct iovec){(void *)(uintptr_t) "x", 1};
+	assert_int_equal(net_sendv(other, &iov, 1, in_ms(60000)), 0);
+	client_ended(other);
+	assert_true(served[1].ended);
+	assert_false(served[0].ended);
+	go = true;
+	fiber_yield();
+	fiber_yield();
+	/* A drain ends those that wait. */
+	rig_drain(60000);
+	assert_true(served[0].ended);
+	client_ended(client);
+	waits_apart = false;
+}
+
+static void test_requests_get_fibers(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(10, 8), 0);
+	rig_run(requests_get_fibers);
+}
+
 /* ---- Draining. ---- */
 
 static void idle_ones_end_at_once(void *arg)
@@ -391,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_the_idle_make_room),
 		cmocka_unit_test(test_all_make_room),
 		cmocka_unit_test(test_no_fiber_for_a_connection),
+		cmocka_unit_test(test_requests_get_fibers),
 		cmocka_unit_test(test_idle_ones_end_at_once),
 		cmocka_unit_test(test_the_deadline_cuts),
 		cmocka_unit_test(test_drained_at_the_limit),

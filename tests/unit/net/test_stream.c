@@ -336,6 +336,85 @@ static void test_taken(void **state)
 	rig_run();
 }
 
+/* ---- A receive without a fiber. ---- */
+
+static uint32_t later_calls;
+static struct fiber *later_waiter;
+
+static void later_called(void *arg)
+{
+	assert_null(fiber_self());
+	assert_ptr_equal(arg, &later_calls);
+	later_calls++;
+	fiber_wake(later_waiter);
+}
+
+static int later_begin(char *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	const struct net_later later = {later_called, &later_calls};
+
+	later_calls = 0;
+	later_waiter = fiber_self();
+	return net_recv_begin(server, buf, len, deadline_ns, later, ret_bytes);
+}
+
+static void later_await(void)
+{
+	while (!later_calls)
+		fiber_park();
+	assert_int_equal(later_calls, 1);
+}
+
+static void without_a_fiber(void *arg)
+{
+	uint64_t deadline_ns = in_ms(60000);
+	char buf[16] = "";
+	size_t got = 0;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	/* Bytes that have come already are taken at once: a new stream is asked first. */
+	send_text(client, "ab");
+	assert_int_equal(net_recv(server, buf, 1, deadline_ns, &got), 0);
+	assert_int_equal(later_begin(buf, sizeof(buf), deadline_ns, &got), 0);
+	assert_int_equal(got, 1);
+	assert_int_equal(buf[0], 'b');
+	assert_int_equal(later_calls, 0);
+	/* Bytes that come later. */
+	assert_int_equal(later_begin(buf, sizeof(buf), deadline_ns, &got), -EINPROGRESS);
+	send_text(client, "cd");
+	later_await();
+	assert_int_equal(net_recv_end(server, buf, sizeof(buf), deadline_ns, &got), 0);
+	assert_int_equal(got, 2);
+	assert_memory_equal(buf, "cd", 2);
+	/* A deadline, and the time after it. */
+	assert_int_equal(later_begin(buf, sizeof(buf), in_ms(1), &got), -EINPROGRESS);
+	later_await();
+	assert_int_equal(net_recv_end(server, buf, sizeof(buf), in_ms(1), &got), -ETIMEDOUT);
+	/* The end of the stream. */
+	assert_int_equal(later_begin(buf, sizeof(buf), deadline_ns, &got), -EINPROGRESS);
+	net_send_end(client);
+	later_await();
+	assert_int_equal(net_recv_end(server, buf, sizeof(buf), deadline_ns, &got), 0);
+	assert_int_equal(got, 0);
+	close_both();
+	/* A shutdown of this side; and nobody takes the result. */
+	rig_pair(&client, &server);
+	assert_int_equal(later_begin(buf, sizeof(buf), deadline_ns, &got), -EINPROGRESS);
+	net_shutdown(server);
+	later_await();
+	assert_int_equal(net_recv_end(server, buf, sizeof(buf), deadline_ns, &got), -ECANCELED);
+	assert_int_equal(later_begin(buf, sizeof(buf), deadline_ns, &got), -ECANCELED);
+	close_both();
+}
+
+static void test_without_a_fiber(void **state)
+{
+	(void)state;
+	rig_spawn(without_a_fiber, NULL);
+	rig_run();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -345,6 +424,7 @@ int main(void)
 		RIG_TEST(test_gone),
 		RIG_TEST(test_echo),
 		RIG_TEST(test_taken),
+		RIG_TEST(test_without_a_fiber),
 	};
 
 	return cmocka_run_group_tests_name("net_stream", tests, NULL, NULL);
