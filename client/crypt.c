@@ -6,13 +6,15 @@
 #include <errno.h>
 #include <string.h>
 
-static int stream_open(const uint8_t key[AEAD_KEY_BYTES], uint64_t counter, bool seal,
+/* One call at a time seals or opens on a session, so its spare is nearly always there. */
+static int stream_take(struct client_session *session, uint64_t counter, bool seal,
 	struct aead_stream **ret_stream)
 {
 	uint8_t nonce[AEAD_NONCE_BYTES];
 
 	capsule_payload_nonce(counter, nonce);
-	return aead_stream_open(key, nonce, seal, ret_stream);
+	return aead_stream_take(seal ? &session->spare_out : &session->spare_in,
+		seal ? session->payload_out : session->payload_in, nonce, seal, ret_stream);
 }
 
 int client_body_seal(struct client_session *session, struct client_call *call,
@@ -25,7 +27,7 @@ int client_body_seal(struct client_session *session, struct client_call *call,
 	if (ret)
 		return ret;
 	at = (uint8_t *)(uintptr_t)ret_run->addr;
-	ret = stream_open(session->payload_out, call->counter, true, &stream);
+	ret = stream_take(session, call->counter, true, &stream);
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; ret == 0 && i < call->body_count; i++) {
@@ -40,7 +42,7 @@ int client_body_seal(struct client_session *session, struct client_call *call,
 	}
 	if (ret == 0)
 		ret = aead_stream_end(stream, ret_tag);
-	aead_stream_close(stream);
+	aead_stream_keep(&session->spare_out, stream);
 	return ret;
 }
 
@@ -60,22 +62,21 @@ int client_answer_open(struct client_session *session, struct client_call *call,
 	struct slice payload_tag)
 {
 	uint8_t tag[AEAD_TAG_BYTES], *data;
-	struct aead_stream *stream;
+	struct aead_stream *stream = NULL;
 	uint64_t left = bytes, run;
 	int ret;
 
 	if (payload_tag.len != sizeof(tag))
 		return -EBADMSG;
 	memcpy(tag, payload_tag.data, sizeof(tag));
-	ret = stream_open(session->payload_in, call->counter, false, &stream);
+	ret = stream_take(session, call->counter, false, &stream);
 	for (uint32_t i = 0; ret == 0 && left; i++, left -= run) {
 		run = answer_run(call, i, left, &data);
 		ret = aead_stream_update(stream, data, data, run);
 	}
-	if (ret)
-		return ret;
-	ret = aead_stream_end(stream, tag);
-	aead_stream_close(stream);
+	if (ret == 0)
+		ret = aead_stream_end(stream, tag);
+	aead_stream_keep(&session->spare_in, stream);
 	left = ret ? bytes : 0;
 	for (uint32_t i = 0; left; i++, left -= run) {
 		run = answer_run(call, i, left, &data);

@@ -80,6 +80,8 @@ static void session_free(struct client_session *session)
 	list_remove(&session->link);
 	aead_close(session->in.aead);
 	aead_close(session->out.aead);
+	aead_stream_close(session->spare_in);
+	aead_stream_close(session->spare_out);
 	secret_wipe(session, sizeof(*session));
 	free(session);
 }

@@ -70,6 +70,7 @@ struct client_session {
 	bool once;    /* the server remembers what it did for numbered requests */
 	bool streams; /* of lists may be asked for */
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
+	struct aead_stream *spare_in, *spare_out; /* of bodies' ciphers; or NULL */
 	uint32_t lkey;
 	uint32_t wr_inline_bytes;
 	uint32_t capsule_bytes, inline_bytes; /* negotiated */

@@ -134,6 +134,31 @@ int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NON
 	return EVP_CipherInit_ex(stream->ctx, NULL, NULL, NULL, nonce, -1) ? 0 : -EIO;
 }
 
+int aead_stream_take(struct aead_stream **spare, const uint8_t key[AEAD_KEY_BYTES],
+	const uint8_t nonce[AEAD_NONCE_BYTES], bool seal, struct aead_stream **ret_stream)
+{
+	struct aead_stream *stream = *spare;
+
+	if (!stream)
+		return aead_stream_open(key, nonce, seal, ret_stream);
+	CHECK(stream->seal == seal);
+	*spare = NULL;
+	if (aead_stream_restart(stream, nonce)) {
+		aead_stream_close(stream);
+		return -EIO;
+	}
+	*ret_stream = stream;
+	return 0;
+}
+
+void aead_stream_keep(struct aead_stream **spare, struct aead_stream *stream)
+{
+	if (*spare)
+		aead_stream_close(stream);
+	else
+		*spare = stream;
+}
+
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len)
 {
 	return feed(stream->ctx, src, dst, len);

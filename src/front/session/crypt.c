@@ -15,24 +15,27 @@ DEFINE_COUNTER(sealed_bytes, "nebulaio_native_encrypted_bytes_total", "direction
 struct native_crypt {
 	struct native_request *request;
 	struct aead_stream *stream;
-	uint64_t bytes_left; /* source: until the tag must fit */
+	struct aead_stream **spare; /* the session's, of this direction */
+	uint64_t bytes_left;	    /* source: until the tag must fit */
 	struct flow_source source, *inner_source;
 	struct flow_sink sink, *inner_sink;
 	struct flow_elsewhere elsewhere; /* of the sink's */
 };
 
-static struct native_crypt *crypt_open(
-	struct native_request *request, const uint8_t key[AEAD_KEY_BYTES], bool seal)
+static struct native_crypt *crypt_open(struct native_request *request, bool seal)
 {
+	struct native_session *session = request->session;
 	struct native_crypt *crypt = calloc(1, sizeof(*crypt));
 	uint8_t nonce[AEAD_NONCE_BYTES];
 
 	if (!crypt)
 		return NULL;
 	crypt->request = request;
-	crypt->elsewhere.core = request->session->front->opts.core;
+	crypt->spare = seal ? &session->spare_out : &session->spare_in;
+	crypt->elsewhere.core = session->front->opts.core;
 	capsule_payload_nonce(request->counter, nonce);
-	if (aead_stream_open(key, nonce, seal, &crypt->stream) == 0)
+	if (aead_stream_take(crypt->spare, seal ? session->payload_out : session->payload_in, nonce,
+		    seal, &crypt->stream) == 0)
 		return crypt;
 	free(crypt);
 	return NULL;
@@ -43,7 +46,7 @@ static void crypt_close(struct native_crypt *crypt)
 	if (!crypt)
 		return;
 	flow_elsewhere_close(&crypt->elsewhere);
-	aead_stream_close(crypt->stream);
+	aead_stream_keep(crypt->spare, crypt->stream);
 	free(crypt);
 }
 
@@ -103,7 +106,7 @@ static const struct flow_source_ops OPEN_OPS = {
 
 int native_crypt_source(struct native_request *request, struct flow_source **source)
 {
-	struct native_crypt *crypt = crypt_open(request, request->session->payload_in, false);
+	struct native_crypt *crypt = crypt_open(request, false);
 
 	if (!crypt)
 		return -ENOMEM;
@@ -152,7 +155,7 @@ static const struct flow_sink_ops SEAL_OPS = {
 
 int native_crypt_sink(struct native_request *request, struct flow_sink **sink)
 {
-	struct native_crypt *crypt = crypt_open(request, request->session->payload_out, true);
+	struct native_crypt *crypt = crypt_open(request, true);
 
 	if (!crypt)
 		return -ENOMEM;

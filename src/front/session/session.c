@@ -119,6 +119,8 @@ static void session_free(struct native_session *session)
 	counter_sub(&sessions_now, 1);
 	aead_close(session->in.aead);
 	aead_close(session->out.aead);
+	aead_stream_close(session->spare_in);
+	aead_stream_close(session->spare_out);
 	secret_wipe(&session->in, sizeof(session->in));
 	secret_wipe(&session->out, sizeof(session->out));
 	secret_wipe(session->payload_in, sizeof(session->payload_in));

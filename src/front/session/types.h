@@ -122,11 +122,12 @@ struct native_session {
 	struct capsule_cipher in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
-	uint32_t inline_bytes;	/* negotiated */
-	uint32_t capsule_bytes; /* maximum that the client can receive */
-	bool streams;		/* its client supports them */
-	bool leases;		/* its client may ask for them */
-	bool looks;		/* its client looks at its clock after each read by a lease */
+	struct aead_stream *spare_in, *spare_out; /* of bodies' ciphers; or NULL */
+	uint32_t inline_bytes;			  /* negotiated */
+	uint32_t capsule_bytes;			  /* maximum that the client can receive */
+	bool streams;				  /* its client supports them */
+	bool leases;				  /* its client may ask for them */
+	bool looks; /* its client looks at its clock after each read by a lease */
 	struct native_lease_pool *lease_pool; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
 	uint32_t credits;

@@ -147,6 +147,38 @@ static void test_stream(void **state)
 	aead_close(aead);
 }
 
+/* Messages after each other and beside each other: each is what a new stream makes of it. */
+static void test_spare_streams(void **state)
+{
+	static const uint8_t key[AEAD_KEY_BYTES] = {7}, plain[100] = {1, 2, 3};
+	struct aead_stream *spare = NULL, *first, *second, *fresh;
+	uint8_t got[100], expected[100], tag[AEAD_TAG_BYTES], expected_tag[AEAD_TAG_BYTES];
+
+	(void)state;
+	for (uint8_t i = 0; i < 4; i++) {
+		const uint8_t nonce[AEAD_NONCE_BYTES] = {i}, other[AEAD_NONCE_BYTES] = {i, 1};
+
+		assert_int_equal(aead_stream_take(&spare, key, nonce, true, &first), 0);
+		assert_null(spare);
+		assert_int_equal(aead_stream_take(&spare, key, other, true, &second), 0);
+		assert_int_equal(aead_stream_update(second, plain, got, 50), 0); /* given up */
+		assert_int_equal(aead_stream_update(first, plain, got, sizeof(plain)), 0);
+		assert_int_equal(aead_stream_end(first, tag), 0);
+		assert_int_equal(aead_stream_open(key, nonce, true, &fresh), 0);
+		assert_int_equal(aead_stream_update(fresh, plain, expected, sizeof(plain)), 0);
+		assert_int_equal(aead_stream_end(fresh, expected_tag), 0);
+		aead_stream_close(fresh);
+		assert_memory_equal(got, expected, sizeof(got));
+		assert_memory_equal(tag, expected_tag, sizeof(tag));
+		aead_stream_keep(&spare, second);
+		assert_ptr_equal(spare, second);
+		aead_stream_keep(&spare, first); /* closed */
+		assert_ptr_equal(spare, second);
+		aead_stream_keep(&spare, NULL);
+	}
+	aead_stream_close(spare);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_round_trips),
 		cmocka_unit_test(test_any_change_is_refused),
 		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_spare_streams),
 	};
 
 	return cmocka_run_group_tests_name("aead", tests, NULL, NULL);
