@@ -120,16 +120,21 @@ static char *put_u64(char *at, uint64_t value)
 	return put(at, slice_of_u64(value, digits));
 }
 
-/* "yyyy-mm-ddThh:mm:ss.000Z": the day is from date_iso_format, the time of day is written here. */
+/* "yyyy-mm-ddThh:mm:ss.000Z": the day is from date_iso_format, the time of day is written here.
+ * Neighbours often have the same second. */
 static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 {
-	uint64_t ms = time_ns / NS_PER_MS, day = ms / MS_PER_DAY;
+	uint64_t second = time_ns / NS_PER_S, ms = second * 1000, day = ms / MS_PER_DAY;
 	uint32_t of_day = (uint32_t)(ms % MS_PER_DAY);
 	char *text = list->day_text;
 
+	if (second + 1 == list->second_after)
+		return put(at, slice_of(text, DATE_ISO_LEN));
+	list->second_after = second + 1;
+
 	if (day + 1 != list->day_after) {
 		list->day_after = day + 1;
-		date_iso_format((int64_t)(time_ns / NS_PER_S * 1000), text);
+		date_iso_format((int64_t)ms, text);
 	}
 	put_digits(text + 11, of_day / 3600000, 2);
 	put_digits(text + 14, of_day / 60000 % 60, 2);
@@ -137,17 +142,17 @@ static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 	return put(at, slice_of(text, DATE_ISO_LEN));
 }
 
+/* Bytes that XML escapes. */
+static const uint8_t SPECIAL[256] = {
+	[0 ... ' ' - 1] = 1, ['&'] = 1, ['<'] = 1, ['>'] = 1, ['"'] = 1, ['\''] = 1};
+
 /* True when the text needs no escapes in XML. */
 static bool is_plain(struct slice text)
 {
-	bool special = false;
+	uint8_t special = 0;
 
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.data[i];
-
-		special |= (uint8_t)c < ' ' || c == '&' || c == '<' || c == '>' || c == '"' ||
-			   c == '\'';
-	}
+	for (size_t i = 0; i < text.len; i++)
+		special |= SPECIAL[(uint8_t)text.data[i]];
 	return !special;
 }
 

@@ -24,7 +24,8 @@ struct s3_list {
 	bool skips_prefix;
 	/* Results of the walk. */
 	struct buf entries, prefixes;
-	uint64_t day_after; /* of the previous entry, in days since 1970; 0: none */
+	uint64_t day_after;    /* of the previous entry, in days since 1970; 0: none */
+	uint64_t second_after; /* the same, in seconds */
 	char day_text[DATE_ISO_LEN];
 	uint32_t count;
 	bool more;
