@@ -50,7 +50,7 @@ struct store {
 	struct image *image;
 	struct committer *committer;
 	struct rebuild_noted *noted;
-	struct backups *backups; /* NULL: there has been none */
+	struct backups *backups;       /* NULL: there has been none */
 	_Atomic uint32_t backups_open; /* sessions that hold space */
 	_Atomic bool backups_unwanted; /* they end, because a put needs the space */
 	_Atomic uint64_t data_id_next;
