@@ -323,7 +323,7 @@ func (c *Client) statsTake() {
 		OneSidedMisses: uint64(native.one_sided_misses),
 		Paths:          uint64(native.paths), PathsUp: uint64(native.paths_up),
 		RequestsMoved: uint64(native.requests_moved),
-		BytesCopied:    copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
+		BytesCopied:   copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
 	}
 	c.mutex.Unlock()
 }
