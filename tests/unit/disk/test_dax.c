@@ -207,10 +207,12 @@ static void test_words_in_flight_may_be_lost(void **state)
 
 static int32_t run(struct disk *disk, enum disk_op op, void *data, size_t bytes, uint64_t offset)
 {
-	struct iovec iov[2] = {{data, bytes / 2}, {(uint8_t *)data + bytes / 2, bytes - bytes / 2}};
+	struct iovec iov[2];
 	struct disk_io io = {.op = op, .offset = offset};
 
 	if (op == DISK_READ || op == DISK_WRITE) {
+		iov[0] = (struct iovec){data, bytes / 2};
+		iov[1] = (struct iovec){(uint8_t *)data + bytes / 2, bytes - bytes / 2};
 		io.iov = iov;
 		io.iov_count = 2;
 	} else {
