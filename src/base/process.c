@@ -1,22 +1,13 @@
 /* base/process.c: see process.h. */
 #include "base/process.h"
 
+#include "base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-static void text_read(const char *path, char *ret_text, size_t cap)
-{
-	FILE *file = fopen(path, "re");
-	size_t len = file ? fread(ret_text, 1, cap - 1, file) : 0;
-
-	if (file)
-		fclose(file);
-	ret_text[len] = '\0';
-	ret_text[strcspn(ret_text, "\n")] = '\0';
-}
 
 /* When a process began, in the kernel's ticks since boot; 0: it is not there. */
 static unsigned long long process_start(unsigned long long pid)
@@ -25,7 +16,7 @@ static unsigned long long process_start(unsigned long long pid)
 	unsigned long long start = 0;
 
 	snprintf(path, sizeof(path), "/proc/%llu/stat", pid);
-	text_read(path, text, sizeof(text));
+	file_line(path, text, sizeof(text));
 	/* After the name, which may contain anything: fields 3 to 22. */
 	at = strrchr(text, ')');
 	for (int field = 2; at && field < 22; field++) {
@@ -41,7 +32,7 @@ static void here_fill(struct process *process)
 {
 	ssize_t len;
 
-	text_read("/proc/sys/kernel/random/boot_id", process->boot, sizeof(process->boot));
+	file_line("/proc/sys/kernel/random/boot_id", process->boot, sizeof(process->boot));
 	len = readlink("/proc/self/ns/pid", process->pids, sizeof(process->pids) - 1);
 	process->pids[len > 0 ? len : 0] = '\0';
 }
