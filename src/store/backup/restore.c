@@ -253,20 +253,6 @@ bool store_restore_has(struct store_restore *restore, struct slice name)
 
 /* ---- Bodies. ---- */
 
-static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
-{
-	for (;;) {
-		int ret;
-
-		*ret_blocks = space_lease(store->space, blocks, ret_block);
-		if (*ret_blocks)
-			return 0;
-		ret = space_step(store);
-		if (ret)
-			return ret;
-	}
-}
-
 static int chunk_write(struct store_restore *restore, struct segment *segment, uint32_t blocks)
 {
 	struct store *store = restore->store;
@@ -275,7 +261,7 @@ static int chunk_write(struct store_restore *restore, struct segment *segment, u
 	while (blocks) {
 		uint64_t block;
 		uint32_t leased;
-		int ret = lease(store, blocks, &block, &leased);
+		int ret = space_lease_growing(store, false, blocks, &block, &leased);
 
 		if (!ret)
 			ret = segment_add(segment, block, leased);

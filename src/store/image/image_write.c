@@ -63,20 +63,6 @@ static int origin_read(const struct origin *origin, uint8_t *out, uint32_t bytes
 	return 0;
 }
 
-static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
-{
-	for (;;) {
-		int ret;
-
-		*ret_blocks = space_lease_reserved(store->space, blocks, ret_block);
-		if (*ret_blocks)
-			return 0;
-		ret = space_step(store);
-		if (ret)
-			return ret;
-	}
-}
-
 /* Notes that it was the volumes that failed. */
 static int fault(struct store *store, int ret)
 {
@@ -91,7 +77,7 @@ static int chunk_write(
 	while (blocks) {
 		uint64_t block;
 		uint32_t leased;
-		int ret = lease(store, blocks, &block, &leased);
+		int ret = space_lease_growing(store, true, blocks, &block, &leased);
 
 		if (ret == -EIO || ret == -EHOSTDOWN)
 			return fault(store, ret);

@@ -59,6 +59,10 @@ void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);
 uint64_t space_file_system_free(const struct store *store);
 /* Grows the volume by a step. Blocks. -ENOSPC: it must not grow. */
 int space_step(struct store *store);
+/* space_lease, or with reserved space_lease_reserved, which lets the volume grow until it has a
+ * run. Blocks. Errors of space_step. */
+int space_lease_growing(struct store *store, bool reserved, uint32_t blocks, uint64_t *ret_block,
+	uint32_t *ret_blocks);
 
 /* ---- discard.c ---- */
 /* Discards all space given back since the last call. Fiber call. */

@@ -38,3 +38,19 @@ int space_step(struct store *store)
 
 	return ret ? ret : space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
 }
+
+int space_lease_growing(struct store *store, bool reserved, uint32_t blocks, uint64_t *ret_block,
+	uint32_t *ret_blocks)
+{
+	for (;;) {
+		int ret;
+
+		*ret_blocks = reserved ? space_lease_reserved(store->space, blocks, ret_block)
+				       : space_lease(store->space, blocks, ret_block);
+		if (*ret_blocks)
+			return 0;
+		ret = space_step(store);
+		if (ret)
+			return ret;
+	}
+}
