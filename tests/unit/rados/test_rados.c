@@ -14,12 +14,26 @@
 #include "rados/rados.h"
 #include "rados/rv_priv.h"
 
-#define OBJECT	   (4 * MIB)
-#define FRONT	   (8 * MIB)
-#define PATH	   "rados://front/box?data=body"
-#define OWNER_DEAD "1 v2:10.0.0.9:0/5 far %s %s 4294967295 7 cookie"
+#define OBJECT	    (4 * MIB)
+#define FRONT	    (8 * MIB)
+#define PATH	    "rados://front/box?data=body"
+#define OWNER_DEAD  "1 v2:10.0.0.9:0/5 far %s %s 4294967295 7 cookie"
+#define OWNER_BYTES 600u
 
 static uint32_t lost_told;
+
+/* The record of an owner of this host that has ended. */
+static void owner_dead(char ret_record[OWNER_BYTES])
+{
+	char boot[48] = "", pids[48] = "";
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%47s", boot), 1);
+	fclose(file);
+	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
+	snprintf(ret_record, OWNER_BYTES, OWNER_DEAD, boot, pids);
+}
 
 static void lost(void *arg)
 {
@@ -172,10 +186,9 @@ static void test_foreign_objects_are_kept(void **state)
 static void test_owner(void **state)
 {
 	struct rv *rv = driver_open();
-	char here[600], boot[48] = "", pids[48] = "";
+	char here[OWNER_BYTES];
 	struct disk *disk, *second;
 	struct fake_object *head;
-	FILE *file;
 
 	(void)state;
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
@@ -199,12 +212,7 @@ static void test_owner(void **state)
 	disk_close(disk);
 	/* An owner of this host that has ended: without waiting for the lock, or for its life. */
 	fake_attr_set(head, "life", "4 3600000", 9);
-	file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%47s", boot), 1);
-	fclose(file);
-	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
-	snprintf(here, sizeof(here), OWNER_DEAD, boot, pids);
+	owner_dead(here);
 	fake_attr_set(head, "owner", here, strlen(here));
 	fake.locked = true;
 	snprintf(fake.lock_cookie, sizeof(fake.lock_cookie), "cookie");
@@ -235,10 +243,9 @@ static void another_takes(void)
 static void test_takers_race(void **state)
 {
 	struct rv *rv = driver_open();
-	char boot[48] = "", pids[48] = "", here[600];
+	char here[OWNER_BYTES];
 	struct fake_object *head;
 	struct disk *disk;
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
 
 	(void)state;
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
@@ -250,11 +257,7 @@ static void test_takers_race(void **state)
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
 	assert_string_equal(fake.blocklisted, "10.0.0.9:0/8");
 	disk_close(disk);
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%47s", boot), 1);
-	fclose(file);
-	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
-	snprintf(here, sizeof(here), OWNER_DEAD, boot, pids);
+	owner_dead(here);
 	fake_attr_set(head, "owner", here, strlen(here));
 	fake.locked = true;
 	snprintf(fake.lock_cookie, sizeof(fake.lock_cookie), "another");
@@ -304,18 +307,13 @@ static void test_life(void **state)
 static void test_life_of_two(void **state)
 {
 	struct rv *rv = driver_open();
-	char boot[48] = "", pids[48] = "", here[600];
+	char here[OWNER_BYTES];
 	struct fake_object *head;
 	struct disk *disk;
 	uint64_t begun_ns;
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
 
 	(void)state;
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%47s", boot), 1);
-	fclose(file);
-	assert_true(readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) > 0);
-	snprintf(here, sizeof(here), OWNER_DEAD, boot, pids);
+	owner_dead(here);
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
 	disk_close(disk);
 	head = fake_find(0, "box", "head");
