@@ -351,6 +351,20 @@ def _measured(sources: Sequence[Source], turns: int, step: Callable[[Source, int
     return took
 
 
+def _compared(sources: Sequence[Source], ways: Sequence[tuple[str, RDMAClient]], turns: int,
+              step: Callable[[Source, int], float]) -> dict[str, list[float]]:
+    """Fills all sources, measures them, and leaves nothing."""
+    try:
+        for source in sources:
+            source.fill()
+        return _measured(sources, turns, step)
+    finally:
+        for source in sources:
+            source.clear()
+        for _, client in ways:
+            client.close()
+
+
 def _timed(source: Source, number: int) -> float:
     source.ready()
     begin = time.monotonic()
@@ -386,15 +400,7 @@ def epoch(options: argparse.Namespace) -> list[dict[str, Any]]:
         sources.append(BotoEpoch(s3, dataset))
     if options.folder:
         sources.append(FolderEpoch(options.folder, options.cold, dataset))
-    try:
-        for source in sources:
-            source.fill()
-        took = _measured(sources, options.turns, _timed)
-    finally:
-        for source in sources:
-            source.clear()
-        for _, client in ways:
-            client.close()
+    took = _compared(sources, ways, options.turns, _timed)
     return _rows("epoch", took, dataset.count * dataset.bytes)
 
 
@@ -418,15 +424,7 @@ def checkpoint(options: argparse.Namespace) -> list[dict[str, Any]]:
         source.check()
         return saving
 
-    try:
-        for source in sources:
-            source.fill()
-        saved = _measured(sources, options.turns, both)
-    finally:
-        for source in sources:
-            source.clear()
-        for _, client in ways:
-            client.close()
+    saved = _compared(sources, ways, options.turns, both)
     return _rows("save", saved, tensors.bytes) + _rows("restore", restored, tensors.bytes)
 
 
