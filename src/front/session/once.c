@@ -9,11 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/hash.h"
 #include "front/session/native_priv.h"
 
 #define ONCE_CLIENTS_MAX 4096u
 #define ONCE_BYTES_MAX	 (16 * MIB)
-/* A key whose clients have more than this part is the first to lose one of them. */
+/* An answer is kept only below this: the rest is for writes that begin. */
+#define ONCE_ANSWERS_BYTES_MAX (ONCE_BYTES_MAX / 2)
+/* A key that has more than this part of the clients or of the bytes pays with its own records, and
+ * leaves this part of the bytes to others. */
 #define ONCE_KEY_PART	 8u
 #define ONCE_BUCKETS	 1024u
 #define ONCE_ENTRIES_MAX (8u * LIMIT_SESSION_REQUESTS_MAX) /* of a client: 8 sessions */
@@ -25,6 +29,8 @@
 
 #define REPEATS_HELP \
 	"Writes that clients sent again after their session was lost, by what was done."
+DEFINE_COUNTER(kept_bytes, "nebulaio_native_repeats_bytes", NULL,
+	"Memory of the numbered writes that run, or whose answers are kept for a repetition.");
 DEFINE_COUNTER(
 	repeats_answered, "nebulaio_native_repeats_total", "result=\"answered\"", REPEATS_HELP);
 DEFINE_COUNTER(repeats_run, "nebulaio_native_repeats_total", "result=\"run\"", REPEATS_HELP);
@@ -40,7 +46,7 @@ struct once_entry {
 	struct once_record *record;
 	uint64_t number;
 	bool done;
-	bool too_long;		    /* the answer */
+	bool too_long;		    /* the answer, or there was no memory for it */
 	struct front_native *front; /* RUNS: there … */
 	uint64_t session_id;	    /* … on this session */
 	uint16_t status;
@@ -68,6 +74,7 @@ struct native_once {
 	struct list used; /* the record used longest ago is first */
 	uint32_t record_count;
 	uint32_t share_records[FLOW_SHARES];
+	uint64_t share_bytes[FLOW_SHARES];
 	uint64_t bytes;
 };
 
@@ -87,17 +94,41 @@ int native_once_open(struct native_once **ret_once)
 
 /* ---- Entries and records, with the lock held. ---- */
 
-static uint64_t entry_bytes(const struct once_entry *entry)
+static void bytes_add(struct native_once *once, uint16_t share, uint64_t bytes)
 {
-	return sizeof(*entry) + entry->headers_bytes + entry->body_bytes;
+	once->bytes += bytes;
+	once->share_bytes[share] += bytes;
+	counter_add(&kept_bytes, bytes);
+}
+
+static void bytes_sub(struct native_once *once, uint16_t share, uint64_t bytes)
+{
+	once->bytes -= bytes;
+	once->share_bytes[share] -= bytes;
+	counter_sub(&kept_bytes, bytes);
+}
+
+static uint64_t answer_bytes(const struct once_entry *entry)
+{
+	return (uint64_t)entry->headers_bytes + entry->body_bytes;
+}
+
+/* It may hold a secret: that of a new access key. */
+static void answer_drop(struct once_entry *entry)
+{
+	if (entry->answer)
+		secret_wipe(entry->answer, answer_bytes(entry));
+	free(entry->answer);
+	entry->answer = NULL;
+	entry->header_count = entry->headers_bytes = entry->body_bytes = 0;
 }
 
 static void entry_free(struct native_once *once, struct once_entry *entry)
 {
-	once->bytes -= entry_bytes(entry);
+	bytes_sub(once, entry->record->share, sizeof(*entry) + answer_bytes(entry));
 	entry->record->count--;
 	list_remove(&entry->link);
-	free(entry->answer);
+	answer_drop(entry);
 	free(entry);
 }
 
@@ -109,7 +140,7 @@ static void record_free(struct native_once *once, struct once_record *record)
 	list_remove(&record->used);
 	once->record_count--;
 	once->share_records[record->share]--;
-	once->bytes -= sizeof(*record);
+	bytes_sub(once, record->share, sizeof(*record));
 	free(record);
 }
 
@@ -125,29 +156,65 @@ void native_once_close(struct native_once *once)
 	free(once);
 }
 
-static bool is_full(const struct native_once *once)
+/* Whether the key has more than its part, with so many bytes more. */
+static bool is_heavy(const struct native_once *once, uint16_t share, uint64_t bytes)
 {
-	return once->record_count >= ONCE_CLIENTS_MAX || once->bytes >= ONCE_BYTES_MAX;
+	return once->share_records[share] >= ONCE_CLIENTS_MAX / ONCE_KEY_PART ||
+	       once->share_bytes[share] + bytes > ONCE_BYTES_MAX / ONCE_KEY_PART;
 }
 
-/* Makes room for a record of this key: a key with many records pays with its own. False: all of
- * those that could go have requests that run. */
-static bool room_make(struct native_once *once, uint16_t share)
-{
-	bool own = once->share_records[share] >= ONCE_CLIENTS_MAX / ONCE_KEY_PART;
+enum whose { OWN, HEAVY, ANY };
 
-	if (!own && !is_full(once))
-		return true;
-	LIST_FOR_EACH_SAFE (link, &once->used) {
+/* The record used longest ago that may go: without a request that runs, and not the one to keep. */
+static struct once_record *record_to_end(const struct native_once *once, uint16_t share,
+	enum whose whose, const struct once_record *keep)
+{
+	LIST_FOR_EACH (link, &once->used) {
 		struct once_record *record = CONTAINER_OF(link, struct once_record, used);
 
-		if (record->running || (own && record->share != share))
-			continue;
-		record_free(once, record);
-		if (own || !is_full(once))
-			return true;
+		if (record != keep && !record->running &&
+			(whose != OWN || record->share == share) &&
+			(whose != HEAVY || is_heavy(once, record->share, 0)))
+			return record;
 	}
-	return false;
+	return NULL;
+}
+
+static bool record_end(
+	struct native_once *once, uint16_t share, bool heavy, const struct once_record *keep)
+{
+	struct once_record *record = record_to_end(once, share, heavy ? OWN : HEAVY, keep);
+
+	if (!record && !heavy)
+		record = record_to_end(once, share, ANY, keep);
+	if (record)
+		record_free(once, record);
+	return record != NULL;
+}
+
+/* Makes room for so many bytes of the key, within a part of all. False: all records that could go
+ * have requests that run. */
+static bool bytes_room(struct native_once *once, uint16_t share, uint64_t bytes, uint64_t bytes_max,
+	const struct once_record *keep)
+{
+	bool heavy = is_heavy(once, share, bytes);
+	uint64_t most = bytes_max - (heavy ? bytes_max / ONCE_KEY_PART : 0);
+
+	while (once->bytes + bytes > most)
+		if (!record_end(once, share, heavy, keep))
+			return false;
+	return true;
+}
+
+/* The same for another record. */
+static bool record_room(struct native_once *once, uint16_t share)
+{
+	bool many = once->share_records[share] >= ONCE_CLIENTS_MAX / ONCE_KEY_PART;
+
+	if ((many || once->record_count >= ONCE_CLIENTS_MAX) &&
+		!record_end(once, share, many, NULL))
+		return false;
+	return bytes_room(once, share, sizeof(struct once_record), ONCE_BYTES_MAX, NULL);
 }
 
 static struct list *bucket_of(struct native_once *once, uint64_t client)
@@ -175,7 +242,7 @@ static struct once_record *record_new(struct native_once *once,
 	const struct native_session *session, const struct capsule_once *said)
 {
 	struct once_record *record =
-		room_make(once, session->share) ? calloc(1, sizeof(*record)) : NULL;
+		record_room(once, session->share) ? calloc(1, sizeof(*record)) : NULL;
 
 	if (!record)
 		return NULL;
@@ -188,7 +255,7 @@ static struct once_record *record_new(struct native_once *once,
 	list_push_back(&once->used, &record->used);
 	once->record_count++;
 	once->share_records[record->share]++;
-	once->bytes += sizeof(*record);
+	bytes_add(once, record->share, sizeof(*record));
 	return record;
 }
 
@@ -207,9 +274,11 @@ static struct once_entry *entry_find(const struct once_record *record, uint64_t 
 static struct once_entry *entry_new(struct native_once *once, struct once_record *record,
 	const struct native_session *session, uint64_t number)
 {
-	struct once_entry *entry =
-		record->count < ONCE_ENTRIES_MAX ? calloc(1, sizeof(*entry)) : NULL;
+	struct once_entry *entry = NULL;
 
+	if (record->count < ONCE_ENTRIES_MAX &&
+		bytes_room(once, record->share, sizeof(*entry), ONCE_BYTES_MAX, record))
+		entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return NULL;
 	entry->record = record;
@@ -219,7 +288,7 @@ static struct once_entry *entry_new(struct native_once *once, struct once_record
 	list_push_back(&record->entries, &entry->link);
 	record->count++;
 	record->running++;
-	once->bytes += sizeof(*entry);
+	bytes_add(once, record->share, sizeof(*entry));
 	return entry;
 }
 
@@ -426,18 +495,22 @@ void native_once_end(struct native_request *request)
 	struct native_once *once = request->session->front->port->places->once;
 	struct once_entry *entry = request->once;
 
-	request->once = NULL;
-	/* Without a document: noted only now. */
+	/* Without a document: noted only now. Bytes that went to the client alone are not kept. */
 	if (!entry->status && !request->refusal && request->reply.status >= 200 &&
 		request->reply.status < 300) {
-		request->once = entry;
 		native_once_note(request, SLICE_NONE);
-		request->once = NULL;
+		entry->too_long |= request->reply.broken || request->bytes_announced;
 	}
+	request->once = NULL;
 	pthread_mutex_lock(&once->lock);
 	entry->record->running--;
 	entry->done = true;
-	once->bytes += entry->headers_bytes + entry->body_bytes;
+	if (answer_bytes(entry) && !bytes_room(once, entry->record->share, answer_bytes(entry),
+					   ONCE_ANSWERS_BYTES_MAX, entry->record)) {
+		answer_drop(entry);
+		entry->too_long = true;
+	}
+	bytes_add(once, entry->record->share, answer_bytes(entry));
 	if (!entry->status || entry->number < entry->record->done_below)
 		entry_free(once, entry);
 	pthread_mutex_unlock(&once->lock);
