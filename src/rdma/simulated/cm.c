@@ -24,48 +24,17 @@
 #include "rdma/simulated/packet.h"
 #include "rdma/simulated/simulated_priv.h"
 
-#define BACKLOG		4096
 #define RETRY_NS	NS_PER_MS
-#define PORT_FIRST	49152u
-#define PORT_TRIES	256u
 #define EVENTS_AT_ONCE	16
 #define PACKETS_AT_ONCE 64
 #define FOREIGN                                                                        \
 	"the simulated device joins processes of one user only; run both as the same " \
 	"user, or use HTTP"
 
-struct sim_listener {
-	struct sim_handle handle;
-	struct rp_listener base;
-	struct sim_device *device;
-	struct list link;
-	int fd;
-};
-
-#define EVENTS_KEPT 32u
-
-struct sim_event {
-	struct list link;
-	struct rp_cm_event event;
-};
-
 static struct sim_handle timer_handle = {SIM_HANDLE_TIMER};
 static struct sim_handle event_handle = {SIM_HANDLE_EVENT};
 
-/* ---- Events for the application. ---- */
-
-void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
-{
-	struct list *spare = list_pop(&device->events_spare);
-	struct sim_event *entry =
-		spare ? CONTAINER_OF(spare, struct sim_event, link) : malloc(sizeof(*entry));
-
-	/* Only events beyond the spare ones need memory. */
-	CHECK(entry != NULL);
-	entry->event = *event;
-	list_push_back(&device->events, &entry->link);
-	rp_event_fd_set(device->event_fd);
-}
+/* ---- Connections. ---- */
 
 static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct sim_packet *packet)
 {
@@ -80,74 +49,6 @@ static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct s
 	}
 	sim_event_push(conn->device, &event);
 }
-
-static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
-{
-	struct list *link = list_pop(&device->events);
-	struct sim_event *entry;
-
-	if (!link)
-		return false;
-	entry = CONTAINER_OF(link, struct sim_event, link);
-	*ret_event = entry->event;
-	list_push_back(&device->events_spare, &entry->link);
-	if (list_empty(&device->events))
-		rp_event_fd_clear(device->event_fd);
-	return true;
-}
-
-/* Drops a waiting event that the application must not see. */
-static void event_drop(
-	struct sim_device *device, struct sim_event *entry, struct rp_cm_event *ret_event)
-{
-	bool popped;
-
-	list_remove(&entry->link);
-	list_push_front(&device->events, &entry->link);
-	popped = event_pop(device, ret_event);
-	CHECK(popped);
-}
-
-/* Events of a connection are delivered even without memory. */
-static int events_open(struct sim_device *device)
-{
-	list_init(&device->events);
-	list_init(&device->events_spare);
-	for (uint32_t i = 0; i < EVENTS_KEPT; i++) {
-		struct sim_event *entry = malloc(sizeof(*entry));
-
-		if (!entry)
-			return -ENOMEM;
-		list_push_back(&device->events_spare, &entry->link);
-	}
-	return 0;
-}
-
-static void events_close(struct sim_device *device)
-{
-	struct rp_cm_event event;
-	struct list *link;
-
-	while (event_pop(device, &event))
-		log_debug("rdma", "simulated: an event was not consumed");
-	while ((link = list_pop(&device->events_spare)) != NULL)
-		free(CONTAINER_OF(link, struct sim_event, link));
-}
-
-void sim_event_forget_group(struct sim_device *device, const struct rp_group *group)
-{
-	struct rp_cm_event event;
-
-	LIST_FOR_EACH_SAFE (link, &device->events) {
-		struct sim_event *entry = CONTAINER_OF(link, struct sim_event, link);
-
-		if (entry->event.group != group)
-			continue;
-		event_drop(device, entry, &event);
-	}
-}
-
-/* ---- Connections. ---- */
 
 static struct sim_conn *conn_new(struct sim_device *device, int fd, bool active)
 {
@@ -733,139 +634,27 @@ void sim_disconnect(struct rp_qp *base)
 void sim_cm_forget(struct sim_qp *qp)
 {
 	struct sim_device *device = qp->device;
-	struct rp_cm_event event;
 
 	pthread_mutex_lock(&device->lock);
 	list_remove(&qp->joining);
-	LIST_FOR_EACH_SAFE (link, &device->events) {
-		struct sim_event *entry = CONTAINER_OF(link, struct sim_event, link);
-
-		if (entry->event.qp != &qp->base)
-			continue;
-		event_drop(device, entry, &event);
-	}
+	sim_event_forget_qp(device, &qp->base);
 	if (qp->conn)
 		conn_free(qp->conn);
 	timer_update(device);
 	pthread_mutex_unlock(&device->lock);
 }
 
-/* ---- Listening. ---- */
+/* ---- For listeners. ---- */
 
-static int listener_bind(struct sim_listener *listener, const char *address, uint16_t port)
+void sim_conn_take(struct sim_listener *listener, int fd)
 {
-	uint32_t tries = port ? 1 : PORT_TRIES;
-	struct sockaddr_un addr;
-	uint16_t salt = 0;
+	int err = check_user(fd);
+	struct sim_conn *conn = NULL;
 
-	if (!port)
-		random_fill(&salt, sizeof(salt));
-	for (uint32_t i = 0; i < tries; i++) {
-		uint16_t candidate =
-			port ? port : (uint16_t)(PORT_FIRST + (salt + i) % (65536u - PORT_FIRST));
-		socklen_t len = sim_address(address, candidate, &addr);
-
-		if (!bind(listener->fd, (struct sockaddr *)&addr, len)) {
-			listener->base.port = candidate;
-			return 0;
-		}
-		if (errno != EADDRINUSE)
-			return -errno;
-	}
-	return -EADDRINUSE;
-}
-
-int sim_listen(struct rp_device *base, const char *address, uint16_t port,
-	struct rp_listener **ret_listener)
-{
-	struct sim_device *device = CONTAINER_OF(base, struct sim_device, base);
-	struct sim_listener *listener = calloc(1, sizeof(*listener));
-	struct epoll_event event = {.events = EPOLLIN};
-	int err;
-
-	if (!listener)
-		return -ENOMEM;
-	listener->handle.type = SIM_HANDLE_LISTENER;
-	listener->base.ops = &rp_simulated_ops;
-	listener->device = device;
-	listener->fd = sim_socket();
-	err = listener->fd < 0 ? listener->fd : listener_bind(listener, address, port);
-	if (!err && listen(listener->fd, BACKLOG))
-		err = -errno;
-	event.data.ptr = &listener->handle;
-	pthread_mutex_lock(&device->lock);
-	if (!err && epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, listener->fd, &event))
-		err = -errno;
-	if (!err) {
-		list_push_back(&device->listeners, &listener->link);
-		device->open_objects++;
-	}
-	pthread_mutex_unlock(&device->lock);
-	if (err) {
-		if (listener->fd >= 0)
-			close(listener->fd);
-		free(listener);
-		return err;
-	}
-	*ret_listener = &listener->base;
-	return 0;
-}
-
-/* Locked. Drops the requests that the application has not seen yet. */
-static void listener_drop_requests(struct sim_listener *listener)
-{
-	struct sim_device *device = listener->device;
-	struct rp_cm_event event;
-
-	LIST_FOR_EACH_SAFE (link, &device->events) {
-		struct sim_event *entry = CONTAINER_OF(link, struct sim_event, link);
-
-		if (entry->event.listener != &listener->base)
-			continue;
-		event_drop(device, entry, &event);
-		conn_free(conn_of_request(event.request));
-	}
-	LIST_FOR_EACH_SAFE (link, &device->conns) {
-		struct sim_conn *conn = CONTAINER_OF(link, struct sim_conn, link);
-
-		if (conn->listener == listener && conn->phase == SIM_CONN_WAIT_HELLO)
-			conn_free(conn);
-		else if (conn->listener == listener)
-			conn->listener = NULL;
-	}
-}
-
-void sim_listener_close(struct rp_listener *base)
-{
-	struct sim_listener *listener = CONTAINER_OF(base, struct sim_listener, base);
-	struct sim_device *device = listener->device;
-
-	pthread_mutex_lock(&device->lock);
-	close(listener->fd);
-	listener_drop_requests(listener);
-	list_remove(&listener->link);
-	device->open_objects--;
-	pthread_mutex_unlock(&device->lock);
-	free(listener);
-}
-
-/* Takes a new connection; its hello may be there already. */
-static void listener_readable(struct sim_listener *listener)
-{
-	struct sim_device *device = listener->device;
-	int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct sim_conn *conn;
-
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE)
-			log_error("rdma", "simulated: no descriptor left for a connection");
-		return;
-	}
-	if (check_user(fd)) {
-		close(fd);
-		return;
-	}
-	conn = sim_socket_prepare(fd) ? NULL : conn_new(device, fd, false);
+	if (!err)
+		err = sim_socket_prepare(fd);
+	if (!err)
+		conn = conn_new(listener->device, fd, false);
 	if (!conn) {
 		close(fd);
 		return;
@@ -876,6 +665,23 @@ static void listener_readable(struct sim_listener *listener)
 		conn_free(conn);
 	else
 		conn_readable(conn);
+}
+
+void sim_conn_forget_listener(struct sim_listener *listener)
+{
+	struct sim_device *device = listener->device;
+	struct rp_conn_request *request;
+
+	while ((request = sim_event_take_request(device, &listener->base)) != NULL)
+		conn_free(conn_of_request(request));
+	LIST_FOR_EACH_SAFE (link, &device->conns) {
+		struct sim_conn *conn = CONTAINER_OF(link, struct sim_conn, link);
+
+		if (conn->listener == listener && conn->phase == SIM_CONN_WAIT_HELLO)
+			conn_free(conn);
+		else if (conn->listener == listener)
+			conn->listener = NULL;
+	}
 }
 
 /* ---- Polling. ---- */
@@ -907,7 +713,7 @@ static void handle_event(struct sim_device *device, const struct epoll_event *ev
 
 	switch (handle->type) {
 	case SIM_HANDLE_LISTENER:
-		listener_readable(CONTAINER_OF(handle, struct sim_listener, handle));
+		sim_listener_readable(CONTAINER_OF(handle, struct sim_listener, handle));
 		break;
 	case SIM_HANDLE_CONN:
 		conn = CONTAINER_OF(handle, struct sim_conn, handle);
@@ -931,13 +737,13 @@ int sim_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event)
 	bool found;
 
 	pthread_mutex_lock(&device->lock);
-	found = event_pop(device, ret_event);
+	found = sim_event_pop(device, ret_event);
 	/* One at a time: handling one may free what another points at. */
 	for (int i = 0; !found && i < EVENTS_AT_ONCE; i++) {
 		if (epoll_wait(device->epoll_fd, &event, 1, 0) != 1)
 			break;
 		handle_event(device, &event);
-		found = event_pop(device, ret_event);
+		found = sim_event_pop(device, ret_event);
 	}
 	pthread_mutex_unlock(&device->lock);
 	return found;
@@ -963,7 +769,7 @@ int sim_cm_init(struct sim_device *device)
 	list_init(&device->joins);
 	list_init(&device->conns);
 	list_init(&device->listeners);
-	err = events_open(device);
+	err = sim_events_open(device);
 	device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	device->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -980,7 +786,7 @@ int sim_cm_init(struct sim_device *device)
 
 void sim_cm_fini(struct sim_device *device)
 {
-	events_close(device);
+	sim_events_close(device);
 	LIST_FOR_EACH_SAFE (link, &device->conns) {
 		conn_free(CONTAINER_OF(link, struct sim_conn, link));
 	}

@@ -79,10 +79,14 @@ void sim_backing_get(
 	struct sim_device *device, const struct rp_mr_opts *opts, struct sim_entry *entry);
 void sim_backing_put(struct sim_device *device, uint32_t backing);
 
-/* ---- simulated/cm.c ---- */
+/* ---- simulated/cm_listen.c ---- */
 int sim_listen(struct rp_device *device, const char *address, uint16_t port,
 	struct rp_listener **ret_listener);
 void sim_listener_close(struct rp_listener *listener);
+/* Locked. Accepts one connection. */
+void sim_listener_readable(struct sim_listener *listener);
+
+/* ---- simulated/cm.c ---- */
 int sim_connect(struct rp_qp *qp, const char *address, uint16_t port, struct slice private_data,
 	uint64_t deadline_ns);
 int sim_accept(struct rp_conn_request *request, struct rp_qp *qp, struct slice private_data);
@@ -102,10 +106,25 @@ void sim_cm_cut(struct sim_qp *qp);
 /* Reads the packets on this connection's socket: a shared file may be among them. */
 void sim_cm_catch_up(struct sim_qp *qp);
 
-/* Locked. Queues an event for the application. */
+/* Locked. Takes over the socket of a listener's new connection; its hello may be there already. */
+void sim_conn_take(struct sim_listener *listener, int fd);
+/* Locked. Drops the requests that the application has not seen, and the connections that have not
+ * said hello. */
+void sim_conn_forget_listener(struct sim_listener *listener);
+
+/* ---- simulated/cm_event.c: all locked. ---- */
+/* sim_events_close() takes back a half-built queue, too. */
+int sim_events_open(struct sim_device *device);
+void sim_events_close(struct sim_device *device);
 void sim_event_push(struct sim_device *device, const struct rp_cm_event *event);
-/* Locked. Removes queued events of a group. */
+/* The next event for the application; false: there is none. */
+bool sim_event_pop(struct sim_device *device, struct rp_cm_event *ret_event);
 void sim_event_forget_group(struct sim_device *device, const struct rp_group *group);
+void sim_event_forget_qp(struct sim_device *device, const struct rp_qp *qp);
+/* The next request at this listener that the application has not seen, which it will not see then;
+ * NULL: there is none. */
+struct rp_conn_request *sim_event_take_request(
+	struct sim_device *device, const struct rp_listener *listener);
 
 /* ---- simulated/join.c: queue pairs joined by hand. ---- */
 /* Draws the device's GID, once, and listens there. */

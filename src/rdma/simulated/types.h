@@ -92,10 +92,16 @@ enum sim_conn_phase {
 	SIM_CONN_UP,
 	SIM_CONN_DOWN,
 };
-struct sim_listener;
 enum sim_handle_type { SIM_HANDLE_LISTENER, SIM_HANDLE_CONN, SIM_HANDLE_TIMER, SIM_HANDLE_EVENT };
 struct sim_handle { /* the object that an epoll event points at */
 	enum sim_handle_type type;
+};
+struct sim_listener {
+	struct sim_handle handle;
+	struct rp_listener base;
+	struct sim_device *device;
+	struct list link;
+	int fd;
 };
 struct sim_conn {
 	struct sim_handle handle;
