@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,4 +54,12 @@ bool process_dead(const struct process *process)
 	return here.boot[0] && here.pids[0] && strcmp(here.boot, process->boot) == 0 &&
 	       strcmp(here.pids, process->pids) == 0 && process->start &&
 	       process_start(process->pid) != process->start;
+}
+
+bool process_asked_to_end(void)
+{
+	sigset_t pending;
+
+	return sigpending(&pending) == 0 &&
+	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
 }

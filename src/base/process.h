@@ -15,5 +15,8 @@ struct process {
 void process_self(struct process *ret_process);
 /* Whether that process certainly has ended: it ran on this host, since its last start. */
 bool process_dead(const struct process *process);
+/* Whether SIGTERM or SIGINT waits for this process. One that blocks these signals and waits for its
+ * turn looks for them. */
+bool process_asked_to_end(void);
 
 #endif

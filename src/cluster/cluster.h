@@ -72,6 +72,8 @@ int cluster_agree(struct cluster *cluster, const char *what, const char *digest)
 /* Makes entries of the stores from 0 to count - 1 that are missing. */
 int cluster_stores_make(struct cluster *cluster, uint32_t count);
 int cluster_view(struct cluster *cluster, struct cluster_view *ret_view);
+/* One store's entry. -ENOENT, -EUCLEAN: it cannot be read. */
+int cluster_store(struct cluster *cluster, uint32_t number, struct cluster_store *ret_store);
 /* Watches again if the cluster ended the watch. */
 int cluster_watch_check(struct cluster *cluster);
 

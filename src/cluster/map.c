@@ -186,6 +186,20 @@ int cluster_view(struct cluster *cluster, struct cluster_view *ret_view)
 	return ret;
 }
 
+int cluster_store(struct cluster *cluster, uint32_t number, struct cluster_store *ret_store)
+{
+	char key[RV_TABLE_KEY_BYTES], value[RV_TABLE_VALUE_BYTES];
+	int ret;
+
+	store_key(number, key);
+	ret = rv_table_get(cluster->table, key, value);
+	if (!ret && cluster_store_parse(slice_str(value), ret_store))
+		ret = -EUCLEAN;
+	if (!ret)
+		ret_store->number = number;
+	return ret;
+}
+
 static int store_change(struct cluster *cluster, const struct cluster_store *was,
 	struct cluster_store *store, char ret_told[CLUSTER_MESSAGE_BYTES])
 {

@@ -219,20 +219,11 @@ static int take_once(struct etcd *etcd, const struct seen *seen)
 	return answer.succeeded ? 0 : -ECANCELED;
 }
 
-/* A process that waits for its turn does not see signals: it looks for them. */
-static bool asked_to_end(void)
-{
-	sigset_t pending;
-
-	return sigpending(&pending) == 0 &&
-	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
-}
-
 static int rest(const struct etcd *etcd, const struct seen *seen, bool busy)
 {
 	const struct process *owner = &seen->record.process;
 
-	if (asked_to_end()) {
+	if (process_asked_to_end()) {
 		log_info("etcd", "a signal ends the wait for the store");
 		return -ECANCELED;
 	}

@@ -62,6 +62,7 @@ static void args_fill(const struct gateway *gateway, uint32_t number, struct arg
 	add_set(args, "cluster.standby", "true");
 	snprintf(text, sizeof(text), "%u", number + 1);
 	add_set(args, "cluster.store", text);
+	add_set(args, "cluster.gateway", gateway->name);
 	add(args, "--data");
 	add(args, "%s/store-%u", config->data.dir, number);
 	add(args, "--volume");

@@ -250,6 +250,10 @@ static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct 
 {
 	bool over = !volume->rv->opts.standby && clock_now_ns() >= wait->deadline_ns;
 
+	if (process_asked_to_end()) {
+		log_info("rados", "%s: a signal ends the wait for it", volume->path);
+		return false;
+	}
 	if (over) {
 		log_error("rados",
 			"%s: %s (process %llu, %s) has this volume open: stop that server, or "

@@ -6,11 +6,13 @@
 
 #include "cluster/cluster.h"
 #include "server/accounts.h"
+#include "server/tenure.h"
 #include "server/volumes.h"
 
 struct names {
 	struct cluster *cluster;
 	struct accounts *accounts;
+	struct tenure *tenure;
 	uint32_t store;
 	char volume[64];
 	struct s3_names calls;
@@ -61,6 +63,9 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 		&names->accounts);
 	if (!ret)
 		ret = cluster_open(&opts, &names->cluster);
+	if (!ret)
+		ret = tenure_begin(names->cluster, names->store, config->cluster.gateway,
+			&names->tenure);
 	if (ret) {
 		names_close(names, NULL);
 		return ret;
@@ -84,6 +89,7 @@ void names_close(struct names *names, struct rv *rados)
 {
 	if (names) {
 		accounts_stop(names->accounts);
+		tenure_end(names->tenure);
 		cluster_close(names->cluster);
 		accounts_close(names->accounts);
 	}
@@ -104,4 +110,9 @@ const uint8_t *names_secret(const struct names *names)
 const char *names_store(const struct names *names)
 {
 	return names ? names->volume : NULL;
+}
+
+bool names_lost(const struct names *names)
+{
+	return names && tenure_lost(names->tenure);
 }

@@ -18,5 +18,8 @@ void names_close(struct names *names, struct rv *rados); /* takes NULL, both */
 const struct s3_names *names_of(const struct names *names);
 const uint8_t *names_secret(const struct names *names);
 const char *names_store(const struct names *names);
+/* Another gateway has the store: this process has been asked to end, and waits for no slow client.
+ * Takes NULL. */
+bool names_lost(const struct names *names);
 
 #endif

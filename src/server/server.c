@@ -831,6 +831,17 @@ static void end_fronts(struct server *server)
 	}
 }
 
+/* For requests that run when the server ends. Those of a gateway that has lost the store, because
+ * it was stopped, do not end by themselves, and the next owner waits. */
+static uint64_t patience_ns(const struct server *server)
+{
+	uint64_t seconds = server->config.http.stall_timeout_s;
+
+	if (names_lost(server->names))
+		seconds = MIN(seconds, MAX(server->config.storage.rados.lease_s / 3, 1));
+	return seconds * NS_PER_S;
+}
+
 /* Ends the fronts of a core. The first core then waits for the others, so that the store's last
  * checkpoint covers all changes. */
 static void drain_main(void *arg)
@@ -838,7 +849,7 @@ static void drain_main(void *arg)
 	struct core *core = arg;
 	struct listen *listens[] = {core->http, core->https, core->console};
 	struct server *server = core->server;
-	uint64_t deadline_ns = clock_now_ns() + server->config.http.stall_timeout_s * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + patience_ns(server);
 
 	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
 		if (listens[i])

@@ -4,6 +4,7 @@
 #include "fake.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +42,13 @@ static void lost(void *arg)
 	lost_told++;
 }
 
-static struct rv *driver_open(void)
+static struct rv *driver_open_as(bool standby)
 {
 	const struct rv_opts opts = {.conf_file = "",
 		.user = "",
 		.front_bytes = FRONT - MIB,
 		.lease_s = 3600,
+		.standby = standby,
 		.lost = lost};
 	struct rv *rv;
 
@@ -54,6 +56,11 @@ static struct rv *driver_open(void)
 	fake_reset();
 	assert_int_equal(rv_open(&opts, &rv), 0);
 	return rv;
+}
+
+static struct rv *driver_open(void)
+{
+	return driver_open_as(false);
 }
 
 static int volume_try(const char *path, bool create, bool read_only, struct disk **ret_disk)
@@ -264,6 +271,26 @@ static void test_takers_race(void **state)
 	assert_int_equal(volume_try(PATH, true, false, &disk), -EBUSY);
 	assert_string_equal(fake.lock_cookie, "another");
 	assert_true(fake.locked);
+	rv_close(rv);
+}
+
+/* A standby blocks the signals that end it, and looks for them while it waits. */
+static void test_signal_ends_wait(void **state)
+{
+	struct rv *rv = driver_open_as(true);
+	struct disk *disk, *second;
+	sigset_t signals, before;
+
+	(void)state;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &signals, &before), 0);
+	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
+	assert_int_equal(kill(getpid(), SIGTERM), 0);
+	assert_int_equal(volume_try(PATH, true, false, &second), -EBUSY);
+	assert_int_equal(sigwaitinfo(&signals, NULL), SIGTERM);
+	assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+	disk_close(disk);
 	rv_close(rv);
 }
 
@@ -567,6 +594,7 @@ int main(void)
 		cmocka_unit_test(test_foreign_objects_are_kept),
 		cmocka_unit_test(test_owner),
 		cmocka_unit_test(test_takers_race),
+		cmocka_unit_test(test_signal_ends_wait),
 		cmocka_unit_test(test_life),
 		cmocka_unit_test(test_life_of_two),
 		cmocka_unit_test(test_life_lost),

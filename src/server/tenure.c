@@ -1,0 +1,113 @@
+/* server/tenure.c: one thread in the process of a store of a cluster: it looks each second whether
+ * the map still gives the store to the gateway that started this process. */
+#include "server/tenure.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define LOOK_MS 1000
+/* As long as a gateway waits before it kills a process of its own. */
+#define END_MS (60 * 1000)
+/* sysexits.h's EX_TEMPFAIL, as when the volume is lost. */
+#define EXIT_TENURE_LOST 75
+
+struct tenure {
+	struct cluster *cluster;
+	uint32_t store;
+	char gateway[CLUSTER_NAME_LEN_MAX + 1];
+	int end_fd;
+	pthread_t thread;
+	bool running;
+	_Atomic bool lost;
+};
+
+/* An entry that cannot be read decides nothing: without RADOS the volume's lease ends, too. */
+static bool other_has_it(const struct tenure *tenure)
+{
+	struct cluster_store store;
+
+	if (cluster_store(tenure->cluster, tenure->store, &store) || !store.owner[0] ||
+		strcmp(store.owner, tenure->gateway) == 0)
+		return false;
+	log_warn("server",
+		"store %u is gateway %s's now, and gateway %s, which started this process, has not "
+		"ended it: it ends by itself",
+		tenure->store, store.owner, tenure->gateway);
+	return true;
+}
+
+static bool told_to_stop(const struct tenure *tenure, int timeout_ms)
+{
+	struct pollfd end = {.fd = tenure->end_fd, .events = POLLIN};
+
+	return poll(&end, 1, timeout_ms) > 0;
+}
+
+/* The signal is the one by which the gateway would end it: the next owner waits for the volume,
+ * and has it as soon as it is given up. */
+static void *run(void *arg)
+{
+	struct tenure *tenure = arg;
+
+	while (!other_has_it(tenure))
+		if (told_to_stop(tenure, LOOK_MS))
+			return NULL;
+	atomic_store(&tenure->lost, true);
+	kill(getpid(), SIGTERM);
+	if (told_to_stop(tenure, END_MS))
+		return NULL;
+	log_error("server", "store %u: the orderly end lasts too long: this process ends at once",
+		tenure->store);
+	_exit(EXIT_TENURE_LOST);
+}
+
+int tenure_begin(
+	struct cluster *cluster, uint32_t store, const char *gateway, struct tenure **ret_tenure)
+{
+	struct tenure *tenure = calloc(1, sizeof(*tenure));
+	int ret = 0;
+
+	if (!tenure)
+		return -ENOMEM;
+	tenure->cluster = cluster;
+	tenure->store = store;
+	snprintf(tenure->gateway, sizeof(tenure->gateway), "%s", gateway);
+	tenure->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (tenure->end_fd < 0)
+		ret = -errno;
+	/* Without the name of its gateway a process was started by hand. */
+	if (!ret && gateway[0])
+		ret = -pthread_create(&tenure->thread, NULL, run, tenure);
+	tenure->running = !ret && gateway[0];
+	if (ret) {
+		tenure_end(tenure);
+		return ret;
+	}
+	*ret_tenure = tenure;
+	return 0;
+}
+
+void tenure_end(struct tenure *tenure)
+{
+	if (!tenure)
+		return;
+	if (tenure->running) {
+		(void)eventfd_write(tenure->end_fd, 1);
+		pthread_join(tenure->thread, NULL);
+	}
+	if (tenure->end_fd >= 0)
+		close(tenure->end_fd);
+	free(tenure);
+}
+
+bool tenure_lost(const struct tenure *tenure)
+{
+	return atomic_load(&tenure->lost);
+}
