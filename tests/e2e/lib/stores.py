@@ -1,11 +1,12 @@
 """tests/e2e/lib/stores.py: gateways of a cluster, each `nebulaio serve` with the processes of its stores."""
 
 import base64
+import json
 import os
 import re
 import subprocess
 
-from nebula import PROGRAM, Server
+from nebula import ACCESS_KEY, PATIENCE_S, PROGRAM, SECRET_KEY, Server
 
 LEASE_S = 5
 
@@ -17,22 +18,30 @@ def recovery_key(folder):
     return path
 
 
-class Gateway(Server):
-    """Of the pools `index` and `bodies` of the cluster of $CEPH_CONF. `extra`: further words of the command line."""
+def view(admin):
+    """`nebulaio admin cluster` of a gateway's address for operators."""
+    done = subprocess.run([PROGRAM, "admin", "--endpoint", f"http://{admin}", "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY, "cluster",
+                           "--json"], capture_output=True, text=True, timeout=PATIENCE_S)
+    return json.loads(done.stdout) if done.returncode == 0 else {"stores": [], "gateways": [], "error": done.stderr}
 
-    def __init__(self, folder, name, recovery, *extra, stores=3):
+
+class Gateway(Server):
+    """Of the pools `index` and `bodies` of the cluster of $CEPH_CONF. `extra`: further words of the command line. `within`: words
+    before it."""
+
+    def __init__(self, folder, name, recovery, *extra, stores=3, address="127.0.0.1", within=()):
         super().__init__(folder / name, folder / f"{name}.log", *extra)
-        self.name, self.recovery, self.stores = name, recovery, stores
+        self.name, self.recovery, self.stores, self.address, self.within = name, recovery, stores, address, within
 
     def command(self):
         settings = [
             "cluster.enabled=true", "cluster.pool=index", "cluster.data_pool=bodies", f"cluster.gateway={self.name}",
-            f"cluster.stores={self.stores}", "cluster.memory_bytes=32MiB", "cluster.wait_s=120", "admin.address=127.0.0.1:0",
+            f"cluster.stores={self.stores}", "cluster.memory_bytes=32MiB", "cluster.wait_s=120", f"admin.address={self.address}:0",
             "memory.bytes=32MiB", "memory.cache_bytes=0", "memory.records_bytes=2MiB", "memory.index_cache_bytes=2MiB",
             "data.log_bytes=4MiB", "data.volume_bytes_max=512MiB", "cpu.reactors=1", "storage.rados.timeout_s=10",
             f"storage.rados.lease_s={LEASE_S}", f"storage.recovery_key_file={self.recovery}",
         ]
-        return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--https", "off", "--rdma", "127.0.0.1:0",
+        return [*self.within, PROGRAM, "serve", "--data", self.data, "--http", f"{self.address}:0", "--https", "off", "--rdma", "127.0.0.1:0",
                 *(word for setting in settings for word in ("--set", setting)), *self.extra]
 
     def children(self):

@@ -1,5 +1,6 @@
 """tests/e2e/rados/ceph.py: a Ceph cluster of this host's own: a monitor, a manager and osds on files, all below one folder and
-on loopback, from the distribution's packages. It ends with the test, also when the test is killed."""
+on loopback, or on an address of a network name space, from the distribution's packages. It ends with the test, also when the
+test is killed."""
 
 import ctypes
 import json
@@ -17,11 +18,11 @@ PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "ceph-authtool", "monmap
 OSD_BYTES = 3 << 30
 CONF = """[global]
 fsid = {fsid}
-mon_host = v2:127.0.0.1:{port}/0
+mon_host = v2:{address}:{port}/0
 mon_initial_members = a
-public_network = 127.0.0.0/8
-public_addr = 127.0.0.1
-cluster_addr = 127.0.0.1
+public_network = {address}/8
+public_addr = {address}
+cluster_addr = {address}
 ms_bind_ipv6 = false
 ms_async_op_threads = 1
 keyring = {folder}/keyring
@@ -72,13 +73,15 @@ def lacking():
     return next((name for name in PROGRAMS if not shutil.which(name)), None)
 
 
-def _dies_with_parent():
+def dies_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 class Cluster:
-    def __init__(self, folder, osds=3):
+    def __init__(self, folder, osds=3, address="127.0.0.1", within=()):
+        """within: words before the command of each daemon."""
         self.folder, self.osds, self.processes = pathlib.Path(folder), osds, {}
+        self.address, self.within = address, within
         self.conf = self.folder / "ceph.conf"
 
     def __enter__(self):
@@ -110,8 +113,8 @@ class Cluster:
     def begin(self, name):
         kind, number = name.split(".")
         with open(self.folder / "log" / f"{name}.out", "ab") as log:
-            self.processes[name] = subprocess.Popen([f"ceph-{kind}", "-c", self.conf, "-i", number, "-f"], stdin=subprocess.DEVNULL,
-                                                    stdout=log, stderr=log, preexec_fn=_dies_with_parent, start_new_session=True)
+            self.processes[name] = subprocess.Popen([*self.within, f"ceph-{kind}", "-c", self.conf, "-i", number, "-f"], stdin=subprocess.DEVNULL,
+                                                    stdout=log, stderr=log, preexec_fn=dies_with_parent, start_new_session=True)
 
     def kill(self, name):
         process = self.processes.pop(name)
@@ -129,12 +132,13 @@ class Cluster:
         for name in ("log", "run", "mon", "mgr", "crash"):
             (self.folder / name).mkdir(parents=True)
         port, fsid = kept_port(), uuid.uuid4()
-        self.conf.write_text(CONF.format(fsid=fsid, port=port, folder=self.folder, osd_bytes=OSD_BYTES))
+        self.conf.write_text(CONF.format(fsid=fsid, port=port, folder=self.folder, osd_bytes=OSD_BYTES,
+                                          address=self.address))
         keyring, monmap = self.folder / "keyring", self.folder / "monmap"
         self._run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
         self._run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *",
                   "--cap", "mgr", "allow *")
-        self._run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:127.0.0.1:{port}]", monmap)
+        self._run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:{self.address}:{port}]", monmap)
         self._run("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring)
         self.begin("mon.a")
         # Each osd makes its files while the monitor learns of the next.

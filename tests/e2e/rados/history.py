@@ -42,6 +42,11 @@ def value_of(body):
     return value if len(body) == int(value) else f"{len(body)} bytes of {value}"
 
 
+def listed_of(text):
+    """The sizes of a list's keys."""
+    return dict(re.findall(r"<Key>([^<]*)</Key>.*?<Size>([0-9]+)</Size>", text.decode()))
+
+
 class Worker(threading.Thread):
     """One operation after the other until it is told to stop. A write without a good answer may have happened."""
 
@@ -128,7 +133,7 @@ class HttpWorker(Worker):
         status, _, text = self.ask("GET", f"/{BUCKET}", query={"list-type": "2", "prefix": self.keys[0].rsplit("-", 1)[0] + "-"})
         if status != 200:
             return False
-        end, listed = boot_ns(), dict(re.findall(r"<Key>([^<]*)</Key>.*?<Size>([0-9]+)</Size>", text.decode()))
+        end, listed = boot_ns(), listed_of(text)
         for key in self.keys:
             self.recorder.note(self.number, key, "read", listed.get(key, ""), begin, end)
         return True
