@@ -49,7 +49,8 @@ const (
 //	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the first goes
 //	                            to the second
 type Config struct {
-	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://.
+	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://. With http://HOST:PORT?rdma=owner of a
+	// cluster's gateway, requests go to the owners of the buckets by RDMA, once the gateway has told them.
 	Endpoint string
 	// Endpoints are several endpoints, in order of preference. Set either this or Endpoint.
 	Endpoints []string
@@ -91,17 +92,27 @@ type Config struct {
 
 var ports = map[string]string{"rdma": "9100", "http": "9000", "https": "9443"}
 
-type endpoint struct{ scheme, host, port string }
+// ways are how bytes go by RDMA although requests go by HTTP: by tokens, or straight to the owners in a cluster.
+var ways = map[string]bool{"": true, "?rdma": true, "?rdma=hipobj": true, "?rdma=owner": true}
+
+type endpoint struct{ scheme, host, port, way string }
 
 // parseEndpoint takes HOST, HOST:PORT or a URL; without a scheme it is RDMA.
 func parseEndpoint(text string) (endpoint, error) {
-	scheme, address, found := strings.Cut(strings.TrimRight(strings.TrimSpace(text), "/"), "://")
+	bare, way, found := strings.Cut(strings.TrimSpace(text), "?")
+	if found {
+		way = "?" + way
+	}
+	scheme, address, found := strings.Cut(strings.TrimRight(bare, "/"), "://")
 	if !found {
 		scheme, address = "rdma", scheme
 	}
 	port, known := ports[scheme]
 	if !known {
 		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not rdma, http or https", text, scheme)
+	}
+	if !ways[way] || (way != "" && scheme == "rdma") {
+		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not ?rdma, ?rdma=hipobj or ?rdma=owner of an HTTP endpoint", text, way)
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
 	if strings.Contains(strings.TrimSuffix(address, "]"), "]:") || strings.Count(address, ":") == 1 {
@@ -115,7 +126,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 || host == "" {
 		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q is not HOST:PORT", text)
 	}
-	return endpoint{scheme, host, port}, nil
+	return endpoint{scheme, host, port, way}, nil
 }
 
 // endpoints returns the endpoints in the library's form, and the transport that follows from them.
@@ -147,7 +158,7 @@ func (config *Config) endpoints() (string, Transport, error) {
 	}
 	if config.FallbackHTTP && transport == RDMA {
 		for _, rdma := range all {
-			all = append(all, endpoint{"http", rdma.host, ports["http"]})
+			all = append(all, endpoint{"http", rdma.host, ports["http"], ""})
 		}
 		transport = Auto
 	}
@@ -156,7 +167,7 @@ func (config *Config) endpoints() (string, Transport, error) {
 	}
 	var texts []string
 	for _, one := range all {
-		texts = append(texts, one.scheme+"://"+net.JoinHostPort(one.host, one.port))
+		texts = append(texts, one.scheme+"://"+net.JoinHostPort(one.host, one.port)+one.way)
 	}
 	return strings.Join(texts, ","), transport, nil
 }

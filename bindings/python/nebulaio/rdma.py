@@ -71,7 +71,8 @@ class RDMAClient:
     """A client of one server, or of several endpoints of one.
 
     endpoint: "HOST:PORT" of the server's RDMA listener, or a URL (rdma://, http://, https://); endpoints: several, in
-    order of preference. With neither, NEBULAIO_ENDPOINT or connect() names the endpoint.
+    order of preference. "http://HOST:PORT?rdma=owner" of a cluster's gateways: requests go to the owners of the buckets
+    by RDMA, once a gateway has told them. With neither, NEBULAIO_ENDPOINT or connect() names the endpoint.
     fallback_http: when RDMA fails, requests use HTTP on port 9000 of the same hosts; results show it.
     transport: "rdma", "auto" (RDMA if possible, else HTTP), "http" or "strict" (RDMA at once or not at all). The
     default is "auto" when there is an HTTP endpoint, else "rdma".

@@ -16,30 +16,37 @@ from collections.abc import Iterable
 PORTS = {"rdma": 9100, "http": 9000, "https": 9443}
 
 
-def _split(endpoint: str) -> tuple[str, str, int]:
-    """Scheme, host and port; without a scheme it is RDMA."""
-    scheme, mark, address = endpoint.strip().rstrip("/").partition("://")
-    if not mark:
+# How bytes go by RDMA although requests go by HTTP: by tokens, or straight to the owners in a cluster.
+WAYS = ("?rdma", "?rdma=hipobj", "?rdma=owner")
+
+
+def _split(endpoint: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port and way; without a scheme it is RDMA."""
+    text, mark, way = endpoint.strip().partition("?")
+    scheme, found, address = text.rstrip("/").partition("://")
+    if not found:
         scheme, address = "rdma", scheme
+    if mark and (mark + way not in WAYS or scheme == "rdma"):
+        raise ValueError(f"endpoint {endpoint!r}: {mark + way} is none of {', '.join(WAYS)} of an HTTP endpoint")
     if scheme not in PORTS:
         raise ValueError(f"endpoint {endpoint!r}: {scheme} is not rdma, http or https")
-    host, mark, port = address.rpartition(":")
-    if not mark or (address.startswith("[") and address.endswith("]")):
+    host, found, port = address.rpartition(":")
+    if not found or (address.startswith("[") and address.endswith("]")):
         host, port = address, str(PORTS[scheme])
     if host.count(":") > 0 and not host.startswith("["):
         raise ValueError(f"endpoint {endpoint!r}: an IPv6 address stands in brackets")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"endpoint {endpoint!r} is not HOST:PORT")
-    return scheme, host, int(port)
+    return scheme, host, int(port), mark + way
 
 
 def endpoints_text(endpoints: Iterable[str], fallback_http: bool) -> str:
     """The endpoints in the library's form. fallback_http adds HTTP on the standard port of each RDMA endpoint's host,
     unless an HTTP endpoint is named."""
     parts = [_split(endpoint) for endpoint in endpoints]
-    if fallback_http and all(scheme == "rdma" for scheme, _, _ in parts):
-        parts += [("http", host, PORTS["http"]) for _, host, _ in parts]
-    return ",".join(f"{scheme}://{host}:{port}" for scheme, host, port in parts)
+    if fallback_http and all(scheme == "rdma" for scheme, *_ in parts):
+        parts += [("http", host, PORTS["http"], "") for _, host, *_ in parts]
+    return ",".join(f"{scheme}://{host}:{port}{way}" for scheme, host, port, way in parts)
 
 
 def endpoints_default() -> list[str]:

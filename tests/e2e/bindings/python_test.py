@@ -277,7 +277,12 @@ def test_settings():
               "fallback_http adds the hosts", text(["rdma://a", "rdma://b:1"], True))
     tap.check(text(["rdma://a", "https://c"], True) == "rdma://a:9100,https://c:9443", "unless HTTP is named")
     tap.check(text(["[::1]:7", "[fe80::1]"], False) == "rdma://[::1]:7,rdma://[fe80::1]:9100", "IPv6")
-    for bad in ("ftp://x", "a:b", "::1", "a:0", ":9", "a:70000"):
+    ways = ["http://a/?rdma=owner", "https://b:1?rdma=hipobj", "http://c?rdma"]
+    tap.check(text(ways, True) == "http://a:9000?rdma=owner,https://b:1?rdma=hipobj,http://c:9000?rdma", "ways of RDMA behind HTTP", text(ways, True))
+    with RDMAClient(f"http://{HTTP}?rdma=owner", *KEYS) as client:
+        tap.check(client.create_bucket("owner-asked").transport == "http", "?rdma=owner of a server that is no gateway is HTTP")
+        client.delete_bucket("owner-asked")
+    for bad in ("ftp://x", "a:b", "::1", "a:0", ":9", "a:70000", "http://a?rdma=other", "rdma://a?rdma=owner", "http://a?"):
         tap.check(raised(ValueError, text, [bad], False) is not None, f"no endpoint: {bad}")
     os.environ["NEBULAIO_CONNECT_TO"] = f"a:9100={RDMA}"
     with RDMAClient("rdma://a", *KEYS) as client:
