@@ -31,12 +31,17 @@ void store_memory_close(struct store *store);
 /* Its only bucket was deleted: takes the bytes from *reserved as soon as no reader and no put keeps
  * frames. Before store_memory_close. */
 void store_memory_leave(struct store *store, _Atomic uint64_t *reserved, uint64_t bytes);
-/* Ends objects that are too old. Without this call their memory is free at the next call of the
- * store only; no call sees them in any case. */
-void store_memory_expire(struct store *store);
+/* Ends objects that are too old, a bounded number; false: there are more. Without this call their
+ * memory is free at the next call of the store only; no call sees them in any case. */
+bool store_memory_expire(struct store *store);
+/* Its only bucket is to be deleted: it takes no object from now on (puts are -ENOBUFS), until
+ * store_memory_stay, or store_memory_leave. Never waits. -ENOTEMPTY; -ENOENT: it ends already. */
+int store_memory_end(struct store *store);
+void store_memory_stay(struct store *store);
 
 /* Since the store was opened, and now. */
 struct store_memory_status {
+	/* Objects that are too old may be among them, if many became so at once. */
 	uint64_t bytes, bytes_max; /* everything that its objects take */
 	uint64_t objects, body_bytes;
 	uint64_t evicted, expired, refused;

@@ -302,19 +302,25 @@ int store_bucket_memory_status(
 
 static void bucket_expire(struct bucket *bucket, void *arg)
 {
-	(void)arg;
+	bool *all = (bool *)arg;
+
 	if (bucket->memory && bucket->info.memory.ttl_s)
-		store_memory_expire(bucket->memory);
+		*all &= store_memory_expire(bucket->memory);
 }
 
 void store_memory_run(struct store *store)
 {
+	bool all = true;
+
 	store->memory_expirer = fiber_self();
 	while (!atomic_load(&store->quiescing)) {
-		if (fiber_park_until(clock_now_ns() + EXPIRE_NS) == 0)
+		if (!all)
+			fiber_yield();
+		else if (fiber_park_until(clock_now_ns() + EXPIRE_NS) == 0)
 			continue;
+		all = true;
 		if (atomic_load(&store->memory_reserved))
-			buckets_visit(store->buckets, bucket_expire, NULL);
+			buckets_visit(store->buckets, bucket_expire, &all);
 	}
 	store->memory_expirer = NULL;
 }

@@ -85,18 +85,18 @@ int local_put_open(
 		return -EINVAL;
 	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
 		return -EFBIG;
-	ret = store_refuses(store);
-	if (ret)
-		return ret;
 	bucket = buckets_find(store->buckets, opts->bucket);
 	if (!bucket)
 		return -ENOENT;
+	/* It needs no volume. */
 	if (bucket->memory) {
 		ret = store_engine_of(bucket->memory)->put_open(bucket->memory, opts, ret_put);
 		bucket_put(bucket);
 		return ret;
 	}
-	ret = grow_check(store);
+	ret = store_refuses(store);
+	if (!ret)
+		ret = grow_check(store);
 	if (!ret)
 		ret = quota_room(store, bucket, opts->key, opts->bytes);
 	put = ret ? NULL : (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);

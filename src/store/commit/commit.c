@@ -152,8 +152,7 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 	else if (atomic_load(&bucket->objects))
 		commit->result = -ENOTEMPTY;
 	else if (bucket->memory)
-		commit->result =
-			store_engine_of(bucket->memory)->bucket_delete(bucket->memory, name);
+		commit->result = store_memory_end(bucket->memory);
 	if (commit->result) {
 		bucket_put(bucket);
 		return;
@@ -257,6 +256,8 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 void commit_undo(struct store *store, struct commit *commit, int error)
 {
 	if (commit->kind != COMMIT_ITEMS && commit->bucket) {
+		if (commit->kind == COMMIT_BUCKET_DELETE && commit->bucket->memory)
+			store_memory_stay(commit->bucket->memory);
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;
 	}

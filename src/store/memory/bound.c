@@ -1,5 +1,6 @@
 /* store/memory/bound.c: the bounds of a store in memory: what its objects take together, how many
  * there are, how old they get. */
+#include "reactor/reactor.h"
 #include "store/memory/tree.h"
 
 #include <errno.h>
@@ -7,6 +8,9 @@
 /* An object whose watch has not ended is read by clients that this store does not see: it counts as
  * used, so often in one call. */
 #define WATCHED_SPARED_MAX 64u
+
+/* How many objects a call ends at a time: other threads wait for the lock meanwhile. */
+#define ENDED_AT_ONCE 256u
 
 /* Bodies on their way, and those that readers keep of objects that ended, may take this part of the
  * bound beside it. */
@@ -79,9 +83,9 @@ int memory_bound_loose(struct store *store, uint64_t frame_bytes)
 	return -ENOBUFS;
 }
 
-void memory_bound_keep(struct store *store, const struct object *keep)
+bool memory_bound_keep(struct store *store, const struct object *keep)
 {
-	uint32_t spared = 0;
+	uint32_t spared = 0, ended = 0;
 	struct list *link = store->by_use.next;
 
 	while (!store->opts.refuses && !fits(store, 0, 0, 0, 0) && link != &store->by_use) {
@@ -90,6 +94,8 @@ void memory_bound_keep(struct store *store, const struct object *keep)
 		link = link->next;
 		if (object == keep)
 			continue;
+		if (ended == ENDED_AT_ONCE)
+			return false;
 		if (object->watches && spared < WATCHED_SPARED_MAX) {
 			spared++;
 			memory_bound_used(store, object);
@@ -97,9 +103,26 @@ void memory_bound_keep(struct store *store, const struct object *keep)
 			continue;
 		}
 		object_end(store, object);
+		ended++;
 		store->status.evicted++;
 		counter_add(&evictions, 1);
 	}
+	return true;
+}
+
+/* Others have a turn at the lock, and at the processor. */
+static void lock_again(struct store *store)
+{
+	pthread_mutex_unlock(&store->lock);
+	if (fiber_self())
+		fiber_yield();
+	pthread_mutex_lock(&store->lock);
+}
+
+void memory_bound_keep_all(struct store *store, const struct object *keep)
+{
+	while (!memory_bound_keep(store, keep))
+		lock_again(store);
 }
 
 void memory_bound_used(struct store *store, struct object *object)
@@ -110,35 +133,50 @@ void memory_bound_used(struct store *store, struct object *object)
 	list_push_back(&store->by_use, &object->use);
 }
 
-void memory_bound_expire(struct store *store)
+/* Ends objects that are too old, under the lock. False: more are. */
+static bool expire(struct store *store)
 {
+	uint32_t ended = 0;
 	uint64_t now_ns;
 
 	if (!store->opts.ttl_ns)
-		return;
+		return true;
 	now_ns = clock_now_ns();
 	while (!list_empty(&store->by_age)) {
 		struct object *object = CONTAINER_OF(store->by_age.next, struct object, age);
 
 		if (now_ns - object->born_ns < store->opts.ttl_ns)
-			return;
+			return true;
+		if (ended++ == ENDED_AT_ONCE)
+			return false;
 		object_end(store, object);
 		store->status.expired++;
 		counter_add(&expirations, 1);
 	}
+	return true;
 }
 
-void store_memory_expire(struct store *store)
+void memory_lock_fresh(struct store *store)
 {
 	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	while (!expire(store))
+		lock_again(store);
+}
+
+bool store_memory_expire(struct store *store)
+{
+	bool all;
+
+	pthread_mutex_lock(&store->lock);
+	all = expire(store);
 	pthread_mutex_unlock(&store->lock);
+	return all;
 }
 
 void store_memory_status(struct store *store, struct store_memory_status *ret_status)
 {
 	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	(void)expire(store);
 	*ret_status = store->status;
 	pthread_mutex_unlock(&store->lock);
 	ret_status->bytes_max = store->opts.bytes_max;

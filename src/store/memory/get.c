@@ -19,8 +19,7 @@ int memory_get_open(struct store *store, const struct store_name *name, struct s
 
 	if (!get)
 		return -ENOMEM;
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, name->bucket);
 	*ret_bucket_exists = bucket != NULL;
 	if (bucket)
@@ -64,8 +63,7 @@ int memory_newest(struct store *store, struct slice bucket_name, struct slice na
 	uint32_t at;
 	int ret = -ENOENT;
 
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, bucket_name);
 	key = bucket ? memory_key_find(bucket, name) : NULL;
 	at = memory_key_current(key) ? 1 : 0;
@@ -383,8 +381,7 @@ int memory_list(struct store *store, const struct store_list_opts *opts, bool ve
 
 	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
 		return -EINVAL;
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, opts->bucket);
 	if (bucket && opts->entries_max)
 		page_fill(&page, bucket);

@@ -70,8 +70,7 @@ static int memory_bucket_delete(struct store *store, struct slice name)
 	uint32_t at;
 	int ret = 0;
 
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, name);
 	if (!bucket) {
 		ret = -ENOENT;
@@ -137,8 +136,7 @@ static int memory_bucket_usage(struct store *store, struct slice name, struct st
 {
 	const struct bucket *bucket;
 
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, name);
 	if (bucket)
 		*ret_used = bucket->used;
@@ -152,8 +150,7 @@ static int memory_bucket_room(
 	const struct bucket *bucket;
 	int ret = -ENOENT;
 
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, name);
 	if (bucket)
 		ret = memory_quota_room(bucket, key, bytes == UINT64_MAX ? 0 : (int64_t)bytes);
@@ -345,9 +342,36 @@ int store_memory_open(const struct store_memory_opts *opts, struct store **ret_s
 	return 0;
 }
 
+int store_memory_end(struct store *store)
+{
+	struct bucket *bucket;
+	int ret = 0;
+
+	(void)store_memory_expire(store);
+	pthread_mutex_lock(&store->lock);
+	bucket = store->bucket_count ? store->buckets[0] : NULL;
+	if (!bucket || bucket->ending)
+		ret = -ENOENT;
+	else if (bucket->keys.count)
+		ret = -ENOTEMPTY;
+	else
+		bucket->ending = true;
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+void store_memory_stay(struct store *store)
+{
+	pthread_mutex_lock(&store->lock);
+	store->buckets[0]->ending = false;
+	pthread_mutex_unlock(&store->lock);
+}
+
 void store_memory_leave(struct store *store, _Atomic uint64_t *reserved, uint64_t bytes)
 {
 	pthread_mutex_lock(&store->lock);
+	for (uint32_t i = 0; i < store->bucket_count; i++)
+		store->buckets[i]->dead = true;
 	if (store->loose_bytes) {
 		store->reserved = reserved;
 		store->reserved_bytes = bytes;

@@ -43,6 +43,8 @@ static int room_check(struct store_put *put, const struct store_put_opts *opts)
 	uint64_t frames = known ? (uint64_t)region_frames_for(opts->bytes) * FRAME_BYTES : 0;
 	int ret = memory_quota_room(put->bucket, opts->key, known ? (int64_t)opts->bytes : 0);
 
+	if (put->bucket->ending)
+		return -ENOBUFS;
 	put->bytes_max = bounds->bytes_max ? MIN(bounds->bytes_max, LIMIT_PUT_BYTES_MAX)
 					   : LIMIT_PUT_BYTES_MAX;
 	return ret ? ret
@@ -74,12 +76,11 @@ int memory_put_open(
 	put->head = (struct store_put_head){.engine = store->head.engine,
 		.magic = STORE_PUT_MAGIC,
 		.body_number = put->body->body_number};
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	put->bucket = memory_bucket_find(store, opts->bucket);
 	if (put->bucket)
 		put->bucket->refs++;
-	ret = put->bucket ? room_check(put, opts) : -ENOENT;
+	ret = put->bucket && !put->bucket->dead ? room_check(put, opts) : -ENOENT;
 	pthread_mutex_unlock(&store->lock);
 	if (ret)
 		memory_put_abort(put);
@@ -328,6 +329,9 @@ int memory_put_append(struct store_put *put, const struct store_get *get)
 		return -EINVAL;
 	if (get->object->part_count >= STORE_PARTS_MAX)
 		return -E2BIG;
+	/* Of a bucket of that name that was deleted: its lock is another one. */
+	if (get->store != put->store)
+		return -ESTALE;
 	pthread_mutex_lock(&put->store->lock);
 	if (put->bucket->info.versioning != STORE_VERSIONING_NEVER)
 		ret = -EINVAL;
@@ -443,6 +447,8 @@ static int commit_check(const struct store_put *put, store_check_fn *check, void
 
 	if (put->bucket->dead)
 		return -ENOENT;
+	if (put->bucket->ending)
+		return -ENOBUFS;
 	if (put->base &&
 		(put->base != current || put->bucket->info.versioning != STORE_VERSIONING_NEVER))
 		return -ESTALE;
@@ -470,8 +476,9 @@ static int64_t ending_bytes(const struct store_put *put)
 	return bytes;
 }
 
-static int commit_locked(
-	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+/* *ret_object: with a reference. */
+static int commit_locked(struct store_put *put, struct store_meta *meta, store_check_fn *check,
+	void *arg, struct object **ret_object)
 {
 	struct slice key = slice_of(put->key, put->key_len);
 	const struct object *old;
@@ -513,21 +520,25 @@ static int commit_locked(
 	}
 	if (ret)
 		return ret;
-	memory_bound_keep(put->store, object);
 	row_number(put->store, put->head.outbox_row);
+	object->refs++;
+	*ret_object = object;
 	return ret;
 }
 
 int memory_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
+	struct object *object = NULL;
 	int ret = -EINVAL;
 
 	if (meta->checksum_len <= sizeof(meta->checksum) &&
 		meta->headers_len <= STORE_HEADERS_BYTES_MAX) {
-		pthread_mutex_lock(&put->store->lock);
-		memory_bound_expire(put->store);
-		ret = commit_locked(put, meta, check, arg);
+		memory_lock_fresh(put->store);
+		ret = commit_locked(put, meta, check, arg, &object);
+		if (!ret)
+			memory_bound_keep_all(put->store, object);
+		memory_object_put(object);
 		pthread_mutex_unlock(&put->store->lock);
 	}
 	memory_put_abort(put);
@@ -554,9 +565,21 @@ static int rename_locked(struct bucket *bucket, const struct store_name *from,
 	if (ret)
 		return ret;
 	object = memory_object_open_edited(get->object, headers);
-	ret = object ? memory_version_add(store, bucket, to->key, object) : -ENOMEM;
-	if (!ret)
+	if (!object)
+		return -ENOMEM;
+	ret = memory_bound_check(store, memory_object_charge(object, to->key.len),
+		get->object->charge + (held ? held->charge : 0), 1, held ? 2 : 1);
+	if (ret) {
+		memory_object_put(object);
+		return ret;
+	}
+	object->refs++;
+	ret = memory_version_add(store, bucket, to->key, object);
+	if (!ret) {
 		memory_version_replace(store, memory_key_find(bucket, from->key), 0, NULL);
+		memory_bound_keep_all(store, object);
+	}
+	memory_object_put(object);
 	return ret;
 }
 
@@ -570,8 +593,7 @@ int memory_rename(struct store *store, const struct store_name *from, const stru
 	if (!store_key_valid(to) || slice_eq(to, from->key) ||
 		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, from->bucket);
 	ret = bucket ? rename_locked(bucket, from, get, &name, headers, condition) : -ENOENT;
 	pthread_mutex_unlock(&store->lock);
@@ -618,8 +640,10 @@ static int change_locked(
 		memory_object_put(edited);
 		return ret;
 	}
+	edited->refs++;
 	memory_version_replace(store, key, at, edited);
-	memory_bound_keep(store, edited);
+	memory_bound_keep_all(store, edited);
+	memory_object_put(edited);
 	return 0;
 }
 
@@ -630,8 +654,7 @@ static int change_run(struct store *store, const struct store_name *name,
 
 	if (!store_key_valid(name->key))
 		return -EINVAL;
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	ret = change_locked(store, name, change);
 	if (!ret)
 		row_number(store, outbox_row);
@@ -714,8 +737,7 @@ int memory_delete_each(
 	for (uint32_t i = 0; i < count; i++)
 		if (!store_key_valid(list[i].key))
 			return -EINVAL;
-	pthread_mutex_lock(&store->lock);
-	memory_bound_expire(store);
+	memory_lock_fresh(store);
 	bucket = memory_bucket_find(store, bucket_name);
 	for (uint32_t i = 0; bucket && i < count; i++) {
 		list[i].delete_marker = false;

@@ -81,6 +81,7 @@ struct bucket {
 	struct store_bucket info;
 	uint32_t refs;
 	bool dead;
+	bool ending; /* its deletion is being committed: it takes no object */
 	struct keys keys;
 	struct store_quota used; /* as its quota counts */
 };
@@ -187,12 +188,16 @@ int memory_bound_check(struct store *store, uint64_t bytes, uint64_t freed_bytes
 /* Whether a body on its way may take so much more: it counts beside the objects, like the bodies
  * that readers keep of objects that ended. Objects that nobody reads make room. -ENOBUFS. */
 int memory_bound_loose(struct store *store, uint64_t frame_bytes);
-/* Ends objects used least recently until the bounds are kept, but not the one that is kept. */
-void memory_bound_keep(struct store *store, const struct object *keep);
+/* Ends objects used least recently until the bounds are kept, but not the one that is kept. One
+ * call ends a bounded number. False: more have to end. */
+bool memory_bound_keep(struct store *store, const struct object *keep);
+/* The same, all of them: opens the lock in between. The caller holds a reference to the object. */
+void memory_bound_keep_all(struct store *store, const struct object *keep);
 /* The object was used. */
 void memory_bound_used(struct store *store, struct object *object);
-/* Ends the objects that are too old. At the start of each call, under the lock. */
-void memory_bound_expire(struct store *store);
+/* Takes the lock, at the start of each call: then no object is too old. Where many are, other
+ * fibers run in between. */
+void memory_lock_fresh(struct store *store);
 
 /* ---- Calls of the engine; contracts in store/api.h. ---- */
 int memory_put_open(

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Its parameters have the name of a variable of engine.h. */
+#include "store/memory/tree.h"
+
 #include "engine.h"
 #include "store/memory.h"
 
@@ -307,6 +310,176 @@ static void test_puts_on_their_way(void **state)
 	bounded_close();
 }
 
+/* ---- Many objects that end at once. ---- */
+
+#define MANY 5000u
+
+static void many_put(void)
+{
+	for (uint32_t i = 0; i < MANY; i++) {
+		char key[32];
+		struct object_put what = {.key = key};
+
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(put_object(&what), 0);
+	}
+}
+
+struct other {
+	bool stop, ended;
+	uint32_t turns;
+};
+
+static void other_fiber(void *arg)
+{
+	struct other *other = (struct other *)arg;
+
+	while (!other->stop) {
+		other->turns++;
+		fiber_yield();
+	}
+	other->ended = true;
+}
+
+static void other_begin(struct other *other)
+{
+	*other = (struct other){.stop = false};
+	assert_int_equal(fiber_spawn(reactor_self(), "other", other_fiber, other), 0);
+}
+
+static uint32_t other_end(struct other *other)
+{
+	uint32_t turns = other->turns;
+
+	other->stop = true;
+	while (!other->ended)
+		fiber_yield();
+	return turns;
+}
+
+/* Other fibers run while many objects end: those that are too old, and those that make room for the
+ * commit of a large one. No call sees one of them. */
+static void test_many_end(void **state)
+{
+	const uint64_t most = 4 * MIB, bytes = 3 * MIB;
+	uint8_t *body = body_of(bytes, 1);
+	struct store_meta meta = {.bytes = bytes};
+	struct store_put *put;
+	struct other other;
+
+	(void)state;
+	bounded_open((struct store_memory_opts){.ttl_ns = HOUR});
+	many_put();
+	store->opts.ttl_ns = 1;
+	other_begin(&other);
+	assert_gone(NULL, "4999");
+	assert_true(other_end(&other) >= 15);
+	assert_int_equal(status_of().expired, MANY);
+	store->opts.ttl_ns = HOUR;
+	many_put();
+	store->opts.ttl_ns = 1;
+	assert_false(store_memory_expire(store));
+	while (!store_memory_expire(store))
+		;
+	assert_int_equal(status_of().objects, 0);
+	bounded_close();
+
+	bounded_open((struct store_memory_opts){.bytes_max = most});
+	many_put();
+	assert_int_equal(put_open("b", SLICE("large"), bytes, &put), 0);
+	assert_int_equal(bytes_move(put, body, bytes, bytes), 0);
+	assert_true(status_of().bytes + bytes > most + most / 16);
+	other_begin(&other);
+	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), 0);
+	assert_true(other_end(&other) >= 2);
+	assert_true(status_of().bytes <= most);
+	assert_holds("large", bytes, 1);
+	free(body);
+	bounded_close();
+}
+
+/* A new name and new headers count, too. */
+static void test_rename_is_bounded(void **state)
+{
+	const struct store_name from = {.bucket = SLICE("b"), .key = SLICE("a")};
+	const struct store_condition none = {NULL, NULL};
+	static char headers[STORE_HEADERS_BYTES_MAX];
+	struct store_get *get;
+
+	(void)state;
+	for (int refuses = 0; refuses < 2; refuses++) {
+		bounded_open((struct store_memory_opts){
+			.bytes_max = 1 * MIB, .refuses = refuses, .ttl_ns = HOUR});
+		put_small("a", 1);
+		while (status_of().bytes < 1 * MIB - sizeof(headers) / 2) {
+			char key[32];
+			struct object_put what = {.key = key};
+
+			snprintf(key, sizeof(key), "%llu", (unsigned long long)status_of().objects);
+			assert_int_equal(put_object(&what), 0);
+		}
+		get = get_of("a");
+		assert_int_equal(store_rename(store, &from, get, SLICE("b"),
+					 slice_of(headers, sizeof(headers)), none),
+			refuses ? -ENOSPC : 0);
+		store_get_close(get);
+		assert_true(status_of().bytes <= 1 * MIB);
+		assert_holds(refuses ? "a" : "b", 40, 1);
+		bounded_close();
+	}
+}
+
+/* An object of another store, such as a bucket of the same name that was deleted, is no base. */
+static void test_append_to_another_store(void **state)
+{
+	const struct store_memory_opts opts = {.bytes_max = 1 * MIB};
+	struct store *first;
+	struct store_get *get;
+	struct store_put *put;
+
+	(void)state;
+	bounded_open(opts);
+	put_small("a", 1);
+	get = get_of("a");
+	first = store;
+	bounded_open(opts);
+	assert_int_equal(put_open("b", SLICE("a"), 1, &put), 0);
+	assert_int_equal(store_put_append(put, get), -ESTALE);
+	store_put_abort(put);
+	store_get_close(get);
+	store_memory_close(first);
+	bounded_close();
+}
+
+/* While its deletion is being committed, a bucket takes no object; if that fails, it goes on. */
+static void test_ends_and_stays(void **state)
+{
+	struct object_put what = {.key = "a"};
+	struct store_put *put;
+	struct store_meta meta = {.bytes = 0};
+	_Atomic uint64_t reserved = 1 * MIB;
+
+	(void)state;
+	bounded_open((struct store_memory_opts){.bytes_max = 1 * MIB});
+	put_small("a", 1);
+	assert_int_equal(store_memory_end(store), -ENOTEMPTY);
+	assert_int_equal(key_delete("a"), 0);
+	assert_int_equal(put_open("b", SLICE("a"), 0, &put), 0);
+	assert_int_equal(store_memory_end(store), 0);
+	assert_int_equal(store_memory_end(store), -ENOENT);
+	assert_int_equal(put_object(&what), -ENOBUFS);
+	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ENOBUFS);
+	store_memory_stay(store);
+	put_small("a", 2);
+	assert_holds("a", 40, 2);
+	assert_int_equal(key_delete("a"), 0);
+	assert_int_equal(store_memory_end(store), 0);
+	store_memory_leave(store, &reserved, 1 * MIB);
+	assert_int_equal(reserved, 0);
+	assert_int_equal(put_object(&what), -ENOENT);
+	bounded_close();
+}
+
 /* A deleted bucket has its memory as long as somebody reads what was in it. */
 static void test_left(void **state)
 {
@@ -460,6 +633,10 @@ static int tests_run(void)
 		cmocka_unit_test(test_age),
 		cmocka_unit_test(test_readers_of_ended),
 		cmocka_unit_test(test_puts_on_their_way),
+		cmocka_unit_test(test_many_end),
+		cmocka_unit_test(test_rename_is_bounded),
+		cmocka_unit_test(test_append_to_another_store),
+		cmocka_unit_test(test_ends_and_stays),
 		cmocka_unit_test(test_left),
 		cmocka_unit_test(test_watched),
 		cmocka_unit_test(test_many_keys),

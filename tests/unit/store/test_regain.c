@@ -157,6 +157,74 @@ static void test_the_store_goes_on_when_enough_volumes_are_back(void **state)
 	rig_dir_remove(&rig);
 }
 
+static int memory_put(struct rig *rig)
+{
+	const struct store_put_opts opts = {.bucket = SLICE("m"), .key = SLICE("a"), .bytes = 0};
+	struct store_meta meta = {0};
+	struct store_put *put;
+	int ret = store_put_open(rig->store, &opts, &put);
+
+	return ret ? ret : store_put_commit(put, &meta, NULL, NULL);
+}
+
+static bool memory_holds(struct rig *rig)
+{
+	struct store_get *get;
+	bool exists;
+	int ret = store_get_open(rig->store, SLICE("m"), SLICE("a"), &get, &exists);
+
+	if (!ret)
+		store_get_close(get);
+	return !ret;
+}
+
+/* Memory buckets go on while the store takes no writes, and one whose deletion could not be written
+ * is as it was. */
+static void memory_goes_on(struct rig *rig, void *arg)
+{
+	struct store_bucket bucket = {
+		.name = "m", .flags = STORE_BUCKET_MEMORY, .memory.bytes = 1 * MIB};
+
+	(void)arg;
+	assert_int_equal(store_bucket_create(rig->store, &bucket), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	memory_disk_lose(2);
+	keys_put(rig, 200);
+	memory_disk_lose(1);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	assert_int_equal(memory_put(rig), 0);
+	assert_true(memory_holds(rig));
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), -ENOTEMPTY);
+	assert_int_equal(store_delete(rig->store, SLICE("m"), SLICE("a"), NULL, NULL), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), -EHOSTDOWN);
+	assert_int_equal(memory_put(rig), 0);
+	assert_true(memory_holds(rig));
+	memory_disk(2)->away = false;
+	memory_disk(1)->away = false;
+	while (!writable(rig))
+		fiber_sleep_ns(NS_PER_MS);
+	assert_true(memory_holds(rig));
+	assert_int_equal(store_delete(rig->store, SLICE("m"), SLICE("a"), NULL, NULL), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), 0);
+	assert_int_equal(memory_put(rig), -ENOENT);
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+}
+
+static void test_memory_buckets_go_on(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig.opts.memory_buckets_bytes_max = 1 * MIB;
+	rig_run(&rig, memory_goes_on, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 static void test_a_blank_volume_is_none_of_the_good_ones(void **state)
 {
 	struct rig rig;
@@ -174,6 +242,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_store_goes_on_when_enough_volumes_are_back),
 		cmocka_unit_test(test_a_blank_volume_is_none_of_the_good_ones),
+		cmocka_unit_test(test_memory_buckets_go_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
