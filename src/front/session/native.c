@@ -34,19 +34,22 @@ static bool request_stalls(const struct native_request *request, uint64_t now_ns
 	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
 }
 
+static void moment_forgive(uint64_t *moment_ns, uint64_t lost_ns, uint64_t now_ns)
+{
+	*moment_ns += MIN(lost_ns, now_ns - *moment_ns);
+}
+
 /* If this thread did not run for a while (stopped or starved), the stall is not the client's
  * fault. */
 static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint64_t now_ns)
 {
-	session->last_ns = MIN(session->last_ns + lost_ns, now_ns);
-	session->moved_ns = MIN(session->moved_ns + lost_ns, now_ns);
-	session->kept_ns = MIN(session->kept_ns + lost_ns, now_ns);
-	session->failed_ns = MIN(session->failed_ns + lost_ns, now_ns);
-	LIST_FOR_EACH (link, &session->requests) {
-		struct native_request *request = CONTAINER_OF(link, struct native_request, link);
-
-		request->progress_ns = MIN(request->progress_ns + lost_ns, now_ns);
-	}
+	moment_forgive(&session->last_ns, lost_ns, now_ns);
+	moment_forgive(&session->moved_ns, lost_ns, now_ns);
+	moment_forgive(&session->kept_ns, lost_ns, now_ns);
+	moment_forgive(&session->failed_ns, lost_ns, now_ns);
+	LIST_FOR_EACH (link, &session->requests)
+		moment_forgive(&CONTAINER_OF(link, struct native_request, link)->progress_ns,
+			lost_ns, now_ns);
 }
 
 /* A client whose host vanished sends nothing. A device may retry for minutes, and soft-RoCE with 7
