@@ -82,7 +82,7 @@ static void listen_on_reactor(struct rig *rig, void *arg)
 struct rig *rig_open(const struct rig_opts *opts)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
-	struct region_opts region_opts = {.bytes = 192 * MIB, .core_count = 1, .name = "rig"};
+	struct region_opts region_opts = {.bytes = 32 * MIB, .core_count = 1, .name = "rig"};
 	struct reactor_opts reactor_opts = {.cpu = -1};
 	struct rp_open_opts device_opts = {.device_name = "simulated", .gid_index = -1};
 	struct front_native_opts front_opts = {
@@ -91,6 +91,8 @@ struct rig *rig_open(const struct rig_opts *opts)
 
 	if (opts)
 		rig->opts = *opts;
+	if (rig->opts.region_bytes)
+		region_opts.bytes = rig->opts.region_bytes;
 	if (rig->opts.device_name)
 		device_opts.device_name = rig->opts.device_name;
 	assert_int_equal(region_open(&region_opts, &rig->region), 0);
@@ -105,7 +107,7 @@ struct rig *rig_open(const struct rig_opts *opts)
 	front_opts.inline_bytes_max =
 		rig->opts.inline_bytes_max ? rig->opts.inline_bytes_max : 4096;
 	front_opts.request_timeout_ns =
-		rig->opts.request_timeout_ns ? rig->opts.request_timeout_ns : 20 * NS_PER_S;
+		rig->opts.request_timeout_ns ? rig->opts.request_timeout_ns : RIG_PATIENCE_NS;
 	front_opts.idle_timeout_ns = rig->opts.idle_timeout_ns;
 	front_opts.keepalive_ns = rig->opts.keepalive_ns;
 	front_opts.lease_bytes = rig->opts.lease_bytes ? rig->opts.lease_bytes : 64 * KIB;
@@ -134,9 +136,9 @@ struct rig *rig_open(const struct rig_opts *opts)
 static void drain(struct rig *rig, void *arg)
 {
 	(void)arg;
-	front_native_drain(rig->front, clock_now_ns() + 5 * NS_PER_S);
+	front_native_drain(rig->front, clock_now_ns() + RIG_PATIENCE_NS);
 	if (rig->second)
-		front_native_drain(rig->second, clock_now_ns() + 5 * NS_PER_S);
+		front_native_drain(rig->second, clock_now_ns() + RIG_PATIENCE_NS);
 	front_native_unlisten(rig->front);
 	if (rig->second)
 		front_native_unlisten(rig->second);
@@ -240,7 +242,7 @@ struct wanted {
 static void wait_sessions(struct rig *rig, void *arg)
 {
 	struct wanted *wanted = arg;
-	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + RIG_PATIENCE_NS;
 
 	while (all_sessions(rig) != wanted->count && clock_now_ns() < deadline_ns)
 		fiber_yield();
@@ -311,6 +313,8 @@ struct neb_client *rig_client(struct rig *rig, enum neb_transport transport)
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
 		.transport = transport,
+		.connect_timeout_ns = RIG_PATIENCE_NS,
+		.request_timeout_ns = RIG_PATIENCE_NS,
 		.pool_bytes = 256 * MIB};
 	struct neb_client *client = NULL;
 

@@ -9,12 +9,15 @@
 
 #define RIG_ACCESS_KEY "rigadmin"
 #define RIG_SECRET_KEY "rig-secret-key"
+/* For what is not about time: only a hang takes so long, even on a busy machine. */
+#define RIG_PATIENCE_NS (600 * NS_PER_S)
 
 struct rig;
 struct rig_opts {
-	uint32_t credits;	   /* 0: 64 */
-	uint32_t inline_bytes_max; /* 0: 4096 */
-	uint64_t request_timeout_ns;
+	uint32_t credits;	     /* 0: 64 */
+	uint32_t inline_bytes_max;   /* 0: 4096 */
+	uint64_t region_bytes;	     /* 0: 32 MiB, whose pages are written at once */
+	uint64_t request_timeout_ns; /* 0: RIG_PATIENCE_NS */
 	uint64_t idle_timeout_ns;
 	uint64_t keepalive_ns;
 	uint16_t port;		 /* 0: any free one */
@@ -36,7 +39,8 @@ struct region *rig_region(const struct rig *rig);
 uint32_t rig_sessions(struct rig *rig); /* on all paths */
 /* Requests that a path's sessions have answered, of those that are there now. */
 uint64_t rig_path_requests(struct rig *rig, uint32_t path);
-/* Waits (by the reactor's own turns) until there are so many sessions. False after ten seconds. */
+/* Waits (by the reactor's own turns) until there are so many sessions. False after RIG_PATIENCE_NS.
+ */
 bool rig_sessions_become(struct rig *rig, uint32_t count);
 /* Frames that are not free, once the reactor is idle. */
 uint64_t rig_frames_used(struct rig *rig);

@@ -45,6 +45,8 @@ static struct neb_client *client_with(struct rig *rig, bool one_sided)
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
 		.transport = NEB_STRICT,
+		.connect_timeout_ns = RIG_PATIENCE_NS,
+		.request_timeout_ns = RIG_PATIENCE_NS,
 		.pool_bytes = 64 * MIB,
 		.one_sided_reads = one_sided};
 	struct neb_client *client;

@@ -24,6 +24,8 @@ static struct fixture open_with(const struct rig_opts *opts, bool require_encryp
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
 		.transport = NEB_STRICT,
+		.connect_timeout_ns = RIG_PATIENCE_NS,
+		.request_timeout_ns = RIG_PATIENCE_NS,
 		.require_encryption = require_encryption,
 		.one_sided_reads = true};
 	void *data;

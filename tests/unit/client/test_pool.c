@@ -32,6 +32,8 @@ static struct neb_options options_of(struct rig *rig)
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
 		.transport = NEB_RDMA,
+		.connect_timeout_ns = RIG_PATIENCE_NS,
+		.request_timeout_ns = RIG_PATIENCE_NS,
 		.pool_bytes = MIB};
 }
 

@@ -16,16 +16,19 @@
 
 #define B "bucket"
 
+/* Room for bodies of 64 MiB. */
 static int setup(void **state)
 {
-	*state = rig_open(NULL);
+	const struct rig_opts opts = {.region_bytes = 192 * MIB};
+
+	*state = rig_open(&opts);
 	return 0;
 }
 
 /* The same server, which refuses clients without encryption. */
 static int setup_encrypted(void **state)
 {
-	const struct rig_opts opts = {.encrypted = true};
+	const struct rig_opts opts = {.encrypted = true, .region_bytes = 192 * MIB};
 
 	*state = rig_open(&opts);
 	return 0;
@@ -851,7 +854,7 @@ static void test_client_vanishes(void **state)
 	if (pid == 0)
 		child_main(commands[0], events[1]);
 	close(events[1]);
-	rig = rig_open(NULL);
+	rig = rig_open(&(struct rig_opts){.region_bytes = 192 * MIB});
 	assert_true(write(commands[1], rig_endpoint(rig), 64) > 0);
 	assert_int_equal(read(events[0], &byte, 1), 1); /* other requests are in flight now */
 	assert_int_equal(kill(pid, SIGKILL), 0);
