@@ -1,5 +1,6 @@
 """tests/e2e/token/minter_test.py: a program whose S3 library is not ours mints RDMA tokens by libnebulaio. Its requests are
 boto3's, which adds one header, or a plain HTTP client's; run-minter starts this."""
+import base64
 import importlib.util
 import os
 import pathlib
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import nebula  # noqa: E402
@@ -117,7 +119,9 @@ def boto_validates():
         with server_of(f"validates-{mode}", "--set", f"rdma.token_checksum={mode}") as server, minter_of(server.http) as minter:
             quiet = Boto(server)
             quiet.s3.create_bucket(Bucket="boto")
-            quiet.call(minter.token("PUT", data), "put_object", Bucket="boto", Key="whole", Body=b"")
+            # A CRC32, which every botocore can compare: CRC64NVME, the server's own, needs a newer awscrt than Debian's.
+            quiet.call(minter.token("PUT", data), "put_object", Bucket="boto", Key="whole", Body=b"",
+                       ChecksumCRC32=base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode())
             for validates in ("when_supported", "when_required"):
                 client = Boto(server, validates)
                 filled(memory, 0)
