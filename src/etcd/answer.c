@@ -99,6 +99,14 @@ void etcd_error_parse(struct slice text, char *ret_why, size_t cap)
 	json_decref(json);
 }
 
+/* A token of kind jwt is of one state of etcd's users and roles, and is refused after each change
+ * of them (400, "revision of auth store is old"). */
+bool etcd_refuses(long status, const char *why)
+{
+	return status == 401 || status == 403 ||
+	       (status == 400 && (strstr(why, "authentication") || strstr(why, "auth store")));
+}
+
 int etcd_record_parse(const char *text, struct etcd_record *ret_record)
 {
 	struct etcd_record record = {.epoch = 0};

@@ -187,9 +187,7 @@ static int call_once(struct etcd_client *client, uint32_t endpoint, const char *
 	etcd_error_parse(buf_slice(reply), why, sizeof(why));
 	snprintf(line, sizeof(line), "HTTP %ld: %s", status, why);
 	etcd_why_add(client, endpoint, line);
-	return status == 401 || status == 403 || (status == 400 && strstr(why, "authentication"))
-		       ? -EACCES
-		       : -EIO;
+	return etcd_refuses(status, why) ? -EACCES : -EIO;
 }
 
 /* A token lasts some minutes. */

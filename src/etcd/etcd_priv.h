@@ -37,6 +37,9 @@ int etcd_token_parse(struct slice text, char *ret_token, size_t cap);
 /* The reason in an answer that is an error; "no reason given" if there is none. */
 void etcd_error_parse(struct slice text, char *ret_why, size_t cap);
 
+/* Whether an answer of this status, with this reason, is about the user or its token. */
+bool etcd_refuses(long status, const char *why);
+
 /* The owner's record: "1 EPOCH HOST BOOT PIDS PID START COOKIE"; "0 EPOCH": it gave the store up.
  */
 struct etcd_record {

@@ -67,6 +67,19 @@ static void tokens_become_headers(void **state)
 	assert_int_equal(etcd_token_parse(SLICE("{}"), token, sizeof(token)), -EPROTO);
 }
 
+static void refusals_of_tokens(void **state)
+{
+	(void)state;
+	/* As etcd 3.4 says them. */
+	assert_true(etcd_refuses(401, "etcdserver: invalid auth token"));
+	assert_true(etcd_refuses(403, "etcdserver: permission denied"));
+	assert_true(etcd_refuses(400, "etcdserver: revision of auth store is old"));
+	assert_true(etcd_refuses(
+		400, "etcdserver: authentication failed, invalid user ID or password"));
+	assert_false(etcd_refuses(400, "etcdserver: duplicate key given in txn request"));
+	assert_false(etcd_refuses(503, "etcdserver: request timed out"));
+}
+
 static void records_are_checked(void **state)
 {
 	struct etcd_record record;
@@ -120,6 +133,7 @@ int main(void)
 		cmocka_unit_test(both_keys_are_read),
 		cmocka_unit_test(other_answers_are_refused),
 		cmocka_unit_test(tokens_become_headers),
+		cmocka_unit_test(refusals_of_tokens),
 		cmocka_unit_test(records_are_checked),
 		cmocka_unit_test(lives_are_bounded),
 		cmocka_unit_test(endpoints_are_checked),
