@@ -26,6 +26,7 @@
 #define HELD_RUNS_MAX	(4u << 20) /* 64 MiB of memory */
 #define CURSOR_AFTER	UINT32_MAX /* behind the record and its rows */
 #define FEATURES_UNREAD (~INDEX_FEATURES)
+#define SESSION_ID_MAX	((UINT64_C(1) << 52) - 1) /* JSON has numbers up to 2^53 */
 
 DEFINE_COUNTER(bytes_read, "nebulaio_store_backup_bytes_total", NULL,
 	"Bytes of bodies that backups read.");
@@ -53,6 +54,12 @@ static struct backups *backups_of(struct store *store)
 	if (store->backups)
 		return store->backups;
 	store->backups = (struct backups *)calloc(1, sizeof(struct backups));
+	/* No session has the number of one of the process before: its client would go on with rows
+	 * of another moment. */
+	if (store->backups) {
+		random_fill(&store->backups->next_id, sizeof(store->backups->next_id));
+		store->backups->next_id &= SESSION_ID_MAX;
+	}
 	for (uint32_t i = 0; store->backups && i < STORE_BACKUPS_MAX; i++)
 		pthread_mutex_init(&store->backups->sessions[i].lock, NULL);
 	return store->backups;

@@ -359,6 +359,38 @@ static void test_ends(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* A client that goes on after the server's restart must not read another one's moment. */
+static void again_run(struct rig *rig, void *arg)
+{
+	uint64_t *before = (uint64_t *)arg, id;
+	struct store_backup_head head;
+	struct buf out;
+
+	if (!*before)
+		assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < STORE_BACKUPS_MAX; i++)
+		assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &head), 0);
+	buf_init(&out, 16 * MIB);
+	if (*before) {
+		assert_int_equal(store_backup_rows(rig->store, *before, SLICE_NONE, &out), -ESTALE);
+		assert_int_equal(store_backup_end(rig->store, *before), -ESTALE);
+	}
+	buf_free(&out);
+	*before = id;
+}
+
+static void test_numbers_of_sessions(void **state)
+{
+	uint64_t before = 0;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, again_run, &before);
+	rig_run(&rig, again_run, &before);
+	rig_dir_remove(&rig);
+}
+
 /* Puts on a full volume need the space that a session holds: none of them fails. */
 static void full_run(struct rig *rig, void *arg)
 {
@@ -400,6 +432,7 @@ int main(void)
 		cmocka_unit_test(test_a_moment_comes_back),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_numbers_of_sessions),
 		cmocka_unit_test(test_full),
 	};
 
