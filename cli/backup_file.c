@@ -126,6 +126,53 @@ void backup_chunk_free(struct backup_chunk *chunk)
 	*chunk = (struct backup_chunk){0};
 }
 
+/* Takes so many lower-case hex digits. */
+static bool hex_take(struct slice *rest, size_t digits)
+{
+	if (rest->len < digits)
+		return false;
+	for (size_t i = 0; i < digits; i++)
+		if (!strchr("0123456789abcdef", rest->data[i]) || !rest->data[i])
+			return false;
+	*rest = slice_from(*rest, digits);
+	return true;
+}
+
+static bool is_body(struct slice name)
+{
+	struct slice segment;
+	uint64_t number;
+
+	/* Nothing may stand between the digits and the next sign. */
+	if (!hex_take(&name, 2) || slice_split(&name, '/').len || !hex_take(&name, 16) ||
+		slice_split(&name, '-').len)
+		return false;
+	segment = slice_split(&name, '-');
+	return !slice_to_u64(segment, &number) && hex_take(&name, 8) && !name.len;
+}
+
+/* "HH/HEX" of so many digits, of which HH are the first. */
+static bool is_hashed(struct slice name, size_t digits)
+{
+	struct slice first = slice_split(&name, '/');
+
+	return first.len == 2 && slice_starts(name, first) && hex_take(&name, digits) && !name.len;
+}
+
+bool backup_name_is_ours(const char *text)
+{
+	struct slice name = slice_str(text), kind;
+
+	if (slice_ends(name, SLICE(".part")))
+		name.len -= strlen(".part");
+	kind = slice_split(&name, '/');
+	if (slice_eq(kind, SLICE("rows")))
+		return is_hashed(name, 2 * SHA256_BYTES);
+	if (slice_eq(kind, SLICE("packs")))
+		return is_hashed(name, 2 * BACKUP_PACK_ID);
+	return slice_eq(kind, SLICE("bodies")) && is_body(name);
+}
+
 /* ---- Manifests. ---- */
 
 void backup_manifest_name(uint64_t number, char out[BACKUP_NAME_BYTES])
@@ -133,16 +180,21 @@ void backup_manifest_name(uint64_t number, char out[BACKUP_NAME_BYTES])
 	snprintf(out, BACKUP_NAME_BYTES, "backups/%08llu", (unsigned long long)number);
 }
 
-static int manifest_parse(struct target *target, const char *name, struct backup_manifest *manifest)
+static int manifest_parse(struct target *target, uint64_t number, struct backup_manifest *manifest)
 {
+	char name[BACKUP_NAME_BYTES];
 	struct slice rest = buf_slice(&manifest->file);
-	int ret = backup_head_check(target, name, rest, BACKUP_MAGIC_MANIFEST, true);
+	int ret;
 
+	backup_manifest_name(number, name);
+	ret = backup_head_check(target, name, rest, BACKUP_MAGIC_MANIFEST, true);
 	if (ret)
 		return ret;
 	if (rest.len < sizeof(manifest->head))
 		return backup_damaged(target, name, "it is cut short");
 	memcpy(&manifest->head, rest.data, sizeof(manifest->head));
+	if (manifest->head.number != number)
+		return backup_damaged(target, name, "it is the manifest of another backup");
 	rest = slice_from(rest, sizeof(manifest->head));
 	if (manifest->head.kept_bytes > rest.len ||
 		manifest->head.chunks > rest.len / sizeof(struct backup_entry))
@@ -181,7 +233,7 @@ int backup_manifest_read(
 		fprintf(stderr, "nebulaio: the backup %s: there is no number %llu\n",
 			remote_text(target->text), (unsigned long long)number);
 	if (!ret)
-		ret = manifest_parse(target, name, ret_manifest);
+		ret = manifest_parse(target, number, ret_manifest);
 	if (ret)
 		backup_manifest_free(ret_manifest);
 	return ret;
@@ -200,10 +252,13 @@ static void number_visit(void *arg, const char *name)
 {
 	struct backup_numbers *numbers = arg;
 	const char *slash = strrchr(name, '/');
+	char own[BACKUP_NAME_BYTES];
 	uint64_t number;
 
-	if (slash && slice_to_u64(slice_str(slash + 1), &number) == 0 && number &&
-		numbers->count < BACKUP_NUMBERS_MAX)
+	if (!slash || slice_to_u64(slice_str(slash + 1), &number) || !number)
+		return;
+	backup_manifest_name(number, own);
+	if (strcmp(name, own) == 0 && numbers->count < BACKUP_NUMBERS_MAX)
 		numbers->list[numbers->count++] = number;
 }
 

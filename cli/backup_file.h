@@ -62,6 +62,10 @@ void backup_chunk_name(const uint8_t hash[SHA256_BYTES], char out[BACKUP_NAME_BY
 /* The file that has the body. */
 void backup_body_name(const struct backup_place *place, char out[BACKUP_NAME_BYTES]);
 
+/* Whether it is the name of a chunk, a pack or a body, also of one that was not written to its end;
+ * and no file of somebody else. */
+bool backup_name_is_ours(const char *name);
+
 /* ---- Manifests. ---- */
 
 struct backup_manifest_head {

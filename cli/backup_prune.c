@@ -92,6 +92,8 @@ static void name_visit(void *arg, const char *name)
 	struct needed *needed = arg;
 	uint8_t digest[DIGEST_BYTES];
 
+	if (!backup_name_is_ours(name))
+		return;
 	digest_of(name, digest);
 	if (!bsearch(digest, needed->list, needed->count, DIGEST_BYTES, by_digest))
 		buf_put(&needed->names, name, strlen(name) + 1);

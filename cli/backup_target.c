@@ -57,7 +57,7 @@ static int folder_open(struct target *target, bool writes)
 	ret = path_of(target, "LOCK", path);
 	if (ret)
 		return ret;
-	target->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	target->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (target->lock_fd < 0)
 		return failed(target, "LOCK", "it cannot be opened", errno);
 	if (flock(target->lock_fd, LOCK_EX | LOCK_NB) == 0)
@@ -173,7 +173,10 @@ static int folder_put(
 	ret = parents_make(part, strlen(target->folder) + 1);
 	if (ret)
 		return failed(target, name, "its folder cannot be made", -ret);
-	fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* Of a backup that was killed; or a link that somebody else has put there. */
+	if (unlink(part) && errno != ENOENT)
+		return failed(target, name, "it cannot be made", errno);
+	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return failed(target, name, "it cannot be made", errno);
 	for (uint32_t i = 0; i < count && !ret; i++)
@@ -198,12 +201,15 @@ static int folder_open_file(
 
 	if (ret)
 		return ret;
-	*ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+	*ret_fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (*ret_fd < 0)
 		return errno == ENOENT ? CLI_NOT_FOUND
 				       : failed(target, name, "it cannot be read", errno);
-	if (fstat(*ret_fd, &info)) {
+	if (fstat(*ret_fd, &info))
 		ret = failed(target, name, "it cannot be read", errno);
+	else if (!S_ISREG(info.st_mode))
+		ret = failed(target, name, "it is no file", EINVAL);
+	if (ret) {
 		close(*ret_fd);
 		return ret;
 	}
@@ -233,7 +239,9 @@ struct visit {
 	void *arg;
 };
 
-static int folder_list(struct target *target, const char *folder, const struct visit *visit)
+/* Files lie in folders of a folder of the target, and no deeper. */
+static int folder_list(
+	struct target *target, const char *folder, bool deeper, const struct visit *visit)
 {
 	char path[TARGET_PATH_BYTES], name[TARGET_PATH_BYTES];
 	const struct dirent *entry;
@@ -247,17 +255,17 @@ static int folder_list(struct target *target, const char *folder, const struct v
 		return errno == ENOENT ? CLI_OK
 				       : failed(target, folder, "it cannot be read", errno);
 	while (!ret && (entry = readdir(listing))) {
-		if (entry->d_name[0] == '.' || slice_ends(slice_str(entry->d_name), SLICE(".part")))
+		if (entry->d_name[0] == '.')
 			continue;
 		if ((size_t)snprintf(name, sizeof(name), "%s/%s", folder, entry->d_name) >=
 			sizeof(name))
 			continue;
 		if (fstatat(dirfd(listing), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
 			continue;
-		if (S_ISDIR(info.st_mode))
-			ret = folder_list(target, name, visit);
-		else
+		if (!S_ISDIR(info.st_mode))
 			visit->fn(visit->arg, name);
+		else if (deeper)
+			ret = folder_list(target, name, false, visit);
 	}
 	closedir(listing);
 	return ret;
@@ -336,6 +344,7 @@ static int bucket_read(
 
 struct bucket_visit {
 	const struct visit *visit;
+	const char *prefix; /* of the names */
 	size_t prefix_len;
 };
 
@@ -343,13 +352,15 @@ static bool bucket_entry(void *arg, const struct neb_entry *entry)
 {
 	const struct bucket_visit *bucket = arg;
 
-	bucket->visit->fn(bucket->visit->arg, entry->key + bucket->prefix_len);
+	/* The server may be anybody's. */
+	if (strncmp(entry->key, bucket->prefix, bucket->prefix_len) == 0)
+		bucket->visit->fn(bucket->visit->arg, entry->key + bucket->prefix_len);
 	return true;
 }
 
 static int bucket_list(struct target *target, const char *folder, const struct visit *visit)
 {
-	struct bucket_visit bucket = {visit, strlen(target->prefix)};
+	struct bucket_visit bucket = {visit, target->prefix, strlen(target->prefix)};
 	char prefix[TARGET_PATH_BYTES];
 	const struct neb_list list = {
 		.bucket = target->bucket, .prefix = prefix, .visit = bucket_entry, .arg = &bucket};
@@ -473,6 +484,6 @@ int target_list(struct target *target, const char *folder, target_visit_fn *visi
 {
 	const struct visit whole = {.fn = visit, .arg = arg};
 
-	return target->folder ? folder_list(target, folder, &whole)
+	return target->folder ? folder_list(target, folder, true, &whole)
 			      : bucket_list(target, folder, &whole);
 }

@@ -52,7 +52,8 @@ int target_has(struct target *target, const char *name);
 int target_remove(struct target *target, const char *name);
 /* Makes everything durable that was stored so far. */
 int target_sync(struct target *target);
-/* Visits the names below a folder of the target, in no order; below a folder of it, too. */
+/* Visits the names below a folder of the target, in no order; below a folder of it, too; not
+ * deeper. */
 typedef void target_visit_fn(void *arg, const char *name);
 int target_list(struct target *target, const char *folder, target_visit_fn *visit, void *arg);
 

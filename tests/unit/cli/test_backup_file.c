@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -180,6 +181,82 @@ static void test_each_bit(void **state)
 	spoil(rig, rig->manifest, manifest_get);
 }
 
+/* The manifest of an earlier backup in the place of a later one. */
+static void test_another_number(void **state)
+{
+	struct rig *rig = *state;
+	struct backup_manifest manifest;
+	char name[BACKUP_NAME_BYTES];
+	struct slice part;
+	struct buf file;
+
+	buf_init(&file, 64 * KIB);
+	assert_int_equal(target_get(&rig->target, rig->manifest, &file), CLI_OK);
+	part = buf_slice(&file);
+	backup_manifest_name(4, name);
+	assert_int_equal(target_put(&rig->target, name, &part, 1), CLI_OK);
+	assert_int_equal(backup_manifest_read(&rig->target, 4, &manifest), CLI_DAMAGED);
+	buf_free(&file);
+}
+
+/* Links and pipes that somebody else has put into the folder. */
+static void test_no_files(void **state)
+{
+	const struct slice part = SLICE("text");
+	struct rig *rig = *state;
+	char path[512], other[512], command[2048];
+	struct buf file;
+
+	snprintf(other, sizeof(other), "%s/other", rig->folder);
+	snprintf(path, sizeof(path), "%s/backups/00000005.part", rig->folder);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(target_put(&rig->target, "backups/00000005", &part, 1), CLI_OK);
+	assert_int_not_equal(access(other, F_OK), 0);
+	snprintf(path, sizeof(path), "%s/pipe", rig->folder);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	buf_init(&file, 64 * KIB);
+	assert_int_equal(target_get(&rig->target, "pipe", &file), CLI_FAILED);
+	buf_free(&file);
+	/* Folders that never end. */
+	snprintf(command, sizeof(command),
+		"d='%s/backups'; for i in 1 2 3; do d=$d/d; mkdir $d; touch $d/00000009; done",
+		rig->folder);
+	assert_int_equal(system(command), 0);
+}
+
+static void number_count(void *arg, const char *name)
+{
+	(void)name;
+	++*(int *)arg;
+}
+
+static void test_names(void **state)
+{
+	static const char *const OURS[] = {
+		"rows/ab/ab00000000000000000000000000000000000000000000000000000000000000",
+		"packs/01/0123456789abcdef0123456789abcdef",
+		"packs/01/0123456789abcdef0123456789abcdef.part",
+		"bodies/ff/00000000000000ff-0-0123abcd", "bodies/ff/00000000000000ff-12-0123abcd"};
+	static const char *const OTHERS[] = {"", "rows", "rows/", "rows/2026/january.csv",
+		"packs/ab/ab", "packs/02/0123456789abcdef0123456789abcdef",
+		"packs/01/0123456789ABCDEF0123456789ABCDEF",
+		"packs/01/0123456789abcdef0123456789abcdef0",
+		"bodies/ff/00000000000000ff-0-0123abcd1", "bodies/ff/00000000000000ff--0123abcd",
+		"bodies/ff/00000000000000ff-x-0123abcd", "bodies/ff00000000000000ff-0-0123abcd",
+		"other/01/0123456789abcdef0123456789abcdef"};
+	struct rig *rig = *state;
+	int count = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(OURS); i++)
+		assert_true(backup_name_is_ours(OURS[i]));
+	for (size_t i = 0; i < ARRAY_LEN(OTHERS); i++)
+		assert_false(backup_name_is_ours(OTHERS[i]));
+	test_no_files(state);
+	/* 3, 5, and that of one folder below. */
+	assert_int_equal(target_list(&rig->target, "backups", number_count, &count), CLI_OK);
+	assert_int_equal(count, 3);
+}
+
 /* Lengths and counts that do not fit, under a right checksum. */
 static void shake(struct rig *rig, const char *name, int (*get)(struct rig *rig), struct prng *prng)
 {
@@ -225,6 +302,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_whole, rig_open, rig_close),
 		cmocka_unit_test_setup_teardown(test_each_bit, rig_open, rig_close),
+		cmocka_unit_test_setup_teardown(test_another_number, rig_open, rig_close),
+		cmocka_unit_test_setup_teardown(test_names, rig_open, rig_close),
 		cmocka_unit_test_setup_teardown(test_random, rig_open, rig_close),
 	};
 
