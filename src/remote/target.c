@@ -12,6 +12,9 @@ DEFINE_COUNTER(opened, "nebulaio_export_connections_total", "result=\"opened\"",
 DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"",
 	"Connections of initiators, by result of the set-up.");
 
+DEFINE_COUNTER(yielded, "nebulaio_export_connections_total", "result=\"yielded\"",
+	"Connections of initiators, by result of the set-up.");
+
 /* ---- Set-up. ---- */
 
 int target_recv_post(struct target_lane *lane, uint32_t n)
@@ -239,6 +242,34 @@ static int lane_init(struct target_lane *lane)
 	return lane_qp_open(lane);
 }
 
+static bool unproven(const struct target_lane *lane)
+{
+	return lane->state == TARGET_HELLO || lane->state == TARGET_PROOF ||
+	       lane->state == TARGET_REFUSED;
+}
+
+/* Anybody on the fabric may connect: those who have not proven the secret have a part of the
+ * places, and the one that has taken longest gives way to the next. */
+static void unproven_limit(struct remote_target *target)
+{
+	struct target_lane *oldest = NULL;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++) {
+		struct target_lane *lane = target->lanes[i];
+
+		if (!lane || !unproven(lane))
+			continue;
+		count++;
+		if (!oldest || lane->heard_ns < oldest->heard_ns)
+			oldest = lane;
+	}
+	if (oldest && count >= MAX(target->lanes_max / TARGET_UNPROVEN_PART, 1u)) {
+		counter_add(&yielded, 1);
+		target_lane_fail(oldest, "it has not proven the secret, and others come");
+	}
+}
+
 static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 {
 	const struct remote_private answer = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
@@ -246,6 +277,7 @@ static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 	uint32_t idx = 0;
 	int ret;
 
+	unproven_limit(target);
 	while (idx < target->lanes_max && target->lanes[idx])
 		idx++;
 	if (!lane || idx == target->lanes_max) {

@@ -149,8 +149,8 @@ static struct rp_mr *mr_open(struct peer *peer, void *addr, size_t bytes, uint32
 	return mr;
 }
 
-/* The answer to its connection request. */
-static enum rp_cm_type answer_await(struct peer *peer)
+/* What happens to its connections next. */
+static struct rp_cm_event event_await(struct peer *peer)
 {
 	struct pollfd fd = {.fd = rp_cm_fd(peer->device), .events = POLLIN};
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -160,7 +160,7 @@ static enum rp_cm_type answer_await(struct peer *peer)
 		assert_true(clock_now_ns() < deadline_ns);
 		poll(&fd, 1, 100);
 	}
-	return event.type;
+	return event;
 }
 
 static enum rp_cm_type peer_connect(
@@ -195,7 +195,7 @@ static enum rp_cm_type peer_connect(
 	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", target->port, &private, sizeof(private),
 				 clock_now_ns() + 60 * NS_PER_S),
 		0);
-	return answer_await(peer);
+	return event_await(peer).type;
 }
 
 static void peer_open(struct peer *peer, const struct target *target, uint32_t recvs)
@@ -651,6 +651,39 @@ static void test_a_connection_that_cannot_be_accepted_is_rejected(void **state)
 	expect_idle(victim);
 }
 
+#define FLOOD 400u
+
+/* More connections than the target has places, from somebody without the secret: none of them is
+ * rejected for want of room, and teardown's initiator finds a place. */
+static void test_the_unproven_do_not_keep_others_out(void **state)
+{
+	const struct remote_private private = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
+	struct rp_qp_attr attr = {.type = RP_QP_RC,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	const struct victim *victim = *state;
+	static struct rp_qp *flood[FLOOD];
+	struct peer peer;
+
+	peer_open(&peer, &victim->target, RECVS);
+	attr.send_cq = attr.recv_cq = peer.cq;
+	for (uint32_t i = 0; i < FLOOD; i++) {
+		struct rp_cm_event event;
+
+		assert_int_equal(rp_qp_open(peer.pd, &attr, &flood[i]), 0);
+		assert_int_equal(rp_connect(flood[i], "127.0.0.1", victim->target.port, &private,
+					 sizeof(private), clock_now_ns() + 60 * NS_PER_S),
+			0);
+		do {
+			event = event_await(&peer);
+			assert_int_not_equal(event.type, RP_CM_REJECTED);
+		} while (event.type != RP_CM_ESTABLISHED || event.qp != flood[i]);
+	}
+	for (uint32_t i = 0; i < FLOOD; i++)
+		rp_qp_close(flood[i]);
+	peer_close(&peer);
+	expect_idle(victim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -658,6 +691,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_talk_is_not_set_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_a_connection_that_cannot_be_accepted_is_rejected, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_the_unproven_do_not_keep_others_out, setup, teardown),
 	};
 
 	return fuzz_done(cmocka_run_group_tests(tests, NULL, NULL));
