@@ -71,6 +71,7 @@ struct gw_link {
 	uint64_t left; /* bytes of the answer's body that have not been read */
 	uint16_t share;
 	bool chunked;	     /* the request's body */
+	bool owed;	     /* a part of the request's body: its process waits for it */
 	uint32_t start, end; /* bytes received and not used */
 	struct gw_answer answer;
 	struct flow_source source;

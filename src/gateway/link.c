@@ -38,7 +38,9 @@ static void link_close(struct gw_link *link)
 void gw_link_end(struct gw_link *link, bool keep)
 {
 	busy_end(link);
-	if (!keep || link->answer.close || link->left || link->start != link->end) {
+	/* A process may answer in the middle of a body, and then still waits for the rest of it: it
+	 * would take the next request for that. */
+	if (!keep || link->answer.close || link->owed || link->left || link->start != link->end) {
 		link_close(link);
 		return;
 	}
@@ -231,6 +233,7 @@ int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via
 		return -EMSGSIZE;
 	link->start = link->end = 0;
 	link->left = 0;
+	link->owed = false;
 	iov = (struct iovec){link->out, (size_t)(out.at - link->out)};
 	return net_sendv_stall(link->stream, &iov, 1, stall_ns, clock_now_ns() + 2 * stall_ns);
 }
@@ -384,9 +387,14 @@ static int sink_finish(struct flow_sink *sink, bool failed)
 	struct gw_link *link = CONTAINER_OF(sink, struct gw_link, sink);
 	struct iovec iov = {(void *)(uintptr_t) "0\r\n\r\n", 5};
 
-	if (failed || !link->chunked)
+	int ret = 0;
+
+	if (failed)
 		return 0;
-	return net_sendv(link->stream, &iov, 1, clock_now_ns() + 10 * NS_PER_S);
+	if (link->chunked)
+		ret = net_sendv(link->stream, &iov, 1, clock_now_ns() + 10 * NS_PER_S);
+	link->owed = ret;
+	return ret;
 }
 
 static const struct flow_sink_ops sink_ops = {
@@ -398,6 +406,7 @@ static const struct flow_sink_ops sink_ops = {
 struct flow_sink *gw_link_sink(struct gw_link *link, bool chunked)
 {
 	link->chunked = chunked;
+	link->owed = true;
 	link->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
 		.ops = &sink_ops,
 		.core = &link->core->flow,
