@@ -7,7 +7,7 @@
 #define TARGET_LANES_MAX 256u
 /* This part of the lanes is for connections that have not proven the secret. */
 #define TARGET_UNPROVEN_PART 4u
-#define TARGET_RECVS	 (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
+#define TARGET_RECVS	     (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
 /* A command may arrive before the send of the answer that granted its credit has completed. */
 #define TARGET_SLOTS (2u * REMOTE_DEPTH)
 #define TARGET_SENDS (TARGET_SLOTS + 2u)

@@ -149,7 +149,7 @@ static struct rp_mr *mr_open(struct peer *peer, void *addr, size_t bytes, uint32
 	return mr;
 }
 
-/* What happens to its connections next. */
+/* The next event of its connections. */
 static struct rp_cm_event event_await(struct peer *peer)
 {
 	struct pollfd fd = {.fd = rp_cm_fd(peer->device), .events = POLLIN};
