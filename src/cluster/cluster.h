@@ -90,6 +90,9 @@ int cluster_store_move(struct cluster *cluster, uint32_t number, const char *gat
 /* A gateway says that it lives, for so many seconds. -EBUSY: another process has this name. */
 int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway, uint32_t seconds);
 void cluster_leave(struct cluster *cluster, const char *gateway);
+/* Compares how this gateway speaks with stores' processes with what the map says, or, while
+ * no other gateway lives, makes the map say so. -EPERM: other gateways do it the other way. */
+int cluster_links_agree(struct cluster *cluster, const char *gateway, bool tls);
 
 /* The store that has a bucket. -ENOENT. */
 int cluster_bucket(struct cluster *cluster, const char *bucket, uint32_t *ret_store);

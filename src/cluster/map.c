@@ -290,6 +290,36 @@ void cluster_leave(struct cluster *cluster, const char *gateway)
 	rv_table_lease_end(cluster->table, gateway);
 }
 
+/* 1: another gateway than this lives; 0: none; -errno. */
+static int others_live(struct cluster *cluster, const char *gateway)
+{
+	struct cluster_view *view = malloc(sizeof(*view));
+	int ret = view ? cluster_view(cluster, view) : -ENOMEM;
+
+	for (uint32_t i = 0; !ret && i < view->gateway_count; i++)
+		if (view->gateways[i].alive && strcmp(view->gateways[i].name, gateway) != 0)
+			ret = 1;
+	free(view);
+	return ret;
+}
+
+int cluster_links_agree(struct cluster *cluster, const char *gateway, bool tls)
+{
+	char found[RV_TABLE_VALUE_BYTES];
+	const struct rv_table_entry want = {"links", tls ? "tls" : NULL}, had = {"links", found};
+	const struct rv_table_entry none = {"links", NULL};
+	int ret = rv_table_get(cluster->table, "links", found);
+	bool missing = ret == -ENOENT;
+
+	if ((ret && !missing) || !missing == tls)
+		return missing ? 0 : ret;
+	ret = others_live(cluster, gateway);
+	if (ret)
+		return ret < 0 ? ret : -EPERM;
+	ret = rv_table_change(cluster->table, missing ? &none : &had, 1, &want, 1);
+	return ret == -ECANCELED ? -EPERM : ret;
+}
+
 /* ---- Buckets. ---- */
 
 static void bucket_key(const char *bucket, char ret_key[RV_TABLE_KEY_BYTES])

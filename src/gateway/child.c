@@ -70,10 +70,15 @@ static void args_fill(const struct gateway *gateway, uint32_t number, struct arg
 		config->cluster.data_pool[0] ? "?data=" : "", config->cluster.data_pool);
 	add_set(args, "storage.protect_index", "true");
 	add_set(args, "auth.secrets_key_file", gateway->secrets_file);
-	add(args, "--http");
+	add(args, gateway->link_tls ? "--https" : "--http");
 	add(args, v6 ? "[%s]:0" : "%s:0", address);
-	add(args, "--https");
+	add(args, gateway->link_tls ? "--http" : "--https");
 	add(args, "off");
+	/* Only gateways open links. */
+	add_set(args, "https.certificate", gateway->link_file);
+	add_set(args, "https.key", gateway->link_file);
+	add_set(args, "https.client_ca", gateway->link_file);
+	add_set(args, "https.groups", "auto");
 	add(args, "--rdma");
 	if (config->rdma.enabled)
 		add(args, v6 ? "[%s]:0" : "%s:0", address);
@@ -164,10 +169,10 @@ static void field_take(const char *line, const char *name, char ret_addr[CLUSTER
 			ret_addr, CLUSTER_ADDR_BYTES);
 }
 
-static void line_end(struct gw_child *child)
+static void line_end(const struct gateway *gateway, struct gw_child *child)
 {
 	if (strncmp(child->line, "ready ", 6) == 0) {
-		field_take(child->line, " http=", child->http);
+		field_take(child->line, gateway->link_tls ? " https=" : " http=", child->http);
 		field_take(child->line, " rdma=", child->rdma);
 		field_take(child->line, " admin=", child->admin);
 		child->ready = child->http[0];
@@ -175,7 +180,7 @@ static void line_end(struct gw_child *child)
 	child->line_len = 0;
 }
 
-static void output_read(struct gw_child *child)
+static void output_read(const struct gateway *gateway, struct gw_child *child)
 {
 	char text[512];
 	ssize_t got;
@@ -186,7 +191,7 @@ static void output_read(struct gw_child *child)
 				child->line[child->line_len++] = text[i];
 			child->line[child->line_len] = '\0';
 			if (text[i] == '\n')
-				line_end(child);
+				line_end(gateway, child);
 		}
 	}
 }
@@ -199,7 +204,7 @@ void gw_child_look(struct gateway *gateway, uint32_t number)
 
 	if (!child->pid)
 		return;
-	output_read(child);
+	output_read(gateway, child);
 	if (waitpid(child->pid, &status, WNOHANG) != child->pid)
 		return;
 	close(child->out);

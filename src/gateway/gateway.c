@@ -21,6 +21,7 @@
 
 #define ADMIN_CONNECTIONS_MAX 64u
 #define RECOVERY_BYTES	      32u
+#define LINK_PEM_BYTES_MAX    (4 * KIB)
 
 /* ---- Configuration. ---- */
 
@@ -104,6 +105,36 @@ static int secrets_write(struct gateway *gateway, const uint8_t key[RECOVERY_BYT
 	return ret;
 }
 
+/* Links between gateways and stores: each gateway that has the recovery key has the certificate,
+ * and no other is trusted. */
+static int links_settle(struct gateway *gateway, const uint8_t key[RECOVERY_BYTES])
+{
+	const struct net_tls_opts opts = {.certificate = gateway->link_file,
+		.key = gateway->link_file,
+		.client_ca = gateway->link_file};
+	uint8_t secret[NET_TLS_SHARED_BYTES];
+	struct buf pem;
+	int ret;
+
+	_Static_assert(NET_TLS_SHARED_BYTES == RECOVERY_BYTES, "one derivation");
+	if (!gateway->config->cluster.tls)
+		return 0;
+	snprintf(gateway->link_file, sizeof(gateway->link_file), "%s/cluster.link.pem",
+		gateway->config->data.dir);
+	derive(key, gateway->config->cluster.name, "nebulaio cluster links", secret);
+	buf_init(&pem, LINK_PEM_BYTES_MAX);
+	ret = net_tls_shared_pem(secret, gateway->config->cluster.name, &pem);
+	secret_wipe(secret, sizeof(secret));
+	if (ret)
+		log_error("gateway", "no memory for the links' certificate");
+	else
+		ret = gw_secrets_save(gateway->link_file, pem.data, pem.len);
+	if (pem.data)
+		secret_wipe(pem.data, pem.len);
+	buf_free(&pem);
+	return ret ? ret : net_tls_open(&opts, &gateway->link_tls);
+}
+
 /* Gateways with other keys could not read each other's stores. */
 static int keys_settle(struct gateway *gateway)
 {
@@ -124,6 +155,8 @@ static int keys_settle(struct gateway *gateway)
 			gateway->config->storage.recovery_key_file);
 	if (!ret)
 		ret = secrets_write(gateway, key);
+	if (!ret)
+		ret = links_settle(gateway, key);
 	secret_wipe(key, sizeof(key));
 	return ret;
 }
@@ -156,6 +189,22 @@ static int live_first(struct gateway *gateway)
 	return ret;
 }
 
+static int links_agree(struct gateway *gateway)
+{
+	bool tls = gateway->config->cluster.tls;
+	int ret = cluster_links_agree(gateway->cluster, gateway->name, tls);
+
+	if (ret)
+		log_error("gateway",
+			ret == -EPERM ? "cluster.tls: the other gateways speak with the stores %s; "
+					"to change it, stop all gateways first"
+				      : "cluster.tls: the cluster cannot be asked %s",
+			ret != -EPERM ? strerror(-ret)
+			: tls	      ? "without TLS"
+				      : "by TLS");
+	return ret;
+}
+
 static int open_cluster(struct gateway *gateway)
 {
 	const struct config *config = gateway->config;
@@ -180,7 +229,18 @@ static int open_cluster(struct gateway *gateway)
 		ret = keys_settle(gateway);
 	if (!ret)
 		ret = cluster_stores_make(gateway->cluster, (uint32_t)config->cluster.stores);
-	return ret ? ret : live_first(gateway);
+	/* Before it lives, so that nobody gives it a store; and after, because another may have
+	 * begun at the same time. */
+	if (!ret)
+		ret = links_agree(gateway);
+	if (!ret)
+		ret = live_first(gateway);
+	if (ret)
+		return ret;
+	ret = links_agree(gateway);
+	if (ret)
+		cluster_leave(gateway->cluster, gateway->name);
+	return ret;
 }
 
 /* ---- Memory, and the root for the pages. ---- */
@@ -476,6 +536,7 @@ void gateway_close(struct gateway *gateway)
 			flow_core_close(&core->flow);
 	}
 	https_close(gateway->https);
+	net_tls_close(gateway->link_tls);
 	s3_close(gateway->s3);
 	store_memory_close(gateway->store);
 	for (uint32_t i = gateway->core_count; i-- > 0;)

@@ -220,6 +220,8 @@ struct gateway {
 	_Atomic bool draining;
 	_Atomic uint32_t cores_draining;
 	char secrets_file[2 * CONFIG_TEXT_MAX];
+	char link_file[2 * CONFIG_TEXT_MAX]; /* key and certificate of the links; cluster.tls */
+	struct net_tls *link_tls;	     /* NULL: links are plain */
 	/* The keeper's. */
 	struct gw_child children[CLUSTER_STORES_MAX];
 	pthread_t keeper, pulse;
@@ -235,6 +237,6 @@ struct gateway {
 /* Writes a key that only this user may read. Access that others had to the file of before is
  * removed, with a warning; a link, and a file of another user, are refused (-ELOOP, -EPERM). Logs
  * failures. */
-int gw_secrets_save(const char *path, const uint8_t *key, size_t bytes);
+int gw_secrets_save(const char *path, const void *key, size_t bytes);
 
 #endif

@@ -88,6 +88,28 @@ static void busy_begin(struct gw_link *link, uint16_t client)
 	link->core->busy_of[link->store][client]++;
 }
 
+/* -ECONNREFUSED: it is no process of this cluster, or does not speak TLS (yet): another may come in
+ * its place. */
+static int link_connect(struct gw_link *link)
+{
+	struct net_tls *tls = link->core->gateway->link_tls;
+	uint64_t deadline_ns = clock_now_ns() + GW_CONNECT_NS;
+	int ret = net_connect(link->addr, deadline_ns, &link->stream);
+
+	if (ret || !tls)
+		return ret;
+	ret = net_tls_connect(tls, link->stream, deadline_ns);
+	if (!ret)
+		return 0;
+	if (ret == -EPROTO)
+		log_warn("gateway",
+			"store %u: %s has not the cluster's certificate: cluster.tls must be the "
+			"same on each gateway",
+			link->store, link->addr);
+	net_close(link->stream);
+	return ret == -EPROTO ? -ECONNREFUSED : ret;
+}
+
 int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16_t client,
 	struct gw_link **ret_link)
 {
@@ -120,7 +142,7 @@ int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16
 	memcpy(link->addr, store->http, sizeof(link->addr));
 	core->links[store->number]++;
 	busy_begin(link, client);
-	ret = net_connect(link->addr, clock_now_ns() + GW_CONNECT_NS, &link->stream);
+	ret = link_connect(link);
 	if (ret) {
 		busy_end(link);
 		core->links[store->number]--;

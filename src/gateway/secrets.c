@@ -1,5 +1,5 @@
-/* gateway/secrets.c: the file of the key that seals the cluster's accounts: only its owner reads
- * it. */
+/* gateway/secrets.c: the files of the cluster's keys, of accounts and of links: only their owner
+ * reads them. */
 #include "gateway/gateway_priv.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static int own_take(int fd, const char *path)
 	return 0;
 }
 
-int gw_secrets_save(const char *path, const uint8_t *key, size_t bytes)
+int gw_secrets_save(const char *path, const void *key, size_t bytes)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	int ret = fd < 0 ? -errno : own_take(fd, path);

@@ -91,7 +91,7 @@ void net_close(struct net_stream *stream);
  * long as the stream. */
 const char *net_peer(struct net_stream *stream);
 
-/* ---- TLS 1.2 and 1.3 (RFC 5246, RFC 8446), the server's side. ---- */
+/* ---- TLS 1.2 and 1.3 (RFC 5246, RFC 8446). ---- */
 
 /* A server's certificate and key, for streams of any reactor. */
 struct net_tls;
@@ -133,5 +133,18 @@ int net_tls_make_self_signed(const char *dir, const char *host);
  * -ECONNRESET, -ENOMEM; -EPROTO: the two sides have no common parameters; -EPROTOTYPE: the peer
  * uses HTTP without TLS and can get an HTTP answer. */
 int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns);
+
+/* ---- TLS between programs that share a secret. ---- */
+
+#define NET_TLS_SHARED_BYTES 32u
+/* Writes a key and its certificate, as PEM, that follow from the secret alone, so each holder makes
+ * the same ones: a net_tls whose certificate, key and client_ca are all this file takes only peers
+ * that hold the secret. -ENOMEM. */
+int net_tls_shared_pem(
+	const uint8_t secret[NET_TLS_SHARED_BYTES], const char *name, struct buf *out);
+/* The client's side of a handshake, over a stream that was connected and not used yet. The server's
+ * certificate must be of the authorities in client_ca, which tls must have; its names do not
+ * matter. Errors as for accept; -EPROTO also: the server's certificate is of another authority. */
+int net_tls_connect(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns);
 
 #endif

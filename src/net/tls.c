@@ -272,7 +272,7 @@ static int set_rules(SSL_CTX *context, const char *groups)
 
 static int load(struct net_tls *tls, SSL_CTX **ret_context)
 {
-	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+	SSL_CTX *context = SSL_CTX_new(TLS_method());
 	int err;
 
 	/* Before the files are read: a change meanwhile gives the file another mark. */
@@ -371,6 +371,11 @@ void net_tls_close(struct net_tls *tls)
 		free(tls->paths[i]);
 	pthread_mutex_destroy(&tls->mutex);
 	free(tls);
+}
+
+bool tls_verifies(const struct net_tls *tls)
+{
+	return tls->paths[TLS_CLIENT_CA];
 }
 
 SSL *tls_ssl_new(struct net_tls *tls)

@@ -3,6 +3,7 @@
  *   tls.c         a server's certificates and rules, read from files, and read again
  *   tls_groups.c  the groups of the key exchange
  *   tls_self.c    the certificate that a server makes for itself
+ *   tls_shared.c  the certificate that follows from a secret
  *   tls_stream.c  the life of a session: handshake, waits, end
  *   tls_dp.c      records in and out */
 #ifndef NET_TLS_PRIV_H
@@ -35,6 +36,8 @@ struct tls_session {
 int tls_groups_choose(const char *asked, char ret_list[TLS_GROUPS_BYTES]);
 /* Makes a session's library object with the current files; NULL without memory. Any thread. */
 SSL *tls_ssl_new(struct net_tls *tls);
+/* Whether it knows the authorities of its peers. */
+bool tls_verifies(const struct net_tls *tls);
 int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes);
 int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes);
 /* After a library call that did not succeed: waits for the socket as the library needs. 0: try
@@ -44,6 +47,8 @@ int tls_wait(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns)
 void tls_send_end(struct net_stream *stream);
 void tls_release(struct net_stream *stream);
 
+/* Adds an X.509 extension; false without memory. */
+bool tls_extend(X509 *certificate, int kind, const char *value);
 /* The newest error of the library as text; empties its error queue. */
 const char *tls_reason(char *buf, size_t buf_bytes);
 

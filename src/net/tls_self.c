@@ -103,7 +103,7 @@ static bool is_good(const struct self *self)
 
 /* ---- A new certificate. ---- */
 
-static bool add_extension(X509 *certificate, int kind, const char *value)
+bool tls_extend(X509 *certificate, int kind, const char *value)
 {
 	X509V3_CTX context;
 	X509_EXTENSION *extension;
@@ -158,12 +158,12 @@ static bool fill(const struct self *self, X509 *certificate, EVP_PKEY *key)
 	       X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
 		       (const unsigned char *)"localhost", -1, -1, 0) &&
 	       X509_set_issuer_name(certificate, subject) &&
-	       add_extension(certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
-	       add_extension(certificate, NID_key_usage, "critical,digitalSignature,keyCertSign") &&
-	       add_extension(certificate, NID_ext_key_usage, "serverAuth") &&
-	       add_extension(certificate, NID_subject_key_identifier, "hash") &&
-	       add_extension(certificate, NID_authority_key_identifier, "keyid:always") &&
-	       add_extension(certificate, NID_subject_alt_name, names) &&
+	       tls_extend(certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+	       tls_extend(certificate, NID_key_usage, "critical,digitalSignature,keyCertSign") &&
+	       tls_extend(certificate, NID_ext_key_usage, "serverAuth") &&
+	       tls_extend(certificate, NID_subject_key_identifier, "hash") &&
+	       tls_extend(certificate, NID_authority_key_identifier, "keyid:always") &&
+	       tls_extend(certificate, NID_subject_alt_name, names) &&
 	       X509_sign(certificate, key, EVP_sha256());
 }
 

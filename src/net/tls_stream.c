@@ -100,7 +100,8 @@ static void session_free(struct tls_session *session)
 	free(session);
 }
 
-static struct tls_session *session_new(struct net_tls *tls, struct net_stream *stream)
+static struct tls_session *session_new(
+	struct net_tls *tls, struct net_stream *stream, bool connects)
 {
 	struct tls_session *session = calloc(1, sizeof(*session));
 	const BIO_METHOD *method = tls_bio_method();
@@ -118,7 +119,10 @@ static struct tls_session *session_new(struct net_tls *tls, struct net_stream *s
 	session->stream = stream;
 	BIO_set_data(bio, session);
 	SSL_set_bio(session->ssl, bio, bio);
-	SSL_set_accept_state(session->ssl);
+	if (connects)
+		SSL_set_connect_state(session->ssl);
+	else
+		SSL_set_accept_state(session->ssl);
 	return session;
 }
 
@@ -144,13 +148,14 @@ static int handshake(struct net_stream *stream, uint64_t deadline_ns)
 	}
 }
 
-int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns)
+static int open_session(
+	struct net_tls *tls, struct net_stream *stream, bool connects, uint64_t deadline_ns)
 {
 	struct tls_session *session;
 	int err;
 
 	CHECK(stream->ops == &net_plain_ops);
-	session = session_new(tls, stream);
+	session = session_new(tls, stream, connects);
 	if (!session)
 		return -ENOMEM;
 	stream->tls = session;
@@ -166,6 +171,21 @@ int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t dead
 		counter_add(&resumptions_total, 1);
 	stream->ops = &net_tls_ops;
 	return 0;
+}
+
+int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns)
+{
+	return open_session(tls, stream, false, deadline_ns);
+}
+
+int net_tls_connect(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns)
+{
+	bool verifies = tls_verifies(tls);
+	int ret;
+
+	CHECK(verifies);
+	ret = open_session(tls, stream, true, deadline_ns);
+	return ret == -EPROTOTYPE ? -EPROTO : ret;
 }
 
 /* Sends close_notify, which may take several tries; deadline_ns 0: one try. */

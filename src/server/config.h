@@ -84,6 +84,7 @@ struct config {
 		uint64_t stores;
 		uint64_t wait_s;
 		uint64_t memory_bytes; /* of the gateway itself */
+		bool tls;	       /* between gateways and stores' processes */
 		bool spread;
 		uint64_t store; /* of a store's own process: its number and 1; 0: not one */
 	} cluster;

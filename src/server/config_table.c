@@ -134,6 +134,9 @@ const struct config_key CONFIG_KEYS[] = {
 	BYTES("cluster.memory_bytes", cluster.memory_bytes, 32 * MIB, 64 * GIB, "128MiB",
 		"Memory of the gateway for bodies on their way; each store's process has "
 		"memory.bytes of its own"),
+	FLAG("cluster.tls", cluster.tls, "false",
+		"Gateways and the stores' processes speak TLS, each with the cluster's "
+		"certificate, which follows from the recovery key; the same on each gateway"),
 	FLAG("cluster.spread", cluster.spread, "true",
 		"A gateway that owns at least two stores more than another hands one over to it"),
 	NUMBER("cluster.store", cluster.store, 0, 64, "0",

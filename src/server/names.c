@@ -64,8 +64,8 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 	if (!ret)
 		ret = cluster_open(&opts, &names->cluster);
 	if (!ret)
-		ret = tenure_begin(names->cluster, names->store, config->cluster.gateway,
-			&names->tenure);
+		ret = tenure_begin(
+			names->cluster, names->store, config->cluster.gateway, &names->tenure);
 	if (ret) {
 		names_close(names, NULL);
 		return ret;

@@ -8,8 +8,8 @@
 
 struct tenure;
 /* From now on; gateway is that of this process. -EAGAIN and others of pthread_create, -ENOMEM. */
-int tenure_begin(struct cluster *cluster, uint32_t store, const char *gateway,
-	struct tenure **ret_tenure);
+int tenure_begin(
+	struct cluster *cluster, uint32_t store, const char *gateway, struct tenure **ret_tenure);
 /* Takes NULL. Before the cluster is closed. */
 void tenure_end(struct tenure *tenure);
 /* Another gateway has the store. Any thread. */

@@ -18,7 +18,7 @@ NOBODY = "02:00:00:00:00:99"
 # A command's words, in name spaces that end with it, names of further ones included.
 WITHIN = ("unshare", "--net", "--mount", "sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec "$0" "$@"')
 STORES, GATEWAYS, CLIENT_COUNT, KEYS = 3, 3, 6, 4
-# Who is cut from a gateway, and which direction is lost: "out" is what the gateway sends.
+# A gateway is cut from these; the direction is lost: "out" is what the gateway sends.
 CUTS = tuple((whom, way) for whom in ("ceph", "gateways", "clients") for way in ("both", "out", "in"))
 ACTIONS = tuple(f"{whom} {way}" for whom, way in CUTS) + ("stop", "stop and cut", "blink", "kill")
 
@@ -60,7 +60,7 @@ class Network:
                        capture_output=True)
 
     def cut(self, name, address):
-        """What name ("": the clients) sends to this address is lost."""
+        """Frames from name ("": the clients) to this address are lost."""
         self._neighbour(name, "replace", address, "lladdr", NOBODY, "nud", "permanent")
         self.cuts.add((name, address))
 
@@ -201,7 +201,7 @@ class Partitions:
             victim.process.send_signal(signal.SIGSTOP)
             try:
                 if action == "stop and cut":
-                    # What its processes had begun arrives late.
+                    # Operations that its processes had begun arrive late.
                     self.cut(victim, "ceph", rng.choice(("both", "out", "in")))
                 if action == "blink":
                     self.more(rng.randrange(20, 100))
