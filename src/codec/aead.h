@@ -32,7 +32,7 @@ struct aead_message {
 	uint8_t *tag; /* AEAD_TAG_BYTES: seal writes it, unseal checks it */
 };
 
-/* No heap use. -EIO when libcrypto refuses. */
+/* No heap use. -EIO: libcrypto refused. */
 int aead_seal(struct aead *aead, const struct aead_message *message);
 /* -EBADMSG when the tag does not match: dst is then zeroed and must not be used. */
 int aead_unseal(struct aead *aead, const struct aead_message *message);
@@ -58,5 +58,9 @@ void aead_stream_keep(struct aead_stream **spare, struct aead_stream *stream);
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len);
 /* Seals: writes the tag. Unseals: 0, or -EBADMSG when the tag does not match. */
 int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES]);
+
+/* For tests and measurements: keys that are opened from now on use libcrypto, whatever else there
+ * is. */
+void aead_only_libcrypto(bool only);
 
 #endif

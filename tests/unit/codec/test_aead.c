@@ -179,15 +179,67 @@ static void test_spare_streams(void **state)
 	aead_stream_close(spare);
 }
 
+/* Both libraries make the same of every length and every cut into pieces. */
+static void test_libraries_agree(void **state)
+{
+	static uint8_t plain[5000], sealed[2][5000];
+	uint8_t key[AEAD_KEY_BYTES], nonce[AEAD_NONCE_BYTES], tags[2][AEAD_TAG_BYTES];
+	struct aead_stream *streams[2];
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 7);
+	prng_fill(&prng, plain, sizeof(plain));
+	for (size_t len = 0; len < 600; len++) {
+		size_t cut = prng_below(&prng, len + 1), whole = len < 300 ? len : len * 8;
+
+		prng_fill(&prng, key, sizeof(key));
+		prng_fill(&prng, nonce, sizeof(nonce));
+		for (int only = 0; only < 2; only++) {
+			aead_only_libcrypto(only);
+			assert_int_equal(aead_stream_open(key, nonce, true, &streams[only]), 0);
+			assert_int_equal(
+				aead_stream_update(streams[only], plain, sealed[only], cut), 0);
+			assert_int_equal(aead_stream_update(streams[only], plain + cut,
+						 sealed[only] + cut, whole - cut),
+				0);
+			assert_int_equal(aead_stream_end(streams[only], tags[only]), 0);
+			aead_stream_close(streams[only]);
+		}
+		assert_memory_equal(sealed[0], sealed[1], whole);
+		assert_memory_equal(tags[0], tags[1], sizeof(tags[0]));
+	}
+}
+
+static int use_libcrypto(void **state)
+{
+	(void)state;
+	aead_only_libcrypto(true);
+	return 0;
+}
+
+static int use_any(void **state)
+{
+	(void)state;
+	aead_only_libcrypto(false);
+	return 0;
+}
+
+/* By the fastest library that there is, and by libcrypto. */
+#define BOTH(test)                             \
+	cmocka_unit_test_setup(test, use_any), \
+		cmocka_unit_test_setup_teardown(test, use_libcrypto, use_any)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors_of_zeros),
-		cmocka_unit_test(test_vector_with_clear_part),
-		cmocka_unit_test(test_round_trips),
-		cmocka_unit_test(test_any_change_is_refused),
-		cmocka_unit_test(test_stream),
-		cmocka_unit_test(test_spare_streams),
+		BOTH(test_vectors_of_zeros),
+		BOTH(test_vector_with_clear_part),
+		BOTH(test_round_trips),
+		BOTH(test_any_change_is_refused),
+		BOTH(test_stream),
+		BOTH(test_spare_streams),
+		cmocka_unit_test_setup_teardown(test_libraries_agree, use_any, use_any),
 	};
 
 	return cmocka_run_group_tests_name("aead", tests, NULL, NULL);
