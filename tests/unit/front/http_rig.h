@@ -52,9 +52,9 @@ static int rig_setup(void **state)
 	rig_signing = NULL;
 	rig_opts = (struct front_http_opts){.core = &rig_core,
 		.transport = "http",
-		.idle_timeout_ns = 60 * NS_PER_S,
-		.head_timeout_ns = 20 * NS_PER_S,
-		.body_stall_timeout_ns = 20 * NS_PER_S,
+		.idle_timeout_ns = 600 * NS_PER_S,
+		.head_timeout_ns = 600 * NS_PER_S,
+		.body_stall_timeout_ns = 600 * NS_PER_S,
 		.draining = &rig_draining,
 		.ret_idle = &rig_idle,
 		.ret_serving = &rig_asked,
@@ -109,6 +109,9 @@ struct served {
 	struct front_http *waiting;
 };
 
+/* The settings of the connection that was opened last, while it is served. */
+static struct front_http_opts *rig_serving_opts;
+
 static void rig_served(struct served *served, struct front_http *waiting)
 {
 	served->waiting = waiting;
@@ -147,6 +150,7 @@ static void rig_serve(struct net_stream *server)
 	assert_non_null(served);
 	*served = (struct served){.opts = rig_opts, .stream = server};
 	served->opts.again = (struct net_later){rig_again, served};
+	rig_serving_opts = &served->opts;
 	rig_serving = true;
 	assert_int_equal(fiber_spawn(rig, "serve", rig_serve_fiber, served), 0);
 }
@@ -162,7 +166,7 @@ static struct client *client_open_tcp(void)
 	assert_non_null(client);
 	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", net_listener_port(listener));
-	assert_int_equal(net_connect(address, in_ms(5000), &client->stream), 0);
+	assert_int_equal(net_connect(address, in_ms(120000), &client->stream), 0);
 	assert_int_equal(net_accept(listener, &server), 0);
 	net_listener_close(listener);
 	rig_serve(server);
@@ -187,7 +191,7 @@ static void client_send_bytes(struct client *client, const void *data, size_t le
 {
 	struct iovec iov = {(void *)(uintptr_t)data, len};
 
-	assert_int_equal(net_sendv(client->stream, &iov, 1, in_ms(10000)), 0);
+	assert_int_equal(net_sendv(client->stream, &iov, 1, in_ms(120000)), 0);
 }
 
 static void client_send(struct client *client, const char *text)
@@ -213,7 +217,7 @@ static bool client_more(struct client *client)
 		client->start = client->end = 0;
 	assert_true(client->end < sizeof(client->in));
 	if (net_recv(client->stream, client->in + client->end, sizeof(client->in) - client->end,
-		    in_ms(10000), &got))
+		    in_ms(120000), &got))
 		return false;
 	client->end += got;
 	return got > 0;

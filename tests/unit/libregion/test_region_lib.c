@@ -192,7 +192,7 @@ static void scatter_lists_on_disks(void **state)
 static int echo_parts(int port_fd)
 {
 	struct neb_region *region = region_new();
-	struct neb_rdma_options options = {.timeout_ns = 20000000000ull};
+	struct neb_rdma_options options = {.timeout_ns = 120000000000ull};
 	struct neb_work work = {.op = NEB_RECV, .part_count = 1};
 	struct neb_part recv;
 	struct neb_done done;
@@ -206,7 +206,7 @@ static int echo_parts(int port_fd)
 	if (neb_span_lease(region, 4096, &work.span) ||
 		neb_span_lease(region, 16384, &work.parts[0].span) ||
 		neb_work_submit(region, &work) ||
-		neb_work_reap(region, &done, 1, 20000000000ull) != 1)
+		neb_work_reap(region, &done, 1, 120000000000ull) != 1)
 		return 2;
 	if (done.result != 3000 || done.part_count != 1 || done.parts[0].data == done.span.data)
 		return 3;
@@ -214,7 +214,7 @@ static int echo_parts(int port_fd)
 	work = (struct neb_work){.op = NEB_SEND, .target = qp, .span = done.span, .bytes = 3000};
 	/* The peer may have received it and be gone before its completion, so the result is not
 	 * checked here. */
-	if (neb_work_submit(region, &work) || neb_work_reap(region, &done, 1, 20000000000ull) != 1)
+	if (neb_work_submit(region, &work) || neb_work_reap(region, &done, 1, 120000000000ull) != 1)
 		return 4;
 	neb_span_give(region, &work.span);
 	neb_span_give(region, &recv.span);
@@ -227,7 +227,7 @@ static int echo_parts(int port_fd)
 static void scatter_lists_over_rdma(void **state)
 {
 	struct neb_rdma_options options = {
-		.receives = 1, .receive_bytes = 8192, .timeout_ns = 20000000000ull};
+		.receives = 1, .receive_bytes = 8192, .timeout_ns = 120000000000ull};
 	struct neb_region *region;
 	struct neb_span span[3];
 	struct neb_work work = {.op = NEB_SEND, .part_count = 2};

@@ -11,7 +11,7 @@
  * that are out of date, shifted, too long or in use, parts that overlap, keys that nobody made. The
  * library refuses or completes all of it, and every frame comes back. */
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 120000000000ull
 #define STEPS	    200000u
 #define HELD_MAX    64u
 

@@ -9,7 +9,7 @@
 /* libnebulaio-region's unreliable connections, its groups and its raw queue pairs, as a program
  * outside the project uses them. */
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 120000000000ull
 #define MESSAGES    8u
 
 static struct neb_region *region_new(void)

@@ -138,7 +138,7 @@ static struct net_stream *client_connect(void)
 {
 	struct net_stream *stream;
 
-	assert_int_equal(net_connect(rig_address, in_ms(10000), &stream), 0);
+	assert_int_equal(net_connect(rig_address, in_ms(60000), &stream), 0);
 	return stream;
 }
 
@@ -398,7 +398,7 @@ static void idle_ones_end_at_once(void *arg)
 	assert_true(served[0].ended);
 	assert_false(served[1].ended);
 	/* New connections are refused. */
-	assert_true(net_connect(rig_address, in_ms(10000), &idle) < 0);
+	assert_true(net_connect(rig_address, in_ms(60000), &idle) < 0);
 	/* The other connection ends with its request. */
 	net_close(busy);
 	listen_drain(rig_listen, in_ms(60000));

@@ -15,7 +15,7 @@ static void dial(const char *host, uint16_t port, struct net_stream **ret_stream
 	char address[64];
 
 	snprintf(address, sizeof(address), "%s:%u", host, port);
-	assert_int_equal(net_connect(address, in_ms(5000), ret_stream), 0);
+	assert_int_equal(net_connect(address, in_ms(60000), ret_stream), 0);
 }
 
 /* ---- Addresses. ---- */
@@ -64,7 +64,7 @@ static void refusals(void *arg)
 	port = net_listener_port(listener);
 	net_listener_close(listener);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-	assert_int_equal(net_connect(address, in_ms(5000), &stream), -ECONNREFUSED);
+	assert_int_equal(net_connect(address, in_ms(60000), &stream), -ECONNREFUSED);
 	assert_null(stream);
 }
 
@@ -224,7 +224,7 @@ static void close_drops(void *arg)
 	dial("127.0.0.1", net_listener_port(listener), &second);
 	fiber_yield();
 	net_listener_close(listener);
-	err = net_recv(second, &byte, 1, in_ms(5000), &got);
+	err = net_recv(second, &byte, 1, in_ms(60000), &got);
 	assert_true(err == -ECONNRESET || (!err && !got));
 	net_close(taken);
 	net_close(first);

@@ -79,7 +79,7 @@ static void big_receiver(void *arg)
 	(void)arg;
 	rig_pair(&client, &server);
 	rig_spawn(big_sender, NULL);
-	assert_int_equal(rig_recv_all(server, big_in, BIG_BYTES / 2, in_ms(20000)), 0);
+	assert_int_equal(rig_recv_all(server, big_in, BIG_BYTES / 2, in_ms(60000)), 0);
 	have = BIG_BYTES / 2;
 	for (;;) {
 		assert_int_equal(

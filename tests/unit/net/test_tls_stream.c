@@ -198,10 +198,10 @@ static void duplex(void *arg)
 	start(duplex_peer);
 	big_fibers = 1;
 	rig_spawn(duplex_sender, NULL);
-	assert_int_equal(net_recv_full(stream, big_in, BIG_BYTES / 2, in_ms(20000), &got), 0);
+	assert_int_equal(net_recv_full(stream, big_in, BIG_BYTES / 2, in_ms(60000), &got), 0);
 	assert_int_equal(got, BIG_BYTES / 2);
 	assert_int_equal(
-		rig_recv_all(stream, big_in + BIG_BYTES / 2, BIG_BYTES / 2, in_ms(20000)), 0);
+		rig_recv_all(stream, big_in + BIG_BYTES / 2, BIG_BYTES / 2, in_ms(60000)), 0);
 	while (big_fibers)
 		fiber_yield();
 	net_send_end(stream);
