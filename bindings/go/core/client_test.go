@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand"
 	"net"
@@ -238,11 +239,75 @@ func TestPartsFail(t *testing.T) {
 	if _, err := client.HeadObject(ctx, bucket, "key"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("half an object:", err)
 	}
-	answer := make([]byte, 8<<10)
+	if left := uploadsOf(t, client, bucket); strings.Contains(left, "<UploadId>") {
+		t.Errorf("an upload is left: %s", left)
+	}
+}
+
+// uploadsOf lists the uploads of a bucket that nobody has finished.
+func uploadsOf(t *testing.T, client *Client, bucket string) string {
+	answer := make([]byte, 64<<10)
 	result, err := client.Do(ctx, &Request{Op: S3, Method: "GET", Path: "/" + bucket, Query: "uploads=", Into: answer})
 	must(t, err)
-	if bytes.Contains(answer[:result.Bytes], []byte("<UploadId>")) {
-		t.Errorf("an upload is left: %s", answer[:result.Bytes])
+	return string(answer[:result.Bytes])
+}
+
+// relay passes connections to a server, and calls first() before it passes the first answer.
+func relay(t *testing.T, to string, first func()) string {
+	var once sync.Once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	answers := func(near, far net.Conn) {
+		defer near.Close()
+		chunk := make([]byte, 64<<10)
+		for {
+			n, err := far.Read(chunk)
+			if n > 0 {
+				once.Do(first)
+				near.Write(chunk[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go answers(near, far)
+			go func() {
+				io.Copy(far, near)
+				far.Close()
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+// The context ends when the server has begun the upload, before the client knows its id.
+func TestUploadBegunInVain(t *testing.T) {
+	other := clientOf(t, Config{Endpoint: server(t, "http")})
+	bucket := bucketOf(t, other)
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := clientOf(t, Config{PartBytes: 5 << 20, Endpoint: relay(t, os.Getenv("NEBULAIO_TEST_HTTP"), func() {
+		cancel()
+		time.Sleep(200 * time.Millisecond) // a slow network
+	})})
+	if err := client.PutObject(within, bucket, "key", make([]byte, 6<<20)); !errors.Is(err, context.Canceled) {
+		t.Error("cancelled:", err)
+	}
+	if left := uploadsOf(t, other, bucket); strings.Contains(left, "<UploadId>") {
+		t.Errorf("an upload is left: %s", left)
 	}
 }
 

@@ -45,12 +45,41 @@ func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) 
 	return Result{}, err
 }
 
-// beginUpload returns the upload's id, escaped for a query.
+// lasting returns a context that ends a while after ctx.
+func lasting(ctx context.Context, while time.Duration) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-within.Done():
+			return
+		}
+		rest := time.NewTimer(while)
+		defer rest.Stop()
+		select {
+		case <-rest.C:
+			cancel()
+		case <-within.Done():
+		}
+	}()
+	return within, cancel
+}
+
+// beginUpload returns the upload's id, escaped for a query. Only the answer names it: so a request that is on its way is
+// waited for when ctx ends, as else nobody could abort the upload.
 func (c *Client) beginUpload(ctx context.Context, request *Request) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	within, cancel := lasting(ctx, abortTime)
+	defer cancel()
 	answer := make([]byte, 8<<10)
-	result, err := c.Do(ctx, &Request{
+	result, err := c.Do(within, &Request{
 		Op: CreateMultipart, Bucket: request.Bucket, Key: request.Key, Headers: request.Headers, Into: answer})
 	if err != nil {
+		if ended := ctx.Err(); ended != nil {
+			return "", ended
+		}
 		return "", err
 	}
 	var begun struct{ UploadId string }
