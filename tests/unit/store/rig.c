@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REGION_BYTES (64 * MIB)
+/* Twice the cache. The pages are written at once, for each of many openings. */
+#define REGION_BYTES (32 * MIB)
 
 void rig_dir_make(struct rig *rig)
 {
