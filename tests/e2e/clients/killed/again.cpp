@@ -9,7 +9,10 @@ int main(int argc, char **argv)
 	constexpr std::size_t bytes = 64u << 20;
 	if (argc != 4)
 		return 2;
-	nebulaio::RDMAContext context("simulated", 1);
+	nebulaio::Options options;
+	options.device_name = "simulated";
+	options.connect_timeout_ns = 180000000000; // only a hang takes so long
+	nebulaio::RDMAContext context(options);
 	context.connect(argv[2], static_cast<std::uint16_t>(std::atoi(argv[3])));
 	void *memory = context.alloc_mr(bytes);
 	for (;;)
