@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import history  # noqa: E402
@@ -217,6 +218,8 @@ class Partitions:
             try:
                 if whom == "ceph" and rng.random() < 0.7:
                     self.taken(victim)
+                # A cut of some seconds lets connections and leases run out of time; an answer may come at once.
+                time.sleep(rng.uniform(0.2, 8))
                 # Most requests hang while gateways are cut from each other.
                 self.more(rng.randrange(10, 40 if whom == "gateways" else 150))
             finally:
