@@ -34,6 +34,8 @@ bool native_session_end_at(struct front_native *front, uint64_t session_id);
 /* ---- session/once.c ---- */
 int native_once_open(struct native_once **ret_once);
 void native_once_close(struct native_once *once); /* takes NULL */
+/* A front will be used on this reactor. Called while no reactor runs. */
+void native_once_join(struct native_once *once, const struct reactor *reactor);
 /* Before a numbered write runs: true, it runs, and native_once_end() follows; false: the request
  * has its answer. May wait for an earlier try. Its fiber. */
 bool native_once_begin(struct native_request *request);

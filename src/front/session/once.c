@@ -18,8 +18,10 @@
 #define ONCE_ANSWERS_BYTES_MAX (ONCE_BYTES_MAX / 2)
 /* A key that has more than this part of the clients or of the bytes pays with its own records, and
  * leaves this part of the bytes to others. */
-#define ONCE_KEY_PART	 8u
-#define ONCE_BUCKETS	 1024u
+#define ONCE_KEY_PART 8u
+#define ONCE_BUCKETS  1024u
+/* Entries of a record that have ended, for its next ones. They count as its memory. */
+#define ONCE_SPARES_MAX	 32u
 #define ONCE_ENTRIES_MAX (8u * LIMIT_SESSION_REQUESTS_MAX) /* of a client: 8 sessions */
 /* Of an answer: headers and document. A longer one cannot be given again. */
 #define ONCE_ANSWER_BYTES_MAX (16 * KIB)
@@ -42,7 +44,7 @@ DEFINE_COUNTER(
  *   RUNS   -> DONE by an answer of 2xx; ends by any other
  *   DONE   ends when the client knows the answer, or with its record */
 struct once_entry {
-	struct list link; /* the record's, in order of arrival */
+	struct list link; /* the record's, by number; or its spare ones */
 	struct once_record *record;
 	uint64_t number;
 	bool done;
@@ -63,12 +65,15 @@ struct once_record {
 	uint64_t done_below;
 	uint16_t share;
 	uint32_t running;
-	uint32_t count;
-	struct list entries;
+	uint32_t count, spare_count;
+	struct list entries; /* the lowest number is first */
+	struct list spares;
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 };
 
 struct native_once {
+	const struct reactor *reactor; /* the first */
+	bool several;		       /* reactors; else nobody takes the lock */
 	pthread_mutex_t lock;
 	struct list buckets[ONCE_BUCKETS];
 	struct list used; /* the record used longest ago is first */
@@ -90,6 +95,25 @@ int native_once_open(struct native_once **ret_once)
 		list_init(&once->buckets[i]);
 	*ret_once = once;
 	return 0;
+}
+
+void native_once_join(struct native_once *once, const struct reactor *reactor)
+{
+	if (!once->reactor)
+		once->reactor = reactor;
+	once->several = once->several || once->reactor != reactor;
+}
+
+static void lock(struct native_once *once)
+{
+	if (once->several)
+		pthread_mutex_lock(&once->lock);
+}
+
+static void unlock(struct native_once *once)
+{
+	if (once->several)
+		pthread_mutex_unlock(&once->lock);
 }
 
 /* ---- Entries and records, with the lock held. ---- */
@@ -125,17 +149,38 @@ static void answer_drop(struct once_entry *entry)
 
 static void entry_free(struct native_once *once, struct once_entry *entry)
 {
-	bytes_sub(once, entry->record->share, sizeof(*entry) + answer_bytes(entry));
-	entry->record->count--;
+	struct once_record *record = entry->record;
+	uint64_t bytes = answer_bytes(entry);
+
+	record->count--;
 	list_remove(&entry->link);
+	if (bytes)
+		bytes_sub(once, record->share, bytes);
 	answer_drop(entry);
+	if (record->spare_count < ONCE_SPARES_MAX) {
+		list_push_front(&record->spares, &entry->link);
+		record->spare_count++;
+		return;
+	}
+	bytes_sub(once, record->share, sizeof(*entry));
 	free(entry);
+}
+
+static void spares_free(struct native_once *once, struct once_record *record)
+{
+	struct list *spare;
+
+	while ((spare = list_pop(&record->spares)) != NULL) {
+		bytes_sub(once, record->share, sizeof(struct once_entry));
+		free(CONTAINER_OF(spare, struct once_entry, link));
+	}
 }
 
 static void record_free(struct native_once *once, struct once_record *record)
 {
 	LIST_FOR_EACH_SAFE (link, &record->entries)
 		entry_free(once, CONTAINER_OF(link, struct once_entry, link));
+	spares_free(once, record);
 	list_remove(&record->link);
 	list_remove(&record->used);
 	once->record_count--;
@@ -250,6 +295,7 @@ static struct once_record *record_new(struct native_once *once,
 	record->since = said->issued + 1;
 	record->share = session->share;
 	list_init(&record->entries);
+	list_init(&record->spares);
 	memcpy(record->access_key, session->identity.access_key, sizeof(record->access_key));
 	list_push_back(bucket_of(once, said->client), &record->link);
 	list_push_back(&once->used, &record->used);
@@ -259,36 +305,63 @@ static struct once_record *record_new(struct native_once *once,
 	return record;
 }
 
-static struct once_entry *entry_find(const struct once_record *record, uint64_t number)
+/* The last link of the list, or the list, that is not behind this number. Clients number their
+ * writes one after the other, so few entries are looked at. */
+static struct list *place_of(struct once_record *record, uint64_t number)
 {
-	LIST_FOR_EACH (link, &record->entries) {
-		struct once_entry *entry = CONTAINER_OF(link, struct once_entry, link);
+	struct list *at = record->entries.prev;
 
-		if (entry->number == number)
-			return entry;
+	while (at != &record->entries && CONTAINER_OF(at, struct once_entry, link)->number > number)
+		at = at->prev;
+	return at;
+}
+
+static struct once_entry *entry_find(struct once_record *record, uint64_t number)
+{
+	struct list *at = place_of(record, number);
+	struct once_entry *entry = CONTAINER_OF(at, struct once_entry, link);
+
+	return at != &record->entries && entry->number == number ? entry : NULL;
+}
+
+/* Not set up, but counted. */
+static struct once_entry *entry_take(struct native_once *once, struct once_record *record)
+{
+	struct list *spare = list_pop(&record->spares);
+	struct once_entry *entry = NULL;
+
+	if (spare) {
+		record->spare_count--;
+		return CONTAINER_OF(spare, struct once_entry, link);
 	}
-	return NULL;
+	if (bytes_room(once, record->share, sizeof(*entry), ONCE_BYTES_MAX, record))
+		entry = malloc(sizeof(*entry));
+	if (entry)
+		bytes_add(once, record->share, sizeof(*entry));
+	return entry;
 }
 
 /* NULL: no memory, or too many run. */
 static struct once_entry *entry_new(struct native_once *once, struct once_record *record,
 	const struct native_session *session, uint64_t number)
 {
-	struct once_entry *entry = NULL;
+	struct once_entry *entry =
+		record->count < ONCE_ENTRIES_MAX ? entry_take(once, record) : NULL;
 
-	if (record->count < ONCE_ENTRIES_MAX &&
-		bytes_room(once, record->share, sizeof(*entry), ONCE_BYTES_MAX, record))
-		entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return NULL;
 	entry->record = record;
 	entry->number = number;
+	entry->done = entry->too_long = false;
 	entry->front = session->front;
 	entry->session_id = session->id;
-	list_push_back(&record->entries, &entry->link);
+	entry->status = 0;
+	entry->etag_len = 0;
+	entry->header_count = entry->headers_bytes = entry->body_bytes = 0;
+	entry->answer = NULL;
+	list_push_front(place_of(record, number), &entry->link);
 	record->count++;
 	record->running++;
-	bytes_add(once, record->share, sizeof(*entry));
 	return entry;
 }
 
@@ -301,7 +374,9 @@ static void answers_known(struct native_once *once, struct once_record *record, 
 	LIST_FOR_EACH_SAFE (link, &record->entries) {
 		struct once_entry *entry = CONTAINER_OF(link, struct once_entry, link);
 
-		if (entry->done && entry->number < done_below)
+		if (entry->number >= done_below)
+			return;
+		if (entry->done)
 			entry_free(once, entry);
 	}
 }
@@ -383,7 +458,7 @@ static enum go look(
 	struct once_entry *entry = NULL;
 	enum go go;
 
-	pthread_mutex_lock(&once->lock);
+	lock(once);
 	go = decide(once, request, said, &entry);
 	if (go == GO_ANSWER && entry->too_long)
 		go = GO_UNKNOWN;
@@ -396,7 +471,7 @@ static enum go look(
 		first->front = entry->front;
 		first->session_id = entry->session_id;
 	}
-	pthread_mutex_unlock(&once->lock);
+	unlock(once);
 	if (go == GO_WAIT && first->session_id == request->session->id)
 		go = GO_OVER;
 	/* The client has given that session up, so the first try need not wait for its body. */
@@ -502,7 +577,7 @@ void native_once_end(struct native_request *request)
 		entry->too_long |= request->reply.broken || request->bytes_announced;
 	}
 	request->once = NULL;
-	pthread_mutex_lock(&once->lock);
+	lock(once);
 	entry->record->running--;
 	entry->done = true;
 	if (answer_bytes(entry) && !bytes_room(once, entry->record->share, answer_bytes(entry),
@@ -510,8 +585,9 @@ void native_once_end(struct native_request *request)
 		answer_drop(entry);
 		entry->too_long = true;
 	}
-	bytes_add(once, entry->record->share, answer_bytes(entry));
+	if (answer_bytes(entry))
+		bytes_add(once, entry->record->share, answer_bytes(entry));
 	if (!entry->status || entry->number < entry->record->done_below)
 		entry_free(once, entry);
-	pthread_mutex_unlock(&once->lock);
+	unlock(once);
 }

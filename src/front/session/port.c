@@ -351,6 +351,7 @@ static int places_join(struct native_port *port, const struct front_native *fron
 		places = beside->port->places;
 	port->places = places;
 	places->ports[places->port_count++] = port;
+	native_once_join(places->once, front->reactor);
 	return 0;
 }
 
@@ -380,8 +381,10 @@ int native_port_join(struct front_native *front, struct front_native *first)
 	CHECK(port->front_count < LIMIT_CORES_MAX);
 	front->port = port;
 	port->fronts[port->front_count++] = front;
-	if (first)
+	if (first) {
+		native_once_join(port->places->once, front->reactor);
 		return 0;
+	}
 	ret = pthread_mutex_init(&port->lock, NULL);
 	CHECK(ret == 0);
 	port->events = (struct rp_events){.reactor = front->reactor,

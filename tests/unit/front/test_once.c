@@ -4,6 +4,8 @@
 #define ANSWER_BYTES (15u * KIB)
 /* As in once.c. */
 #define KEPT_BYTES_MAX (16 * MIB)
+#define IN_ORDER       200u
+#define IN_FLIGHT      90u
 
 static uint8_t client_memory[16 * KIB];
 static char answer[ANSWER_BYTES];
@@ -145,12 +147,128 @@ static void bytes_are_not_kept(void *arg)
 }
 RIG_TEST(bytes_are_not_kept);
 
+/* Each write that runs has its own ETag. */
+static void handle_etag(const struct s3_request *request, struct s3_reply *reply)
+{
+	char etag[16];
+	struct s3_header header = {.name = SLICE("ETag")};
+
+	(void)request;
+	snprintf(etag, sizeof(etag), "\"run-%u\"", fake_s3.calls);
+	header.value = slice_str(etag);
+	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), 0);
+}
+
+static uint16_t write_known(struct peer *peer, uint64_t number, uint64_t done_below, uint16_t flags)
+{
+	const struct capsule_once once = {.client = 7,
+		.number = number,
+		.issued = MAX(number, IN_ORDER),
+		.done_below = done_below};
+	const struct capsule_request put = {.opcode = CAPSULE_OP_PUT,
+		.bucket = SLICE("b"),
+		.key = SLICE("k"),
+		.flags = (uint16_t)(CAPSULE_REQUEST_ONCE | flags),
+		.once = slice_of(&once, sizeof(once))};
+
+	return peer_ask(peer, &put)->status;
+}
+
+static void expect_run(struct peer *peer, uint64_t number, uint64_t done_below)
+{
+	uint32_t calls = fake_s3.calls;
+
+	assert_int_equal(write_known(peer, number, done_below, 0), 200);
+	assert_int_equal(fake_s3.calls, calls + 1);
+}
+
+/* The answer of the run with this count. */
+static void expect_answer(struct peer *peer, uint64_t number, uint64_t done_below, uint64_t run)
+{
+	uint32_t calls = fake_s3.calls;
+	char etag[16];
+
+	snprintf(etag, sizeof(etag), "run-%llu", (unsigned long long)run);
+	assert_int_equal(write_known(peer, number, done_below,
+				 CAPSULE_REQUEST_REPEAT | CAPSULE_REQUEST_SURE),
+		200);
+	assert_true(slice_eq(peer->response.etag, slice_str(etag)));
+	assert_int_equal(fake_s3.calls, calls);
+}
+
+/* Numbers of several paths come in any order; each is done once, and forgotten when it is known. */
+static void numbers_in_any_order(void *arg)
+{
+	static const uint64_t numbers[] = {5, 3, 9, 4, 1, 7};
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.handle = handle_etag;
+	peer_open(&peer);
+	for (uint32_t i = 0; i < ARRAY_LEN(numbers); i++)
+		expect_run(&peer, numbers[i], 1);
+	for (uint32_t i = 0; i < ARRAY_LEN(numbers); i++)
+		assert_int_equal(write_known(&peer, numbers[i], 1, 0), 400);
+	for (uint32_t i = 0; i < ARRAY_LEN(numbers); i++)
+		expect_answer(&peer, numbers[i], 1, i + 1);
+	expect_run(&peer, 2, 1);
+	expect_answer(&peer, 5, 5, 1);
+	assert_int_equal(write_known(&peer, 4, 4, CAPSULE_REQUEST_REPEAT), 400);
+	expect_answer(&peer, 9, 5, 3);
+	expect_answer(&peer, 7, 7, 6);
+	expect_run(&peer, 8, 7);
+	assert_int_equal(fake_s3.calls, ARRAY_LEN(numbers) + 2);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(numbers_in_any_order);
+
+/* More writes in flight than entries that wait for the next ones. All memory is given back. */
+static void many_in_flight(void *arg)
+{
+	uint64_t before = kept();
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.handle = handle_etag;
+	peer_open(&peer);
+	for (uint64_t i = 1; i <= IN_ORDER; i++)
+		expect_run(&peer, i, i > IN_FLIGHT ? i - IN_FLIGHT : 1);
+	for (uint64_t i = IN_ORDER - IN_FLIGHT; i <= IN_ORDER; i++)
+		expect_answer(&peer, i, i, i);
+	expect_run(&peer, IN_ORDER + 1, IN_ORDER + 1);
+	/* The record keeps only some entries for its next writes. */
+	assert_true(kept() - before <= 40 * 256);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(many_in_flight);
+
+/* As on a server with several reactors, where records have a lock. */
+static void with_locks(void *arg)
+{
+	native_once_join(rig_front->port->places->once, (const void *)&answer);
+	numbers_in_any_order(arg);
+}
+RIG_TEST(with_locks);
+
+/* The fronts of the tests before gave all of it back. */
+static void test_nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(kept(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_UNIT(answers_are_bounded, 0),
 		RIG_UNIT(others_keep_their_answers, 0),
 		RIG_UNIT(bytes_are_not_kept, 0),
+		RIG_UNIT(numbers_in_any_order, 0),
+		RIG_UNIT(many_in_flight, 0),
+		RIG_UNIT(with_locks, 0),
+		cmocka_unit_test(test_nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("once", tests, NULL, NULL);
