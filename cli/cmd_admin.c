@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "admin_call.h"
+#include "admin_replicate.h"
 #include "backup.h"
 #include "backup_target.h"
 #include "base/clock.h"
@@ -22,6 +23,8 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
 	"       nebulaio admin [OPTIONS] scrub | scrub-status | log\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
+	"       nebulaio admin [OPTIONS] targets | target-remove NAME | resync BUCKET [all]\n"
+	"       nebulaio admin [OPTIONS] target-put NAME ENDPOINTS BUCKET ACCESS-KEY [ACCOUNTS]\n"
 	"       nebulaio admin [OPTIONS] cluster\n"
 	"       nebulaio admin [OPTIONS] store-move NUMBER GATEWAY\n"
 	"       nebulaio admin backup | backup-list | backup-verify [OPTIONS] PLACE\n"
@@ -37,6 +40,13 @@ static const char USAGE[] =
 	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
 	"blank; the server rebuilds the volume's contents there. log prints the latest 200 lines\n"
 	"of the server's log, but none of the flows'; a user who may admin:ConsoleLog may, too.\n"
+	"target-put registers a bucket of another S3 server, to which buckets of this one may be\n"
+	"replicated (`nebulaio replicate`): ENDPOINTS as --endpoint of other commands has them.\n"
+	"The secret key of ACCESS-KEY is NEBULAIO_TARGET_SECRET_KEY, or else the first line of\n"
+	"standard input. ACCOUNTS whose buckets may name the target: numbers, separated by\n"
+	"commas, or all; without them only the server's own account. targets prints what waits\n"
+	"for each. resync replicates what BUCKET had before its rules; all: also what was\n"
+	"replicated before.\n"
 	"cluster asks a gateway which gateway owns which store. store-move hands a store over to\n"
 	"another gateway, and waits until it serves there.\n"
 	"\n"
@@ -588,6 +598,10 @@ static int admin_command_run(int argc, char **argv)
 		{"policies", 0, 0, admin_policies},
 		{"policy-put", 2, 2, policy_put},
 		{"policy-remove", 1, 1, policy_remove},
+		{"targets", 0, 0, admin_targets},
+		{"target-put", 4, 5, admin_target_put},
+		{"target-remove", 1, 1, admin_target_remove},
+		{"resync", 1, 2, admin_resync},
 		{"cluster", 0, 0, admin_cluster},
 		{"store-move", 2, 2, admin_store_move},
 		{"backup", 0, 1, verb_first},

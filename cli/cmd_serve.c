@@ -17,6 +17,7 @@
 #include "gateway/gateway.h"
 #include "reactor/reactor.h"
 #include "serve_flows.h"
+#include "serve_replicate.h"
 #include "server/server.h"
 
 /* How often certificates are read again at least, which also renews the keys of session tickets. */
@@ -416,6 +417,7 @@ static int serve_until_signal(const struct config *config, bool development)
 		return CLI_FAILED;
 	}
 	server_set_doctor(server, doctor_tell);
+	server_set_sender(server, serve_sender(config));
 	if (server_start(server)) {
 		server_stop(server);
 		server_close(server);

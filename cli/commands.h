@@ -22,6 +22,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_TAG,
 	&CLI_VERSION,
 	&CLI_POLICY,
+	&CLI_REPLICATE,
 	&CLI_USER,
 	&CLI_ADMIN,
 	&CLI_FLOW,

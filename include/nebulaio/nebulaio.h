@@ -231,7 +231,7 @@ struct neb_iov {
 	size_t bytes;
 };
 #define NEB_IOV_MAX	16u
-#define NEB_HEADERS_MAX 32u
+#define NEB_HEADERS_MAX 80u
 
 enum neb_checksum {
 	NEB_CHECKSUM_NONE = 0,

@@ -1,5 +1,6 @@
 /* s3/kinds.c: the configurations of a bucket: s3_config_table.inc as records. */
 #include "s3/bucket/bucket.h"
+#include "s3/replicate/replicate.h"
 #include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"

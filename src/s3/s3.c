@@ -24,6 +24,7 @@
 #include "s3/object/carry.h"
 #include "s3/object/object.h"
 #include "s3/operation.h"
+#include "s3/replicate/replicate.h"
 #include "s3/s3_priv.h"
 #include "s3/sse/sse.h"
 
@@ -115,6 +116,8 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 		ret = open_notify(opts, s3);
 	if (!ret)
 		ret = open_oidc(opts, s3);
+	if (!ret)
+		ret = s3_replicate_registry_open(&s3->replicate);
 	share = (struct iam_share){.changed = s3->names.account_changed,
 		.arg = s3->names.arg,
 		.follows = s3->names.follows};
@@ -144,13 +147,16 @@ void s3_close(struct s3 *s3)
 	s3_access_log_close(s3->access_log);
 	s3_notify_close(s3->notify);
 	s3_oidc_close(s3->oidc);
+	s3_replicate_registry_close(s3->replicate);
 	secret_wipe(s3, sizeof(*s3));
 	free(s3);
 }
 
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 {
-	return iam_start(s3->iam, core, accounts_json);
+	int ret = iam_start(s3->iam, core, accounts_json);
+
+	return ret ? ret : s3_replicate_registry_load(s3, core);
 }
 
 /* ---- Accounts of several stores. ---- */

@@ -16,6 +16,7 @@
 #include "listen/listen.h"
 #include "rdma/rdma.h"
 #include "remote/remote.h"
+#include "replicate/replicate.h"
 #include "server/hardware.h"
 #include "server/https.h"
 #include "server/identities.h"
@@ -59,8 +60,10 @@ struct server {
 	struct flow_budget *budget; /* of the region's frames */
 	struct store *store;
 	struct s3 *s3;
-	struct lifecycle lifecycle; /* on the first core */
-	struct https *https;	    /* NULL: off */
+	struct lifecycle lifecycle;  /* on the first core */
+	struct replicate *replicate; /* on the first core; NULL: off */
+	const struct replicate_sender *sender;
+	struct https *https; /* NULL: off */
 	struct rp_device *device;
 	struct etcd *etcd; /* NULL: the owner's lease is not there */
 	struct remote *remote;
@@ -748,6 +751,11 @@ void server_reload(struct server *server, bool all)
 		https_reload(server->https, all);
 }
 
+void server_set_sender(struct server *server, const struct replicate_sender *sender)
+{
+	server->sender = sender;
+}
+
 uint16_t server_rdma_port(const struct server *server)
 {
 	return server->cores[0].native ? front_native_port(server->cores[0].native) : 0;
@@ -756,6 +764,17 @@ uint16_t server_rdma_port(const struct server *server)
 const char *server_rdma_device(const struct server *server)
 {
 	return server->device ? server->device_attr.name : "off";
+}
+
+static int start_replication(struct server *server)
+{
+	const struct replicate_opts opts = {.s3 = server->s3,
+		.store = server->store,
+		.core = &server->cores[0].flow,
+		.sender = server->sender,
+		.dir = server->config.data.dir};
+
+	return replicate_open(&opts, &server->replicate);
 }
 
 static void identities_main(void *arg)
@@ -768,6 +787,8 @@ static void identities_main(void *arg)
 		server->identities_error = names_start(server->names, server->s3);
 	if (!server->identities_error)
 		server->identities_error = s3_outbox_start(server->s3);
+	if (!server->identities_error && server->sender)
+		server->identities_error = start_replication(server);
 	free(server->accounts_json);
 	server->accounts_json = NULL;
 	sem_post(&server->identities_done);
@@ -873,6 +894,8 @@ static void drain_main(void *arg)
 		}
 		end_fronts(server);
 		lifecycle_close(&server->lifecycle);
+		replicate_close(server->replicate);
+		server->replicate = NULL;
 		s3_outbox_stop(server->s3);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {

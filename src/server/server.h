@@ -33,6 +33,9 @@ const char *server_rdma_device(const struct server *server);
 typedef void server_doctor_fn(const struct config *config, struct buf *out);
 /* Before server_start: GET /admin/v1/doctor answers by it. */
 void server_set_doctor(struct server *server, server_doctor_fn *doctor);
+/* Before server_start: replication sends by it; without one nothing is replicated. */
+struct replicate_sender;
+void server_set_sender(struct server *server, const struct replicate_sender *sender);
 /* Starts the reactors' threads. */
 int server_start(struct server *server);
 /* Readable when files that the server reads again may have changed; -1: there are none. */

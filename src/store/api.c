@@ -273,7 +273,13 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 
 int store_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {
-	return store_engine_of(store)->outbox_visit(store, after, visit, arg);
+	return store_engine_of(store)->outbox_visit(store, after, false, visit, arg);
+}
+
+int store_outbox_visit_all(
+	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
+{
+	return store_engine_of(store)->outbox_visit(store, after, true, visit, arg);
 }
 
 int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)

@@ -175,6 +175,7 @@ struct store_outbox_row {
 	 * NULL: no row. */
 	struct slice text, marker_text;
 	uint64_t number; /* out: in commit order, never reused; 0: there was no commit */
+	struct store_outbox_row *next; /* one more row of the same commit; NULL: none */
 };
 /* The result of such a commit, from which the caller completes the message. */
 struct store_outcome {
@@ -336,6 +337,10 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 typedef bool store_outbox_visit_fn(
 	uint64_t number, struct slice version_id, struct slice text, void *arg);
 int store_outbox_visit(
+	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
+/* The same, with the rows of this start that the index has: a fraction of a second after their
+ * commit. A row that a visit sees comes behind all rows with lower numbers. */
+int store_outbox_visit_all(
 	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
 /* Deletes these rows. Durable when it returns 0; otherwise as store_put_commit. */
 int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count);

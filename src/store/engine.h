@@ -65,8 +65,9 @@ struct store_engine {
 
 	int (*delete_each)(struct store *store, struct slice bucket, struct store_deletion *list,
 		uint32_t count);
-	int (*outbox_visit)(
-		struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
+	/* all: with the rows of this start, too. */
+	int (*outbox_visit)(struct store *store, uint64_t after, bool all,
+		store_outbox_visit_fn *visit, void *arg);
 	int (*outbox_end)(struct store *store, const uint64_t *numbers, uint32_t count);
 	/* versions: as store_list_versions. */
 	int (*list)(struct store *store, const struct store_list_opts *opts, bool versions,

@@ -646,6 +646,20 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	return check_owner(call, expected, settings->bucket.owner);
 }
 
+/* A caller that makes a replica (s3/replicate) decides that it is not replicated any further. */
+static const char *replica_action(const struct s3_call *call)
+{
+	switch (call->operation->id) {
+	case S3_OPERATION_DELETE_OBJECT:
+		return "s3:ReplicateDelete";
+	case S3_OPERATION_PUT_OBJECT_TAGGING:
+	case S3_OPERATION_DELETE_OBJECT_TAGGING:
+		return "s3:ReplicateTags";
+	default:
+		return "s3:ReplicateObject";
+	}
+}
+
 /* The question is about the bucket or the object that the request names. */
 static const struct s3_error *authorize_named(struct s3_call *call)
 {
@@ -669,6 +683,8 @@ static const struct s3_error *authorize_named(struct s3_call *call)
 	/* A caller who asks to bypass a lock needs the right to do so. */
 	if (!error && s3_lock_bypass(call) && call->key.len)
 		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
+	if (!error && call->key.len && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))
+		error = s3_call_may(call, replica_action(call), call->key);
 	return error;
 }
 

@@ -8,8 +8,8 @@
 
 extern const struct s3_config_ops s3_config_accelerate, s3_config_acl, s3_config_cors,
 	s3_config_encryption, s3_config_lifecycle, s3_config_logging, s3_config_ownership,
-	s3_config_policy, s3_config_public_access, s3_config_replication, s3_config_request_payment,
-	s3_config_tagging, s3_config_versioning, s3_config_website;
+	s3_config_policy, s3_config_public_access, s3_config_request_payment, s3_config_tagging,
+	s3_config_versioning, s3_config_website;
 
 /* Requester pays: 403 unless the bucket's owner pays, or is the caller, or the request accepts the
  * charge. */

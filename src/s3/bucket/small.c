@@ -1,5 +1,4 @@
-/* s3/bucket/small.c: bucket configurations of one word: request payment, acceleration; and
- * replication, which is refused in S3's order of errors. */
+/* s3/bucket/small.c: bucket configurations of one word: request payment, acceleration. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -89,35 +88,6 @@ static const struct s3_error *check_accelerate(
 
 const struct s3_config_ops s3_config_accelerate = {
 	.check = check_accelerate,
-	.load = s3_config_load_nothing,
-	.answer = s3_config_answer_xml,
-	.put_status = 200,
-};
-
-/* S3 first checks whether the bucket has versioning. */
-static const struct s3_error *check_replication(
-	struct s3_call *call, struct slice body, struct slice *ret_document)
-{
-	const struct s3_settings *settings;
-	const struct s3_error *error;
-	struct s3_xml *tree;
-
-	(void)ret_document;
-	error = s3_config_xml(call, body, "ReplicationConfiguration", &tree);
-	if (!error)
-		error = s3_call_settings(call, &settings);
-	if (error)
-		return error;
-	if (!settings || settings->bucket.versioning != STORE_VERSIONING_ENABLED)
-		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"Versioning must be 'Enabled' on the bucket to apply a replication "
-			"configuration");
-	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-		"This server does not replicate objects to other buckets.");
-}
-
-const struct s3_config_ops s3_config_replication = {
-	.check = check_replication,
 	.load = s3_config_load_nothing,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,

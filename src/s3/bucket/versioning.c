@@ -25,6 +25,7 @@ static const struct s3_error *versioning_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
 	struct wanted wanted = {.versioning = STORE_VERSIONING_ENABLED};
+	const struct s3_settings *settings;
 	const struct s3_error *error;
 	struct s3_xml *tree;
 	struct slice status;
@@ -44,6 +45,14 @@ static const struct s3_error *versioning_check(
 		wanted.versioning = STORE_VERSIONING_SUSPENDED;
 	else if (!slice_eq(status, SLICE("Enabled")))
 		return s3_error_at(S3_E_MALFORMED_XML);
+	error = s3_call_settings(call, &settings);
+	if (error)
+		return error;
+	if (settings && settings->parsed[S3_CONFIG_REPLICATION] &&
+		wanted.versioning != STORE_VERSIONING_ENABLED)
+		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,
+			"A replication configuration is present on this bucket, so the versioning "
+			"state cannot be changed.");
 	ret = store_bucket_edit(call->s3->store, call->bucket, set_versioning, &wanted);
 	if (ret == -EPERM)
 		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,

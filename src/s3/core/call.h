@@ -46,6 +46,7 @@ struct s3 {
 	struct s3_notify *notify;
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
+	struct s3_replicate *replicate;
 	struct iam *iam;
 	struct s3_names names; /* claim NULL: they are this store's alone */
 	_Atomic bool naming;   /* a bucket is being made or deleted, with names */

@@ -30,6 +30,17 @@ int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice val
 /* The redirect target of an object's web page; "x-amz-website-redirect-location". */
 #define S3_REDIRECT_HEADER    S3_HIDDEN_PREFIX "redirect"
 #define S3_REDIRECT_BYTES_MAX 2048u
+/* The lock of a version (object/lock.h). */
+#define S3_LOCK_MODE_HEADER  S3_HIDDEN_PREFIX "lock-mode"  /* GOVERNANCE or COMPLIANCE */
+#define S3_LOCK_UNTIL_HEADER S3_HIDDEN_PREFIX "lock-until" /* as date_iso_format writes it */
+#define S3_LOCK_HOLD_HEADER  S3_HIDDEN_PREFIX "lock-hold"  /* ON or OFF */
+/* How far a version was replicated (replicate/replicate.h): a word, and behind a space the version
+ * id of the replica; of a replica itself the source's version id. */
+#define S3_REPLICA_HEADER    S3_HIDDEN_PREFIX "replication"
+#define S3_REPLICA_BYTES_MAX 128u /* what it takes at most */
+/* The request header that makes an object a replica, which is not replicated again: its value is
+ * the source's version id. It needs a right of its own (auth/access.c). */
+#define S3_REPLICA_REQUEST "x-nebulaio-replica"
 struct s3_parts {
 	uint32_t count;		/* 0: the object was put whole */
 	uint64_t offset, bytes; /* of the requested part; bytes 0: no such part */

@@ -298,6 +298,15 @@ void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcom
 		part->notice = NULL;
 		free((void *)(uintptr_t)part->text.data);
 	}
+	s3_replica_end(&telling->replica, outcome);
+}
+
+/* The check of a deletion whose replication could not be noted. */
+static int no_memory(const struct store_meta *current, void *arg)
+{
+	(void)current;
+	(void)arg;
+	return -ENOMEM;
 }
 
 void s3_event_delete_begin(
@@ -308,6 +317,9 @@ void s3_event_delete_begin(
 	const struct s3_event marker = {.id = S3_EVENT_MARKER, .key = deletion->key};
 
 	s3_event_begin(call, &event, deletion->version_id.len ? NULL : &marker, telling);
+	if (!deletion->version_id.len &&
+		s3_replica_begin_delete(call, deletion->key, &telling->replica))
+		deletion->check = no_memory;
 	deletion->outbox_row = s3_telling_outbox_row(telling);
 }
 
@@ -328,6 +340,12 @@ int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put 
 	struct store_outcome outcome;
 
 	s3_event_begin(call, &event, NULL, &telling);
+	outcome.ret = s3_replica_begin_put(call, meta, &telling.replica);
+	if (outcome.ret) {
+		store_put_abort(put);
+		s3_event_end(&telling, &outcome);
+		return outcome.ret;
+	}
 	store_put_outbox_row(put, s3_telling_outbox_row(&telling));
 	outcome.ret = store_put_commit(put, meta,
 		s3_write_condition_any(condition) ? s3_write_condition_check : NULL, condition);

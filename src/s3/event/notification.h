@@ -9,6 +9,7 @@
 #include "s3/core/conditions.h"
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
+#include "s3/replicate/replicate.h"
 
 /* The kinds of events. */
 enum s3_event_id {
@@ -73,11 +74,18 @@ struct s3_telling {
 		struct slice text;	  /* allocated */
 		bool kept;
 	} parts[2]; /* the event; the one used instead if a delete marker was added */
+	struct s3_replica_mark replica;
 };
-/* The outbox row for the commit; NULL: none. */
+/* The outbox rows for the commit; NULL: none. */
 static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)
 {
-	return telling->parts[0].notice || telling->parts[1].notice ? &telling->outbox_row : NULL;
+	struct store_outbox_row *replica =
+		s3_replica_has_row(&telling->replica) ? &telling->replica.row : NULL;
+
+	if (!telling->parts[0].notice && !telling->parts[1].notice)
+		return replica;
+	telling->outbox_row.next = replica;
+	return &telling->outbox_row;
 }
 /* An event without a version id gets the id of the outcome. A bucket without notifications costs
  * one check. marker may be NULL. */
@@ -87,12 +95,12 @@ void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
 void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
-/* The event of a deletion; the deletion stores its outbox row. */
+/* The event and the replication of a deletion; the deletion stores their outbox rows. */
 void s3_event_delete_begin(
 	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);
 void s3_event_delete_end(
 	const struct store_deletion *deletion, struct s3_telling *telling, int ret);
-/* store_put_commit for the call's own key, with its event. */
+/* store_put_commit for the call's own key, with its event, and with the mark of replication. */
 int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
 	struct store_meta *meta, struct s3_write_condition *condition);
 /* Sends an event that an earlier start left to its target. -ENOBUFS, -EBUSY, -ENOMEM: try later;

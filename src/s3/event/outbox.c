@@ -6,6 +6,7 @@
 
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
+#include "s3/replicate/replicate.h"
 #include "s3/s3.h"
 
 #define SETTLE_NS    (100 * NS_PER_MS) /* completed events are collected for this long */
@@ -65,11 +66,14 @@ static struct course *course_of(struct s3_outbox *outbox, struct slice text)
 static bool resume(uint64_t number, struct slice version_id, struct slice text, void *arg)
 {
 	struct s3_outbox *outbox = arg;
-	struct course *course = course_of(outbox, text);
+	struct course *course;
 	int ret;
 
 	if (outbox->stopping)
 		return false;
+	if (s3_replicate_is_row(text))
+		return true;
+	course = course_of(outbox, text);
 	outbox->left_over |= !course;
 	if (!course || course->held || number <= course->through)
 		return true;

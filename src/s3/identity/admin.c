@@ -8,6 +8,7 @@
 
 #include "s3/body/body.h"
 #include "s3/core/call.h"
+#include "s3/replicate/replicate.h"
 #include "store/local.h"
 
 #define PARTS_MAX  8u
@@ -521,6 +522,19 @@ static void run_buckets(struct admin *admin)
 	s3_admin_buckets(admin->call, &path, admin->answer);
 }
 
+static void run_replication(struct admin *admin)
+{
+	struct s3_replicate_answer answer = {.status = 0};
+
+	s3_replicate_admin(admin->call, admin->parts + 1, admin->count - 1, admin->body, &answer);
+	if (answer.code) {
+		fail(admin, answer.status, answer.code, answer.why);
+		return;
+	}
+	admin->answer->status = answer.status;
+	admin->answer->json = answer.json;
+}
+
 static void run(struct admin *admin)
 {
 	bool get = admin->call->request->method == S3_GET;
@@ -539,12 +553,14 @@ static void run(struct admin *admin)
 		begin_scrub(admin);
 	else if (is_part(admin, 0, "buckets"))
 		run_buckets(admin);
+	else if (is_part(admin, 0, "replication"))
+		run_replication(admin);
 	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)
 		tell_accounts(admin);
 	else if (!is_part(admin, 0, "accounts"))
 		fail_errno(admin, -ENOENT,
-			"no such path; valid: info, buckets, backups, scrub, volumes, accounts, "
-			"sessions and doctor");
+			"no such path; valid: info, buckets, backups, replication, scrub, volumes, "
+			"accounts, sessions and doctor");
 	else if (admin->count == 2)
 		run_account(admin);
 	else if (is_part(admin, 2, "keys"))

@@ -7,11 +7,8 @@
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 
-#define S3_LOCK_MODE_HEADER  S3_HIDDEN_PREFIX "lock-mode"  /* GOVERNANCE or COMPLIANCE */
-#define S3_LOCK_UNTIL_HEADER S3_HIDDEN_PREFIX "lock-until" /* as date_iso_format writes it */
-#define S3_LOCK_HOLD_HEADER  S3_HIDDEN_PREFIX "lock-hold"  /* ON or OFF */
-#define S3_LOCK_DAYS_MAX     36500u
-#define S3_LOCK_YEARS_MAX    100u
+#define S3_LOCK_DAYS_MAX  36500u
+#define S3_LOCK_YEARS_MAX 100u
 
 /* The default lock of a bucket's new objects, parsed from S3_CONFIG_OBJECT_LOCK. */
 struct s3_lock_default {

@@ -14,6 +14,7 @@
 #include "s3/object/append.h"
 #include "s3/object/lock.h"
 #include "s3/object/object.h"
+#include "s3/replicate/replicate.h"
 
 #define META_PREFIX	     "x-amz-meta-"
 #define CONTENT_TYPE_DEFAULT "binary/octet-stream"
@@ -393,6 +394,8 @@ static void answer_hidden(struct s3_call *call, struct slice name, struct slice 
 		s3_answer_u64(call, SLICE("x-amz-tagging-count"), s3_tags_count(value));
 	else if (slice_eq(name, SLICE(S3_REDIRECT_HEADER)))
 		s3_answer_header(call, SLICE("x-amz-website-redirect-location"), value);
+	else if (slice_eq(name, SLICE(S3_REPLICA_HEADER)))
+		s3_replica_answer(call, value);
 	else
 		s3_lock_answer(call, name, value);
 }

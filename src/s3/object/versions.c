@@ -25,7 +25,10 @@ const struct s3_error *s3_edit_version(
 		return error;
 	event.version_id = name.version_id;
 	s3_event_begin(call, &event, NULL, &telling);
-	ret = store_edit(call->s3->store, &name, edit, arg, s3_telling_outbox_row(&telling));
+	ret = s3_replica_begin_edit(call, edit, arg, &telling.replica);
+	if (!ret)
+		ret = store_edit(call->s3->store, &name, s3_replica_edit, &telling.replica,
+			s3_telling_outbox_row(&telling));
 	outcome.ret = ret;
 	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)

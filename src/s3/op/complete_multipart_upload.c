@@ -474,7 +474,7 @@ static const struct s3_error *keep_headers(struct s3_call *call, const struct s3
 	kept = buf_slice(&out);
 	/* The lengths of thousands of different parts do not fit in a record: the object then
 	 * cannot be read by part number. */
-	if (kept.len > S3_META_BYTES_MAX)
+	if (kept.len > S3_META_BYTES_MAX - S3_REPLICA_BYTES_MAX)
 		kept = slice_to(kept, plain_len);
 	kept = mem_arena_copy(&call->arena, kept);
 	meta->headers = kept.data;

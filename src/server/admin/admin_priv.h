@@ -35,6 +35,9 @@ void admin_buckets_free(struct admin_buckets *buckets);
 /* The use of each bucket, and its quota. */
 void admin_bucket_metrics(const struct admin_opts *opts, struct buf *out);
 
+/* What waits for each target of replication, and what was sent. */
+void admin_replication_metrics(const struct admin_opts *opts, struct buf *out);
+
 /* Answers with the text of `make`. In a fiber, make runs on a helper thread, because the text is
  * long. In a fiber, or on any thread. */
 typedef void admin_make_fn(const struct admin_opts *opts, struct buf *out);

@@ -373,6 +373,7 @@ void admin_metrics(const struct admin_opts *opts, struct buf *out)
 	put_rings(opts->region, out);
 	put_store(opts, out);
 	admin_bucket_metrics(opts, out);
+	admin_replication_metrics(opts, out);
 	put_volumes(opts, out);
 	put_reactors(opts, out);
 }

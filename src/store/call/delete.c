@@ -153,8 +153,8 @@ static void delete_rounds(struct round *round)
 		deletion->result = -ERESTART;
 		deletion->delete_marker = false;
 		deletion->version_id_out[0] = 0;
-		if (deletion->outbox_row)
-			deletion->outbox_row->number = 0;
+		for (struct store_outbox_row *row = deletion->outbox_row; row; row = row->next)
+			row->number = 0;
 	}
 	for (uint32_t turn = 0; again && turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		again = false;

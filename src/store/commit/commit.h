@@ -148,10 +148,10 @@ uint32_t commit_rows_max(const struct object *object);
 void commit_rows_delete(struct group *group, const struct object *object);
 
 /* ---- outbox.c: messages about commits. ---- */
-/* Upper bound of the outbox row's size in a group. */
+/* Upper bound of the size of the item's outbox rows in a group. */
 size_t outbox_row_bytes(const struct commit_item *item);
 /* Called once the item is planned. */
-void outbox_row_add(struct store *store, struct commit_item *item, struct group *group);
+void outbox_rows_add(struct store *store, const struct commit_item *item, struct group *group);
 size_t outbox_end_bytes(const struct commit *commit);
 void outbox_end_add(struct group *group, const struct commit *commit);
 /* -EUCLEAN: no such row. */
@@ -176,7 +176,7 @@ int local_bucket_room(struct store *store, struct slice name, struct slice key, 
 int local_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition);
 int local_outbox_visit(
-	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
+	struct store *store, uint64_t after, bool all, store_outbox_visit_fn *visit, void *arg);
 int local_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count);
 
 #endif

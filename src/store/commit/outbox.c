@@ -30,20 +30,22 @@ DEFINE_COUNTER(outbox_rows_total, "nebulaio_store_outbox_rows_total", NULL,
 
 size_t outbox_row_bytes(const struct commit_item *item)
 {
-	const struct store_outbox_row *outbox_row = item->outbox_row;
+	const struct store_outbox_row *row;
+	size_t bytes = 0;
 
-	if (!outbox_row)
-		return 0;
-	CHECK(outbox_row->text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
-	CHECK(outbox_row->marker_text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
-	return MUTATION_BYTES(
-		OUTBOX_KEY_BYTES, sizeof(struct outbox_row_head) + sizeof(item->ret_version_id) +
-					  MAX(outbox_row->text.len, outbox_row->marker_text.len));
+	for (row = item->outbox_row; row; row = row->next) {
+		CHECK(row->text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
+		CHECK(row->marker_text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
+		bytes += MUTATION_BYTES(OUTBOX_KEY_BYTES,
+			sizeof(struct outbox_row_head) + sizeof(item->ret_version_id) +
+				MAX(row->text.len, row->marker_text.len));
+	}
+	return bytes;
 }
 
-void outbox_row_add(struct store *store, struct commit_item *item, struct group *group)
+static void outbox_row_add(struct store *store, const struct commit_item *item,
+	struct store_outbox_row *outbox_row, struct group *group)
 {
-	struct store_outbox_row *outbox_row = item->outbox_row;
 	struct slice text = item->ret_marker && item->kind == ITEM_WRITE ? outbox_row->marker_text
 									 : outbox_row->text;
 	size_t id_len = strlen(item->ret_version_id);
@@ -61,6 +63,12 @@ void outbox_row_add(struct store *store, struct commit_item *item, struct group 
 	memcpy(out + sizeof(head), item->ret_version_id, id_len);
 	memcpy(out + sizeof(head) + id_len, text.data, text.len);
 	counter_add(&outbox_rows_total, 1);
+}
+
+void outbox_rows_add(struct store *store, const struct commit_item *item, struct group *group)
+{
+	for (struct store_outbox_row *row = item->outbox_row; row; row = row->next)
+		outbox_row_add(store, item, row, group);
 }
 
 size_t outbox_end_bytes(const struct commit *commit)
@@ -93,7 +101,7 @@ int local_outbox_end(struct store *store, const uint64_t *numbers, uint32_t coun
 	return ret;
 }
 
-/* ---- Rows of an earlier start. ---- */
+/* ---- Visiting. ---- */
 
 int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text)
@@ -119,8 +127,8 @@ int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 /* Rows one after another: the lengths of key and value, key, value. */
 struct page {
 	struct store *store;
-	uint64_t after;
-	uint64_t last; /* number of the rows */
+	uint64_t after, end; /* the rows between these numbers */
+	uint64_t last;	     /* number of the rows */
 	struct buf rows;
 	bool more;
 	int ret;
@@ -138,7 +146,7 @@ static void page_run(void *arg)
 	struct key from, to;
 
 	key_outbox(&from, page->after + 1);
-	key_outbox(&to, page->store->outbox_first);
+	key_outbox(&to, page->end);
 	page->more = false;
 	page->last = page->after;
 	page->ret = index_walk_open(page->store->index, slice_of(from.bytes, from.len),
@@ -188,12 +196,14 @@ static bool page_visit(const struct page *page, store_outbox_visit_fn *visit, vo
 	return on;
 }
 
-int local_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
+int local_outbox_visit(
+	struct store *store, uint64_t after, bool all, store_outbox_visit_fn *visit, void *arg)
 {
-	struct page page = {.store = store, .after = after};
+	struct page page = {
+		.store = store, .after = after, .end = all ? UINT64_MAX : store->outbox_first};
 	bool on = true;
 
-	if (after >= store->outbox_first)
+	if (after >= page.end)
 		return 0;
 	do {
 		buf_init(&page.rows, PAGE_BYTES + 2 * STORE_OUTBOX_ROW_BYTES_MAX);

@@ -25,7 +25,7 @@
 #define INLINE_KEY_BYTES 9u
 #define RECORD_SLACK	 256u /* a delete marker; a number that was assigned */
 
-_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
+_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 4 < 1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
 static bool is_null_version(const struct object *object)
@@ -456,8 +456,7 @@ void commit_item_plan(struct store *store, const struct commit *commit, struct c
 		change_apply(group, &item->changes[i], commit);
 	}
 	item->planned = item->change_count > 0;
-	if (item->outbox_row)
-		outbox_row_add(store, item, group);
+	outbox_rows_add(store, item, group);
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)
 		atomic_fetch_add(&item->entry->changes, 1);
 }

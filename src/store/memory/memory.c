@@ -233,12 +233,13 @@ static void memory_rights_changed(struct store *store)
 
 /* ---- The outbox, and usage. ---- */
 
-/* Rows end with the process, so an earlier start leaves none. */
+/* Rows are not kept: they would end with the process. */
 static int memory_outbox_visit(
-	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
+	struct store *store, uint64_t after, bool all, store_outbox_visit_fn *visit, void *arg)
 {
 	(void)store;
 	(void)after;
+	(void)all;
 	(void)visit;
 	(void)arg;
 	return 0;

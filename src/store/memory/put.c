@@ -375,7 +375,7 @@ static uint64_t mtime_next(struct store *store)
 /* This store keeps no rows, but numbers them as the interface says. */
 static void row_number(struct store *store, struct store_outbox_row *row)
 {
-	if (row)
+	for (; row; row = row->next)
 		row->number = ++store->seq_last;
 }
 
@@ -742,8 +742,8 @@ int memory_delete_each(
 	for (uint32_t i = 0; bucket && i < count; i++) {
 		list[i].delete_marker = false;
 		list[i].version_id_out[0] = 0;
-		if (list[i].outbox_row)
-			list[i].outbox_row->number = 0;
+		for (struct store_outbox_row *row = list[i].outbox_row; row; row = row->next)
+			row->number = 0;
 		list[i].result = delete_locked(store, bucket, &list[i]);
 	}
 	pthread_mutex_unlock(&store->lock);

@@ -221,6 +221,57 @@ static void test_many(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Two rows of a commit, seen by the start that made them. ---- */
+
+static void two_run(struct rig *rig, void *arg)
+{
+	struct store_outbox_row second = {
+		.text = SLICE("second"), .marker_text = SLICE("marker 2")};
+	struct store_outbox_row first = {
+		.text = SLICE("first"), .marker_text = SLICE_NONE, .next = &second};
+	const struct put_how how = {.outbox_row = &first};
+	struct store_deletion deletion = {.key = SLICE("k"), .outbox_row = &first};
+	uint64_t deadline_ns = clock_now_ns() + 30 * NS_PER_S;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "v"), 0);
+	assert_int_equal(store_bucket_edit(rig->store, SLICE("v"), versions_on, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "v", SLICE("k"), 100, 1, &how), 0);
+	assert_true(first.number && second.number > first.number);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_true(deletion.delete_marker && second.number > first.number);
+	/* The index has them soon. */
+	do {
+		seen.count = 0;
+		assert_int_equal(store_outbox_visit_all(rig->store, 0, visit, &seen), 0);
+		fiber_yield();
+	} while (seen.count < 3 && clock_now_ns() < deadline_ns);
+	assert_int_equal(seen.count, 3);
+	assert_string_equal(seen.texts[0], "first");
+	assert_string_equal(seen.texts[1], "second");
+	assert_string_equal(seen.texts[2], "marker 2");
+	assert_string_equal(seen.ids[0], seen.ids[1]);
+	assert_int_equal(seen.numbers[2], second.number);
+	seen.count = 0;
+	assert_int_equal(store_outbox_visit(rig->store, 0, visit, &seen), 0);
+	assert_int_equal(seen.count, 0);
+	/* A deletion without a commit numbers neither. */
+	deletion.version_id = SLICE("00000000000000ff");
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_true(first.number == 0 && second.number == 0);
+}
+
+static void test_two(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, two_run, NULL);
+	assert_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
 /* ---- A row. ---- */
 
 static void test_parse(void **state)
@@ -262,6 +313,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_two),
 		cmocka_unit_test(test_parse),
 	};
 

@@ -1,0 +1,164 @@
+/* cli/serve_replicate.c: requests of the server's replication to its targets, by the C client: each
+ * thread that sends has a client of its own. */
+#include "serve_replicate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+#include "nebulaio/nebulaio.h"
+
+#define LOOK_NS	       (200 * NS_PER_MS) /* how long a send does not see that the server ends */
+#define REQUEST_NS_MIN (60 * NS_PER_S)
+#define BYTES_PER_S    (1 * MIB) /* a slow line still sends a body in time */
+#define CONNECT_NS     (5 * NS_PER_S)
+
+static const struct config *served;
+
+struct replicate_link {
+	struct neb_client *client;
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+};
+
+static void client_says(void *arg, enum neb_log_level level, const char *text)
+{
+	(void)arg;
+	if (level >= NEB_LOG_WARN)
+		log_debug("replicate", "%s", text);
+}
+
+static int link_open(const struct s3_replicate_place *place, struct replicate_link **ret_link)
+{
+	const struct neb_options options = {.endpoints = place->endpoints,
+		.access_key = place->access_key,
+		.secret_key = place->secret_key,
+		.region = place->region,
+		.device_name = served->rdma.device_name[0] ? served->rdma.device_name : NULL,
+		.connect_timeout_ns = CONNECT_NS,
+		.request_timeout_ns = REQUEST_NS_MIN,
+		.log = client_says};
+	struct replicate_link *link = calloc(1, sizeof(*link));
+	int ret = link ? neb_client_open(&options, &link->client) : -ENOMEM;
+
+	if (ret) {
+		free(link);
+		return ret;
+	}
+	memcpy(link->bucket, place->bucket, sizeof(link->bucket));
+	*ret_link = link;
+	return 0;
+}
+
+static void link_close(struct replicate_link *link)
+{
+	if (!link)
+		return;
+	neb_client_close(link->client);
+	free(link);
+}
+
+/* A value of the answer's, cut to the room that there is. */
+static void header_take(
+	const struct neb_result *result, const char *name, char *ret_value, size_t bytes)
+{
+	const char *value;
+	int len = neb_result_header(result, name, &value);
+
+	if (len > 0)
+		slice_copy_str(slice_of(value, MIN((size_t)len, bytes - 1)), ret_value, bytes);
+}
+
+static void result_take(const struct neb_result *result, struct replicate_result *ret_result)
+{
+	ret_result->error = result->error;
+	ret_result->status = result->status;
+	ret_result->transport = neb_transport_name(result->transport);
+	ret_result->answer_len = result->bytes;
+	memcpy(ret_result->etag, result->etag, sizeof(ret_result->etag));
+	memcpy(ret_result->code, result->code, sizeof(ret_result->code));
+	memcpy(ret_result->message, result->message, sizeof(ret_result->message));
+	header_take(
+		result, "x-amz-version-id", ret_result->version_id, sizeof(ret_result->version_id));
+	header_take(result, "x-nebulaio-replica", ret_result->replica_of,
+		sizeof(ret_result->replica_of));
+}
+
+/* Ends early when the server does: the request in flight is then cut off with its client. */
+static void run(struct replicate_link *link, const struct neb_request *request,
+	const _Atomic bool *ending, struct replicate_result *ret_result)
+{
+	struct neb_result result = {.error = -ETIMEDOUT};
+	uint64_t id;
+	int ret = neb_submit(link->client, request, &id);
+
+	if (ret) {
+		ret_result->error = ret;
+		return;
+	}
+	do
+		ret = neb_wait(link->client, &result, 1, LOOK_NS);
+	while (ret < 1 && !atomic_load(ending) && neb_in_flight(link->client));
+	if (ret == 1)
+		result_take(&result, ret_result);
+	else
+		ret_result->error = atomic_load(ending) ? -ECANCELED : -ECONNRESET;
+}
+
+static void link_send(struct replicate_link *link, const struct replicate_request *request,
+	const _Atomic bool *ending, struct replicate_result *ret_result)
+{
+	const struct neb_iov body = {(void *)(uintptr_t)request->body, request->bytes};
+	const struct neb_iov into = {request->answer, request->answer_bytes};
+	struct neb_header headers[NEB_HEADERS_MAX];
+	struct neb_request wire = {.op = request->op == REPLICATE_PUT_OBJECT	? NEB_PUT_OBJECT
+					 : request->op == REPLICATE_UPLOAD_PART ? NEB_UPLOAD_PART
+										: NEB_S3,
+		.query = request->query,
+		.method = request->method,
+		.headers = headers,
+		.header_count = request->header_count,
+		.body = &body,
+		.body_count = request->bytes > 0,
+		.into = &into,
+		.into_count = 1,
+		.timeout_ns = REQUEST_NS_MIN + request->bytes / BYTES_PER_S * NS_PER_S,
+		.want_headers = true};
+	struct buf path;
+
+	if (request->header_count > NEB_HEADERS_MAX) {
+		/* As an answer: it would not be taken by another try, either. */
+		ret_result->status = 400;
+		snprintf(ret_result->message, sizeof(ret_result->message), "more than %u headers",
+			NEB_HEADERS_MAX);
+		return;
+	}
+	for (uint32_t i = 0; i < request->header_count; i++)
+		headers[i] = (struct neb_header){
+			request->headers[i].name.data, request->headers[i].value.data};
+	buf_init(&path, 4 * LIMIT_KEY_LEN_MAX);
+	if (wire.op == NEB_S3) {
+		buf_printf(&path, "/%s/", link->bucket);
+		uri_encode(slice_str(request->key), URI_KEEP_SLASH, &path);
+		buf_put(&path, "", 1);
+		wire.path = path.data;
+	} else {
+		wire.bucket = link->bucket;
+		wire.key = request->key;
+	}
+	if (path.failed)
+		ret_result->error = -ENOMEM;
+	else
+		run(link, &wire, ending, ret_result);
+	buf_free(&path);
+}
+
+const struct replicate_sender *serve_sender(const struct config *config)
+{
+	static const struct replicate_sender SENDER = {
+		.open = link_open, .close = link_close, .send = link_send};
+
+	served = config;
+	return &SENDER;
+}

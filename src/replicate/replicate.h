@@ -1,0 +1,57 @@
+/* replicate/replicate.h: the worker of replication: reads the rows that commits left, and sends
+ * what they ask for to the registered targets, in the order of each key, again and again until a
+ * target took it (docs/design/replication.md). */
+#ifndef REPLICATE_H
+#define REPLICATE_H
+
+#include "flow/flow.h"
+#include "s3/replication.h"
+
+/* ---- How requests reach a target: the caller's, because clients are no part of the server. ----
+ */
+enum replicate_op { REPLICATE_PUT_OBJECT, REPLICATE_UPLOAD_PART, REPLICATE_OTHER };
+struct replicate_request {
+	enum replicate_op op;
+	const char *method;		 /* REPLICATE_OTHER */
+	const char *key;		 /* as it is */
+	const char *query;		 /* percent-encoded, or NULL */
+	const struct s3_header *headers; /* their texts end with a NUL */
+	uint32_t header_count;
+	const void *body;
+	uint64_t bytes;
+	char *answer; /* room for the answer's body */
+	size_t answer_bytes;
+};
+struct replicate_result {
+	int error;	       /* -errno, when no answer came */
+	uint32_t status;       /* 0: no answer came */
+	const char *transport; /* "rdma", "http"; static */
+	char etag[84];
+	char version_id[65];
+	char replica_of[65]; /* the answer's S3_REPLICA_REQUEST */
+	char code[64], message[256];
+	size_t answer_len;
+};
+struct replicate_link;
+/* All on one thread for each link, and may block; *ending becoming true ends a send soon. */
+struct replicate_sender {
+	int (*open)(const struct s3_replicate_place *place, struct replicate_link **ret_link);
+	void (*close)(struct replicate_link *link); /* takes NULL */
+	void (*send)(struct replicate_link *link, const struct replicate_request *request,
+		const _Atomic bool *ending, struct replicate_result *ret_result);
+};
+
+struct replicate_opts {
+	struct s3 *s3;
+	struct store *store;
+	struct flow_core *core;
+	const struct replicate_sender *sender;
+	const char *dir; /* where bodies that are sent wait, when they are long */
+};
+struct replicate;
+/* Fiber calls on the core's reactor: starts the fibers; after s3_start. -ENOMEM, -EAGAIN. */
+int replicate_open(const struct replicate_opts *opts, struct replicate **ret_replicate);
+/* Ends them; what was not sent waits for the next start. Takes NULL. */
+void replicate_close(struct replicate *replicate);
+
+#endif

@@ -1,0 +1,143 @@
+/* replicate/replicate_priv.h: shared by the files of this folder.
+ *
+ *   worker.c  starts a course for each target, and walks for resyncs
+ *   course.c  one target: fills its window from the store's rows, ends rows that were sent
+ *   window.c  the rows of a target that are in memory: which may be sent now
+ *   lane.c    sends one row at a time: a fiber that reads, and a thread that blocks
+ *   send.c    what a row's kind asks for, as requests to the target
+ *   read.c    the bytes of a version */
+#ifndef REPLICATE_PRIV_H
+#define REPLICATE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "reactor/reactor.h"
+#include "replicate/replicate.h"
+
+/* ---- window.c ---- */
+#define WINDOW_ROWS_MAX	 256u
+#define WINDOW_PAUSE_MIN (1 * NS_PER_S)
+#define WINDOW_PAUSE_MAX (60 * NS_PER_S)
+/*   waits → runs → waits (refused: later), or done → reaped */
+enum window_phase { WINDOW_WAITS, WINDOW_RUNS, WINDOW_DONE };
+struct window_row {
+	enum window_phase phase;
+	struct s3_replicate_row row;
+	char *text; /* the row's; owned */
+	char version_id[33];
+	uint32_t tries;
+	uint64_t next_ns; /* not before */
+	bool told;	  /* its refusal was logged */
+	bool maybe_sent;  /* a request of it had no clear answer */
+};
+/* In the order of their numbers. */
+struct window {
+	struct window_row *rows[WINDOW_ROWS_MAX];
+	uint32_t count;
+};
+/* False: the window is full, or there is no memory. text is one that s3_replicate_row_parse takes.
+ */
+bool window_add(struct window *window, uint64_t number, struct slice version_id, struct slice text);
+/* The first row that may run now, which then runs; NULL: none. A key's rows run one by one. */
+struct window_row *window_take(struct window *window, uint64_t now_ns);
+/* When the next row may run that none runs before; DEADLINE_NONE: only after another one. */
+uint64_t window_next_ns(const struct window *window);
+/* The target refused it: it waits, longer after each time. */
+void window_refused(struct window_row *row, uint64_t now_ns);
+uint32_t window_refused_count(const struct window *window);
+/* Takes rows that are done out; their numbers. */
+uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max);
+/* Refused rows may run at once. */
+void window_hurry(struct window *window);
+void window_free(struct window *window);
+
+/* ---- lane.c ---- */
+#define LANES		  8u
+#define LANE_BUFFER_BYTES (8 * MIB)
+#define LANE_ANSWER_BYTES (64 * KIB)
+struct course;
+struct lane {
+	struct course *course;
+	struct fiber *fiber;
+	bool ended;
+	/* The thread's side: a job at a time. */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	void (*fn)(struct lane *lane, void *arg); /* NULL: no job */
+	void *arg;
+	bool leaving;
+	struct reactor_msg done_msg;
+	bool done;
+	struct replicate_link *link;
+	uint64_t generation; /* of the link's place; 0: no link */
+	/* A body: in the buffer, or, a long one, in a file without a name. */
+	uint8_t *buffer;
+	int file; /* -1: none */
+	char answer[LANE_ANSWER_BYTES];
+};
+int lane_open(struct lane *lane, struct course *course);
+/* Fiber call, after its course is ending. */
+void lane_close(struct lane *lane);
+/* Fiber call of the lane: runs fn on its thread. */
+void lane_do(struct lane *lane, void (*fn)(struct lane *lane, void *arg), void *arg);
+
+/* ---- course.c ---- */
+struct course {
+	struct replicate *replicate;
+	char name[S3_REPLICATE_NAME_MAX + 1];
+	struct window window;
+	uint64_t cursor;     /* number of the last row that was looked at */
+	uint64_t generation; /* of the place that was used last */
+	struct fiber *fiber;
+	bool ended, poked;
+	uint64_t poll_ns;
+	/* A target that cannot be reached: nothing is sent before. */
+	uint64_t pause_ns, paused_until_ns;
+	bool told_away;
+	const char *transport;
+	char error[S3_REPLICATE_ERROR_BYTES];
+	struct lane lanes[LANES];
+	uint32_t lane_count;
+};
+int course_open(struct replicate *replicate, const char *name, struct course **ret_course);
+void course_close(struct course *course);
+void course_poke(struct course *course);
+void course_wake_lanes(struct course *course);
+
+/* ---- send.c ---- */
+enum outcome {
+	OUTCOME_SENT,
+	OUTCOME_DROPPED, /* nothing asks for it any more */
+	OUTCOME_FAILED,	 /* it can never be sent */
+	OUTCOME_REFUSED, /* the target did not take this row: later */
+	OUTCOME_AWAY,	 /* the target takes none now */
+};
+/* Fiber call of the lane. ret_why: of the last three. */
+enum outcome send_row(
+	struct lane *lane, const struct window_row *row, char ret_why[S3_REPLICATE_ERROR_BYTES]);
+/* What an answer means for its row. */
+enum outcome send_outcome(const struct replicate_result *result);
+
+/* ---- read.c ---- */
+/* Bytes of the job's version, decrypted. -EIO: they cannot be read now. */
+int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job, uint64_t offset,
+	uint64_t bytes, void *ret_bytes);
+
+/* ---- worker.c ---- */
+struct replicate {
+	struct replicate_opts opts;
+	_Atomic bool ending; /* threads read it */
+	struct fiber *fiber, *closer;
+	bool ended;
+	struct reactor_msg work_msg;
+	_Atomic bool posted;
+	bool poked;
+	uint64_t first_number; /* rows of an earlier start are below; of this one above */
+	struct course *courses[S3_REPLICATE_TARGETS_MAX];
+	uint32_t course_count;
+};
+
+#endif

@@ -1,0 +1,174 @@
+/* replicate/worker.c: the worker's own fiber: starts a course for each registered target, counts
+ * what an earlier start left, and walks buckets whose existing objects are to be replicated. */
+#include "replicate/replicate_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LOOK_NS	     (5 * NS_PER_S)   /* without a notice */
+#define STEP_REST_NS (10 * NS_PER_MS) /* between steps of a resync: requests go first */
+
+static void work_arrived(struct reactor_msg *msg)
+{
+	struct replicate *replicate = CONTAINER_OF(msg, struct replicate, work_msg);
+
+	atomic_store(&replicate->posted, false);
+	replicate->poked = true;
+	for (uint32_t i = 0; i < replicate->course_count; i++)
+		course_poke(replicate->courses[i]);
+	if (replicate->fiber && !replicate->ended)
+		fiber_wake(replicate->fiber);
+	if (replicate->closer)
+		fiber_wake(replicate->closer);
+}
+
+/* On any thread. */
+static void on_work(void *arg)
+{
+	struct replicate *replicate = arg;
+
+	if (!atomic_exchange(&replicate->posted, true))
+		reactor_post(replicate->opts.core->reactor, &replicate->work_msg);
+}
+
+/* ---- What an earlier start left. ---- */
+
+static bool left_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
+{
+	struct replicate *replicate = arg;
+	struct s3_replicate_row row;
+
+	replicate->first_number = number;
+	if (!s3_replicate_row_parse(number, version_id, text, &row) ||
+		row.kind == S3_REPLICATE_NOTHING)
+		return true;
+	s3_replicate_add(replicate->opts.s3, row.target, S3_REPLICATE_PENDING, 1);
+	s3_replicate_add(
+		replicate->opts.s3, row.target, S3_REPLICATE_PENDING_BYTES, (int64_t)row.bytes);
+	return true;
+}
+
+/* ---- Courses. ---- */
+
+static bool has_course(const struct replicate *replicate, const char *name)
+{
+	for (uint32_t i = 0; i < replicate->course_count; i++)
+		if (strcmp(replicate->courses[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* The course of a target that is no longer registered stays until the end: its rows may wait for
+ * the target's return. */
+static void courses_start(struct replicate *replicate)
+{
+	struct s3_replicate_told *list = calloc(S3_REPLICATE_TARGETS_MAX, sizeof(*list));
+	uint32_t count = list ? s3_replicate_list(replicate->opts.s3, list) : 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct course *course = NULL;
+		int ret;
+
+		if (has_course(replicate, list[i].place.name))
+			continue;
+		if (replicate->course_count == S3_REPLICATE_TARGETS_MAX)
+			break;
+		ret = course_open(replicate, list[i].place.name, &course);
+		if (course)
+			replicate->courses[replicate->course_count++] = course;
+		if (ret)
+			log_error("replicate", "%s: nothing is sent: %s", list[i].place.name,
+				strerror(-ret));
+	}
+	free(list);
+}
+
+/* ---- Resyncs. ---- */
+
+/* True: there is more to do at once. */
+static bool resync_step(struct replicate *replicate)
+{
+	struct s3_replicate_resync resync;
+	bool more = false;
+	int ret = s3_replicate_resync_next(replicate->opts.s3, replicate->opts.core, &resync);
+
+	if (ret == -ENOENT)
+		return false;
+	if (!ret)
+		ret = s3_replicate_resync_step(
+			replicate->opts.s3, replicate->opts.core, &resync, &more);
+	if (ret && ret != -EAGAIN)
+		log_warn("replicate", "resync of bucket %s: %s; the server tries again",
+			resync.bucket, strerror(-ret));
+	if (!ret && !more)
+		log_info("replicate", "resync of bucket %s: all that it had is noted",
+			resync.bucket);
+	return !ret;
+}
+
+/* ---- The fiber. ---- */
+
+static void rest(struct replicate *replicate, uint64_t ns)
+{
+	uint64_t until_ns = clock_now_ns() + ns;
+
+	while (!atomic_load(&replicate->ending) && !replicate->poked && clock_now_ns() < until_ns)
+		(void)fiber_park_until(until_ns);
+}
+
+static void worker_main(void *arg)
+{
+	struct replicate *replicate = arg;
+	bool more;
+
+	replicate->fiber = fiber_self();
+	if (store_outbox_visit(replicate->opts.store, 0, left_visit, replicate))
+		log_warn("replicate", "cannot count what an earlier start left");
+	while (!atomic_load(&replicate->ending)) {
+		replicate->poked = false;
+		courses_start(replicate);
+		more = resync_step(replicate);
+		rest(replicate, more ? STEP_REST_NS : LOOK_NS);
+	}
+	replicate->ended = true;
+	if (replicate->closer)
+		fiber_wake(replicate->closer);
+}
+
+int replicate_open(const struct replicate_opts *opts, struct replicate **ret_replicate)
+{
+	struct replicate *replicate = calloc(1, sizeof(*replicate));
+	int ret;
+
+	if (!replicate)
+		return -ENOMEM;
+	replicate->opts = *opts;
+	replicate->work_msg.fn = work_arrived;
+	ret = fiber_spawn(opts->core->reactor, "replicator", worker_main, replicate);
+	if (ret) {
+		free(replicate);
+		return ret;
+	}
+	s3_replicate_on_work(opts->s3, on_work, replicate);
+	*ret_replicate = replicate;
+	return 0;
+}
+
+void replicate_close(struct replicate *replicate)
+{
+	if (!replicate)
+		return;
+	s3_replicate_on_work(replicate->opts.s3, NULL, NULL);
+	replicate->closer = fiber_self();
+	atomic_store(&replicate->ending, true);
+	while (!replicate->ended) {
+		if (replicate->fiber)
+			fiber_wake(replicate->fiber);
+		fiber_park();
+	}
+	for (uint32_t i = 0; i < replicate->course_count; i++)
+		course_close(replicate->courses[i]);
+	while (atomic_load(&replicate->posted))
+		fiber_park();
+	free(replicate);
+}

@@ -1,0 +1,264 @@
+/* s3/replicate/job.c: what a row asks to be sent: the version with its headers, tags, lock and
+ * checksum as its replica gets them; and the word that tells how it ended. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "codec/codec.h"
+#include "s3/replicate/replicate.h"
+#include "s3/sse/sse.h"
+
+/* ---- Its headers. ---- */
+
+static int header_add(struct s3_replicate_job *job, struct slice name, struct slice value)
+{
+	struct s3_header *header = &job->headers[job->header_count];
+
+	if (job->header_count == S3_REPLICATE_HEADERS_MAX) {
+		job->why = "it has too many headers";
+		return -EOPNOTSUPP;
+	}
+	header->name = mem_arena_copy(&job->arena, name);
+	header->value = mem_arena_copy(&job->arena, value);
+	job->header_count++;
+	return header->name.data && header->value.data ? 0 : -ENOMEM;
+}
+
+static int plain_add(struct s3_replicate_job *job)
+{
+	struct slice rest = slice_of(job->meta->headers, s3_meta_plain_len(job->meta)), name, value;
+	int ret = 0;
+
+	while (!ret && s3_meta_next(&rest, &name, &value))
+		ret = header_add(job, name, value);
+	return ret;
+}
+
+/* As x-amz-tagging has them. */
+static int tags_add(struct s3_replicate_job *job, const struct s3_tags *tags)
+{
+	struct buf text;
+	int ret = 0;
+
+	buf_init(&text, LIMIT_HTTP_HEAD_BYTES_MAX);
+	for (uint32_t i = 0; i < tags->count; i++) {
+		if (i)
+			buf_put_str(&text, "&");
+		uri_encode(tags->items[i].key, 0, &text);
+		buf_put_str(&text, "=");
+		uri_encode(tags->items[i].value, 0, &text);
+	}
+	if (tags->count)
+		ret = text.failed ? -ENOMEM
+				  : header_add(job, SLICE("x-amz-tagging"), buf_slice(&text));
+	buf_free(&text);
+	return ret;
+}
+
+/* A retention that is over needs none at the target, which would refuse it. */
+static int lock_add(struct s3_replicate_job *job)
+{
+	int64_t until_ms;
+	int ret = 0;
+
+	if (job->lock_until.len && !date_iso_parse(job->lock_until, &until_ms) &&
+		until_ms > (int64_t)(clock_real_ns() / NS_PER_MS)) {
+		ret = header_add(job, SLICE("x-amz-object-lock-mode"), job->lock_mode);
+		if (!ret)
+			ret = header_add(
+				job, SLICE("x-amz-object-lock-retain-until-date"), job->lock_until);
+	}
+	if (!ret && slice_eq(job->hold, SLICE("ON")))
+		ret = header_add(job, SLICE("x-amz-object-lock-legal-hold"), job->hold);
+	return ret;
+}
+
+static int sse_add(struct s3_replicate_job *job, struct slice hidden)
+{
+	struct s3_sse sse;
+
+	s3_sse_describe(hidden, &sse);
+	if (sse.kind == S3_SSE_CUSTOMER)
+		job->why = "it is encrypted by its client's own key (SSE-C)";
+	if (sse.kind == S3_SSE_KMS)
+		job->why = "it is encrypted under a key of a key service (SSE-KMS)";
+	if (job->why)
+		return -EOPNOTSUPP;
+	return sse.kind == S3_SSE_S3
+		       ? header_add(job, SLICE("x-amz-server-side-encryption"), SLICE("AES256"))
+		       : 0;
+}
+
+static int checksum_keep(struct s3_replicate_job *job)
+{
+	enum checksum_kind kind = (enum checksum_kind)job->meta->checksum_type;
+	char text[S3_CHECKSUM_LEN_MAX];
+	size_t len = s3_checksum_format(job->meta, text);
+
+	if (!len)
+		return 0;
+	job->composite = job->meta->checksum_flags & S3_FLAG_COMPOSITE;
+	job->checksum_name = checksum_name(kind);
+	job->checksum_header = checksum_header(kind);
+	job->checksum = mem_arena_copy(&job->arena, slice_of(text, len));
+	return job->checksum.data ? 0 : -ENOMEM;
+}
+
+static int headers_make(struct s3_replicate_job *job, const struct s3_replication_rule *rule,
+	const struct s3_tags *tags)
+{
+	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len);
+	struct slice class =
+		rule && rule->class.len ? rule->class : s3_meta_storage_class(job->meta);
+	struct slice redirect = s3_meta_hidden(hidden, SLICE(S3_REDIRECT_HEADER));
+	int ret = plain_add(job);
+
+	job->lock_mode = s3_meta_hidden(hidden, SLICE(S3_LOCK_MODE_HEADER));
+	job->lock_until = s3_meta_hidden(hidden, SLICE(S3_LOCK_UNTIL_HEADER));
+	job->hold = s3_meta_hidden(hidden, SLICE(S3_LOCK_HOLD_HEADER));
+	if (!ret)
+		ret = tags_add(job, tags);
+	if (!ret)
+		ret = lock_add(job);
+	if (!ret && !slice_eq(class, SLICE("STANDARD")))
+		ret = header_add(job, SLICE("x-amz-storage-class"), class);
+	if (!ret && redirect.len)
+		ret = header_add(job, SLICE("x-amz-website-redirect-location"), redirect);
+	if (!ret)
+		ret = sse_add(job, hidden);
+	if (!ret)
+		ret = header_add(job, SLICE(S3_REPLICA_REQUEST), job->row->version_id);
+	return ret ? ret : checksum_keep(job);
+}
+
+/* ---- Opening. ---- */
+
+/* Whether the bucket's rules still send to the row's target, which its account still may use. */
+static int rules_check(
+	struct s3 *s3, const struct s3_replicate_row *row, const struct s3_settings *settings)
+{
+	const struct s3_replication *replication = settings->parsed[S3_CONFIG_REPLICATION];
+
+	return replication && slice_eq(replication->target, row->target) &&
+			       s3_replicate_allowed(s3, row->target, settings->bucket.owner)
+		       ? 0
+		       : -ECANCELED;
+}
+
+static int job_fill(struct s3_replicate_job *job, const struct s3_settings *settings)
+{
+	const struct s3_replication *replication = settings->parsed[S3_CONFIG_REPLICATION];
+	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len), value, word;
+	const struct s3_replication_rule *rule;
+	struct s3_tags tags;
+
+	if (job->row->kind == S3_REPLICATE_MARKER)
+		return s3_replication_marker_rule(replication, job->row->key) ? 0 : -ECANCELED;
+	value = s3_meta_hidden(hidden, SLICE(S3_REPLICA_HEADER));
+	word = slice_split(&value, ' ');
+	if (slice_eq(word, SLICE("REPLICA")))
+		return -EALREADY;
+	job->target_version = value;
+	/* With the id of a replica, the object itself has been sent. */
+	if (job->row->kind == S3_REPLICATE_PUT && (value.len || slice_eq(word, SLICE("COMPLETED"))))
+		return -EALREADY;
+	if (s3_tags_decode(s3_tags_of_object(job->meta), &job->arena, &tags))
+		return -ENOMEM;
+	job->tags = s3_tags_of_object(job->meta);
+	rule = s3_replication_rule_of(replication, job->row->key, &tags);
+	if (!rule && job->row->kind == S3_REPLICATE_PUT)
+		return -ECANCELED;
+	job->bytes = job->meta->bytes;
+	job->part_count = s3_meta_parts(job->meta, 1).count;
+	snprintf(job->etag, sizeof(job->etag), "%s", job->meta->etag);
+	return headers_make(job, rule, &tags);
+}
+
+int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row,
+	struct s3_replicate_job *job)
+{
+	const struct store_name name = {
+		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
+	struct s3_settings *settings;
+	bool ignored;
+	int ret;
+
+	memset(job, 0, offsetof(struct s3_replicate_job, arena));
+	job->why = NULL;
+	job->row = row;
+	mem_arena_init(&job->arena);
+	ret = s3_settings_get(s3, core, row->bucket, &settings);
+	if (ret)
+		return ret;
+	ret = rules_check(s3, row, settings);
+	if (!ret)
+		ret = store_get_open_version(s3->store, &name, &job->get, &ignored);
+	if (!ret) {
+		job->meta = store_get_meta(job->get);
+		ret = job->meta->delete_marker == (row->kind == S3_REPLICATE_MARKER)
+			      ? job_fill(job, settings)
+			      : -ENOENT;
+	}
+	s3_settings_put(settings);
+	if (ret)
+		s3_replicate_close(job);
+	return ret;
+}
+
+void s3_replicate_close(struct s3_replicate_job *job)
+{
+	store_get_close(job->get);
+	job->get = NULL;
+	mem_arena_free(&job->arena);
+}
+
+struct s3_replicate_part s3_replicate_part(const struct s3_replicate_job *job, uint32_t number)
+{
+	struct s3_parts part = s3_meta_parts(job->meta, number);
+
+	return (struct s3_replicate_part){.offset = part.offset,
+		.bytes = part.bytes,
+		.checksum = job->composite ? s3_meta_part_sum(job->meta, number) : SLICE_NONE};
+}
+
+/* ---- How it ended. ---- */
+
+struct note {
+	const char *status; /* NULL: none */
+	struct slice target_version;
+	struct mem_arena arena;
+};
+
+static int edit_status(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	struct note *note = arg;
+	struct slice headers = slice_of(current->headers, current->headers_len);
+	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
+	char text[96];
+	int len;
+
+	slice_split(&value, ' ');
+	if (note->target_version.len)
+		value = note->target_version;
+	if (current->delete_marker)
+		return -ECANCELED;
+	len = snprintf(text, sizeof(text), "%s%s%.*s", note->status ? note->status : "",
+		value.len ? " " : "", (int)MIN(value.len, 64), value.len ? value.data : "");
+	return s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER),
+		note->status ? slice_of(text, (size_t)len) : SLICE_NONE, &note->arena, ret_headers);
+}
+
+int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, const char *status,
+	struct slice target_version)
+{
+	const struct store_name name = {
+		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
+	struct note note = {.status = status, .target_version = target_version};
+	int ret;
+
+	if (row->kind == S3_REPLICATE_MARKER || row->kind == S3_REPLICATE_NOTHING)
+		return 0;
+	mem_arena_init(&note.arena);
+	ret = store_edit(s3->store, &name, edit_status, &note, NULL);
+	mem_arena_free(&note.arena);
+	return ret == -ECANCELED ? 0 : ret;
+}

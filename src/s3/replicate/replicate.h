@@ -1,0 +1,113 @@
+/* s3/replicate/replicate.h: replication inside s3: the rules of buckets, the marks that commits
+ * get, and the registry of targets. The worker's side is s3/replication.h. */
+#ifndef S3_REPLICATE_H
+#define S3_REPLICATE_H
+
+#include <jansson.h>
+
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
+#include "s3/replication.h"
+
+/* ---- rules.c ---- */
+#define S3_REPLICATION_RULES_MAX 1000u
+struct s3_replication_rule {
+	struct slice id, prefix, class;
+	struct s3_tag tags[S3_TAGS_OBJECT_MAX];
+	uint32_t tag_count;
+	uint64_t priority;
+	bool has_priority, enabled, markers, existing;
+};
+struct s3_replication {
+	struct s3_replication_rule *rules; /* the highest priority first */
+	uint32_t count;
+	struct slice target; /* a name of the registry */
+	struct slice bucket; /* that the ARN names besides; empty: none */
+};
+struct s3_replication_wrong {
+	enum s3_error_id error;
+	const char *message; /* NULL: the error's own */
+};
+/* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree; rules without an ID get one in
+ * it. */
+int s3_replication_parse(struct s3_xml *root, struct mem_arena *arena,
+	struct s3_replication *ret_replication, struct s3_replication_wrong *ret_wrong);
+/* The enabled rule that an object of that key and those tags falls under; NULL: none. */
+const struct s3_replication_rule *s3_replication_rule_of(
+	const struct s3_replication *replication, struct slice key, const struct s3_tags *tags);
+/* The same for a delete marker of the key. */
+const struct s3_replication_rule *s3_replication_marker_rule(
+	const struct s3_replication *replication, struct slice key);
+extern const struct s3_config_ops s3_config_replication;
+
+/* ---- target.c ---- */
+struct s3_replicate;
+int s3_replicate_registry_open(struct s3_replicate **ret_replicate);
+void s3_replicate_registry_close(struct s3_replicate *replicate); /* takes NULL */
+/* Fiber call: reads the registered targets. */
+int s3_replicate_registry_load(struct s3 *s3, struct flow_core *core);
+/* Whether buckets of that owner may name the target. */
+bool s3_replicate_allowed(struct s3 *s3, struct slice target, const char *owner);
+struct s3_replicate_answer {
+	uint32_t status;
+	const char *code; /* of an error */
+	char why[256];
+	json_t *json; /* NULL: none */
+};
+/* Answers operators' requests below "replication"; parts are those of the path behind it. */
+void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_t count,
+	const json_t *body, struct s3_replicate_answer *ret_answer);
+/* There is work for the worker. Any thread. */
+void s3_replicate_poke(struct s3 *s3);
+
+/* ---- mark.c ---- */
+/* What replication adds to a commit: begin before it, end after it. */
+struct s3_replica_mark {
+	struct store_outbox_row row; /* text and marker_text NULL: nothing */
+	struct s3 *s3;
+	struct slice target;
+	uint64_t bytes;
+	/* The edit that the mark stands before, and the row's text, which it completes. */
+	char *text;
+	enum s3_replicate_kind kind;
+	store_edit_fn *edit;
+	void *edit_arg;
+	struct mem_arena *arena;
+};
+/* A new object of the call's key: marks the headers, too. -ENOMEM. */
+int s3_replica_begin_put(
+	struct s3_call *call, struct store_meta *meta, struct s3_replica_mark *ret_mark);
+/* A deletion that names no version: the row of the delete marker that it may add. -ENOMEM. */
+int s3_replica_begin_delete(
+	struct s3_call *call, struct slice key, struct s3_replica_mark *ret_mark);
+/* An edit of the call's version: the caller uses s3_replica_edit with the mark in place of edit and
+ * arg. -ENOMEM. */
+int s3_replica_begin_edit(
+	struct s3_call *call, store_edit_fn *edit, void *arg, struct s3_replica_mark *ret_mark);
+store_edit_fn s3_replica_edit;
+void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *outcome);
+static inline bool s3_replica_has_row(const struct s3_replica_mark *mark)
+{
+	return mark->row.text.data || mark->row.marker_text.data;
+}
+/* Whether an outbox row's text is one of replication's. */
+static inline bool s3_replicate_is_row(struct slice text)
+{
+	return text.len && !text.data[0];
+}
+/* Writes such a text, without the version id: the commit gives it, or, of an edit, fill does. data
+ * NULL: no memory. */
+struct slice s3_replicate_row_text(const struct s3_replicate_row *row, struct mem_arena *arena);
+void s3_replicate_row_fill(char *text, enum s3_replicate_kind kind, const char *version_id);
+/* Answers the headers that tell about the hidden one. */
+void s3_replica_answer(struct s3_call *call, struct slice value);
+
+/* ---- resync.c ---- */
+/* Remembers that the bucket's existing objects are to be replicated; again: also those that were.
+ */
+int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket, bool again);
+
+#endif

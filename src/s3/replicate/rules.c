@@ -1,0 +1,438 @@
+/* s3/replicate/rules.c: a bucket's replication configuration: checked against its schema and the
+ * registered targets, stored, and asked which rule an object falls under. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "s3/core/answer.h"
+#include "s3/replicate/replicate.h"
+
+#define ID_LEN_MAX 255u
+#define ARN_AWS	   "arn:aws:s3:::"
+#define ARN_MINIO  "arn:minio:replication:"
+
+#define SCHEMA                                                                           \
+	" must be specified for this version of Cross Region Replication configuration " \
+	"schema. Please refer to S3 Developer Guide for more information."
+
+static int wrong(
+	struct s3_replication_wrong *ret_wrong, enum s3_error_id error, const char *message)
+{
+	*ret_wrong = (struct s3_replication_wrong){.error = error, .message = message};
+	return -EINVAL;
+}
+
+/* ---- One rule. ---- */
+
+/* <NAME><Status>Enabled</Status></NAME> */
+static int parse_switch(
+	const struct s3_xml *node, bool *ret_on, struct s3_replication_wrong *ret_wrong)
+{
+	struct slice status = s3_xml_text(node, "Status");
+
+	*ret_on = slice_eq(status, SLICE("Enabled"));
+	return *ret_on || slice_eq(status, SLICE("Disabled"))
+		       ? 0
+		       : wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+}
+
+static int parse_tag(const struct s3_xml *node, struct s3_replication_rule *rule,
+	struct s3_replication_wrong *ret_wrong)
+{
+	struct s3_tag tag = {s3_xml_text(node, "Key"), s3_xml_text(node, "Value")};
+
+	if (!tag.key.len || rule->tag_count == S3_TAGS_OBJECT_MAX)
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	for (uint32_t i = 0; i < rule->tag_count; i++)
+		if (slice_eq(rule->tags[i].key, tag.key))
+			return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+				"Duplicate Tag Keys are not allowed.");
+	rule->tags[rule->tag_count++] = tag;
+	return 0;
+}
+
+/* A prefix, a tag, or both in an And. */
+static int parse_filter(const struct s3_xml *filter, struct s3_replication_rule *rule,
+	struct s3_replication_wrong *ret_wrong)
+{
+	const struct s3_xml *both = s3_xml_child(filter, "And");
+	int ret = 0;
+
+	if (filter->child && filter->child->next)
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	for (const struct s3_xml *node = (both ? both : filter)->child; node && !ret;
+		node = node->next) {
+		if (slice_eq(node->name, SLICE("Prefix")))
+			rule->prefix = node->text;
+		else if (slice_eq(node->name, SLICE("Tag")))
+			ret = parse_tag(node, rule, ret_wrong);
+		else
+			ret = wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	}
+	return ret;
+}
+
+/* Names what this server does not do: an option that were ignored would be a promise. */
+static int refuse_option(const struct s3_xml *destination, struct s3_replication_wrong *ret_wrong)
+{
+	static const struct {
+		const char *element, *message;
+	} refused[] = {
+		{"ReplicationTime", "This server promises no replication time: leave out "
+				    "ReplicationTime; its metrics tell how far replication is."},
+		{"Metrics", "This server has no replication metrics of buckets: leave out Metrics; "
+			    "its own metrics tell how far replication is."},
+		{"EncryptionConfiguration",
+			"This server does not replicate under keys of a key service: leave out "
+			"EncryptionConfiguration."},
+		{"AccessControlTranslation",
+			"A replica belongs to whoever writes it at the target: leave out "
+			"AccessControlTranslation."},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+		const struct s3_xml *node = s3_xml_child(destination, refused[i].element);
+
+		if (node && !slice_eq(s3_xml_text(node, "Status"), SLICE("Disabled")))
+			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED, refused[i].message);
+	}
+	return 0;
+}
+
+/* "arn:aws:s3:::TARGET"; as MinIO has it, "arn:minio:replication:REGION:TARGET:BUCKET". */
+static void parse_arn(struct slice arn, struct slice *ret_target, struct slice *ret_bucket)
+{
+	*ret_target = *ret_bucket = SLICE_NONE;
+	if (slice_starts(arn, SLICE(ARN_AWS))) {
+		*ret_target = slice_from(arn, strlen(ARN_AWS));
+	} else if (slice_starts(arn, SLICE(ARN_MINIO))) {
+		struct slice rest = slice_from(arn, strlen(ARN_MINIO));
+
+		slice_split(&rest, ':');
+		*ret_target = slice_split(&rest, ':');
+		*ret_bucket = rest;
+	}
+}
+
+static int parse_destination(const struct s3_xml *node, struct s3_replication *replication,
+	struct s3_replication_rule *rule, struct s3_replication_wrong *ret_wrong)
+{
+	struct slice target, bucket;
+	uint8_t ignored;
+	int ret = refuse_option(node, ret_wrong);
+
+	if (ret)
+		return ret;
+	parse_arn(s3_xml_text(node, "Bucket"), &target, &bucket);
+	rule->class = s3_xml_text(node, "StorageClass");
+	if (!target.len || (rule->class.len && !s3_storage_class_find(rule->class, &ignored)))
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	if (replication->target.len &&
+		(!slice_eq(replication->target, target) || !slice_eq(replication->bucket, bucket)))
+		return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
+			"All rules of a bucket have one destination at this server.");
+	replication->target = target;
+	replication->bucket = bucket;
+	return 0;
+}
+
+/* SourceSelectionCriteria: replicas and objects under keys of a key service are not replicated. */
+static int parse_selection(const struct s3_xml *node, struct s3_replication_wrong *ret_wrong)
+{
+	bool on;
+
+	for (const struct s3_xml *part = node->child; part; part = part->next) {
+		int ret = parse_switch(part, &on, ret_wrong);
+
+		if (ret)
+			return ret;
+		if (on)
+			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
+				"This server replicates neither changes of replicas nor objects "
+				"under keys of a key service: SourceSelectionCriteria must be "
+				"Disabled.");
+	}
+	return 0;
+}
+
+/* A rule without an ID gets one, which is stored. */
+static int name_rule(struct s3_xml *node, struct mem_arena *arena, struct slice *ret_id)
+{
+	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
+	char *text = mem_arena_get(arena, 24);
+	uint8_t random[12];
+
+	if (!id || !text)
+		return -ENOMEM;
+	random_fill(random, sizeof(random));
+	hex_encode(random, sizeof(random), text);
+	*id = (struct s3_xml){.name = SLICE("ID"), .text = slice_of(text, 24), .next = node->child};
+	node->child = id;
+	*ret_id = id->text;
+	return 0;
+}
+
+/* The elements that a rule was found to have. */
+struct found {
+	bool filter, status, markers, destination;
+};
+
+static int parse_part(const struct s3_xml *part, struct s3_replication *replication,
+	struct s3_replication_rule *rule, struct found *found,
+	struct s3_replication_wrong *ret_wrong)
+{
+	bool on;
+
+	if (slice_eq(part->name, SLICE("ID"))) {
+		rule->id = part->text;
+		return rule->id.len <= ID_LEN_MAX
+			       ? 0
+			       : wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
+					 "ID length should not exceed allowed limit of 255");
+	}
+	if (slice_eq(part->name, SLICE("Priority"))) {
+		rule->has_priority = slice_to_u64(part->text, &rule->priority) == 0;
+		return rule->has_priority && rule->priority <= INT32_MAX
+			       ? 0
+			       : wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	}
+	if (slice_eq(part->name, SLICE("Status"))) {
+		found->status = true;
+		rule->enabled = slice_eq(part->text, SLICE("Enabled"));
+		return rule->enabled || slice_eq(part->text, SLICE("Disabled"))
+			       ? 0
+			       : wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	}
+	if (slice_eq(part->name, SLICE("Prefix"))) {
+		rule->prefix = part->text;
+		return 0;
+	}
+	if (slice_eq(part->name, SLICE("Filter"))) {
+		found->filter = true;
+		return parse_filter(part, rule, ret_wrong);
+	}
+	if (slice_eq(part->name, SLICE("DeleteMarkerReplication"))) {
+		found->markers = true;
+		return parse_switch(part, &rule->markers, ret_wrong);
+	}
+	if (slice_eq(part->name, SLICE("ExistingObjectReplication")))
+		return parse_switch(part, &rule->existing, ret_wrong);
+	if (slice_eq(part->name, SLICE("Destination"))) {
+		found->destination = true;
+		return parse_destination(part, replication, rule, ret_wrong);
+	}
+	if (slice_eq(part->name, SLICE("SourceSelectionCriteria")))
+		return parse_selection(part, ret_wrong);
+	/* MinIO's own. */
+	if (slice_eq(part->name, SLICE("DeleteReplication"))) {
+		int ret = parse_switch(part, &on, ret_wrong);
+
+		return ret || !on ? ret
+				  : wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
+					    "This server does not replicate the deletion of "
+					    "versions: DeleteReplication must be Disabled.");
+	}
+	return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+}
+
+/* The demands of the second version of the schema, which has Filter. */
+static int check_rule(const struct s3_replication_rule *rule, const struct found *found,
+	struct s3_replication_wrong *ret_wrong)
+{
+	if (!found->status || !found->destination)
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	if (rule->prefix.len > LIMIT_KEY_LEN_MAX)
+		return wrong(
+			ret_wrong, S3_E_INVALID_ARGUMENT, "The maximum size of a prefix is 1024.");
+	if (found->filter && !rule->has_priority)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST, "Priority" SCHEMA);
+	if (found->filter && !found->markers)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST, "DeleteMarkerReplication" SCHEMA);
+	if (rule->markers && rule->tag_count)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+			"Delete marker replication is not supported if any Tag filter is "
+			"specified. Please refer to S3 Developer Guide for more information.");
+	return 0;
+}
+
+static int parse_rule(struct s3_xml *node, struct s3_replication *replication,
+	struct mem_arena *arena, struct s3_replication_wrong *ret_wrong)
+{
+	struct s3_replication_rule *rule = &replication->rules[replication->count];
+	struct found found = {0};
+	int ret = 0;
+
+	*rule = (struct s3_replication_rule){.enabled = false};
+	for (const struct s3_xml *part = node->child; part && !ret; part = part->next)
+		ret = parse_part(part, replication, rule, &found, ret_wrong);
+	if (!ret)
+		ret = check_rule(rule, &found, ret_wrong);
+	for (uint32_t i = 0; i < replication->count && !ret; i++) {
+		const struct s3_replication_rule *other = &replication->rules[i];
+
+		if (rule->id.len && slice_eq(other->id, rule->id))
+			ret = wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
+				"Rule Id must be unique. Found same Id for more than one rule");
+		else if (rule->has_priority && other->has_priority &&
+			 other->priority == rule->priority)
+			ret = wrong(ret_wrong, S3_E_INVALID_REQUEST,
+				"Found duplicate priority. Priority must be unique.");
+	}
+	if (!ret && !rule->id.len)
+		ret = name_rule(node, arena, &rule->id);
+	replication->count += !ret;
+	return ret;
+}
+
+/* ---- The configuration. ---- */
+
+static int by_priority(const void *a, const void *b)
+{
+	const struct s3_replication_rule *one = a, *other = b;
+
+	return (one->priority < other->priority) - (one->priority > other->priority);
+}
+
+int s3_replication_parse(struct s3_xml *root, struct mem_arena *arena,
+	struct s3_replication *ret_replication, struct s3_replication_wrong *ret_wrong)
+{
+	uint32_t count = 0;
+	int ret = 0;
+
+	for (const struct s3_xml *node = root->child; node; node = node->next)
+		count += slice_eq(node->name, SLICE("Rule"));
+	if (!count)
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	if (count > S3_REPLICATION_RULES_MAX)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+			"The number of replication rules must not exceed the allowed limit of "
+			"1000 rules.");
+	*ret_replication = (struct s3_replication){
+		.rules = mem_arena_get(arena, count * sizeof(*ret_replication->rules))};
+	if (!ret_replication->rules)
+		return -ENOMEM;
+	for (struct s3_xml *node = root->child; node && !ret; node = node->next) {
+		if (slice_eq(node->name, SLICE("Rule")))
+			ret = parse_rule(node, ret_replication, arena, ret_wrong);
+		else if (!slice_eq(node->name, SLICE("Role")) &&
+			 !slice_eq(node->name, SLICE("RoleArn")))
+			ret = wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	}
+	if (!ret)
+		qsort(ret_replication->rules, ret_replication->count,
+			sizeof(*ret_replication->rules), by_priority);
+	return ret;
+}
+
+static bool rule_fits(const struct s3_replication_rule *rule, struct slice key)
+{
+	return rule->enabled && slice_starts(key, rule->prefix);
+}
+
+const struct s3_replication_rule *s3_replication_rule_of(
+	const struct s3_replication *replication, struct slice key, const struct s3_tags *tags)
+{
+	for (uint32_t i = 0; i < replication->count; i++) {
+		const struct s3_replication_rule *rule = &replication->rules[i];
+		bool fits = rule_fits(rule, key);
+
+		for (uint32_t k = 0; k < rule->tag_count && fits; k++) {
+			const struct s3_tag *tag = s3_tags_find(tags, rule->tags[k].key);
+
+			fits = tag && slice_eq(tag->value, rule->tags[k].value);
+		}
+		if (fits)
+			return rule;
+	}
+	return NULL;
+}
+
+const struct s3_replication_rule *s3_replication_marker_rule(
+	const struct s3_replication *replication, struct slice key)
+{
+	for (uint32_t i = 0; i < replication->count; i++)
+		if (rule_fits(&replication->rules[i], key) && replication->rules[i].markers)
+			return &replication->rules[i];
+	return NULL;
+}
+
+/* ---- The requests. ---- */
+
+/* A target that the caller may not name is answered as one that does not exist. */
+static const struct s3_error *check_target(struct s3_call *call, const struct s3_settings *settings,
+	const struct s3_replication *replication)
+{
+	struct s3_replicate_place place;
+	bool exists = s3_replicate_allowed(call->s3, replication->target, settings->bucket.owner) &&
+		      s3_replicate_place(call->s3, replication->target, &place) == 0;
+
+	if (exists && replication->bucket.len)
+		exists = slice_eq(replication->bucket, slice_str(place.bucket));
+	secret_wipe(&place, sizeof(place));
+	if (exists)
+		return NULL;
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"Destination bucket must exist: the destination names a replication target that "
+		"this server's operator has registered for the bucket's account.");
+}
+
+static bool wants_existing(const struct s3_replication *replication)
+{
+	for (uint32_t i = 0; i < replication->count; i++)
+		if (replication->rules[i].enabled && replication->rules[i].existing)
+			return true;
+	return false;
+}
+
+/* S3 first checks whether the bucket has versioning. */
+static const struct s3_error *check(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	struct s3_replication_wrong bad = {.message = NULL};
+	const struct s3_settings *settings;
+	struct s3_replication replication;
+	const struct s3_error *error;
+	struct s3_xml *root;
+	int ret;
+
+	error = s3_config_xml(call, body, "ReplicationConfiguration", &root);
+	if (!error)
+		error = s3_call_settings(call, &settings);
+	if (error)
+		return error;
+	if (!settings || settings->bucket.versioning != STORE_VERSIONING_ENABLED)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Versioning must be 'Enabled' on the bucket to apply a replication "
+			"configuration");
+	ret = s3_replication_parse(root, &call->arena, &replication, &bad);
+	if (ret == -EINVAL)
+		return bad.message ? s3_fail(call, bad.error, "%s", bad.message)
+				   : s3_error_at(bad.error);
+	if (ret)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = check_target(call, settings, &replication);
+	if (!error && wants_existing(&replication)) {
+		ret = s3_replicate_resync_ask(call->s3, call->request->core, call->bucket, false);
+		error = ret ? s3_fail_errno(call, ret) : NULL;
+	}
+	return error ? error : s3_config_xml_text(call, root, ret_document);
+}
+
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
+{
+	struct s3_replication *replication = mem_arena_get(arena, sizeof(*replication));
+	struct s3_replication_wrong bad;
+	struct s3_xml *root;
+	int ret = replication ? s3_xml_parse(document, arena, &root) : -ENOMEM;
+
+	if (!ret)
+		ret = s3_replication_parse(root, arena, replication, &bad);
+	*ret_parsed = ret ? NULL : replication;
+	return ret;
+}
+
+const struct s3_config_ops s3_config_replication = {
+	.check = check,
+	.load = load,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+};

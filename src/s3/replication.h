@@ -1,0 +1,135 @@
+/* s3/replication.h: replication of buckets to other S3 servers, for the worker that sends
+ * (src/replicate): the targets that operators registered, the rows that commits leave for them, and
+ * what a row asks to be sent (docs/design/replication.md).
+ *
+ * Source: S3 User Guide, "Replicating objects within and across Regions"; API Reference,
+ * "PutBucketReplication". */
+#ifndef S3_REPLICATION_H
+#define S3_REPLICATION_H
+
+#include "base/mem_arena.h"
+#include "s3/s3.h"
+#include "store/api.h"
+
+/* ---- Targets: a bucket of another server, with the keys that open it. ---- */
+#define S3_REPLICATE_TARGETS_MAX  16u
+#define S3_REPLICATE_NAME_MAX	  63u
+#define S3_REPLICATE_ENDPOINT_MAX 1023u
+#define S3_REPLICATE_ERROR_BYTES  256u
+struct s3_replicate_place {
+	char name[S3_REPLICATE_NAME_MAX + 1];
+	char endpoints[S3_REPLICATE_ENDPOINT_MAX + 1]; /* as neb_options has them */
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	char region[33];
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	uint64_t generation; /* changes with any of these; never 0 */
+};
+/* What the worker tells about a target. */
+struct s3_replicate_state {
+	const char *word;      /* "idle", "sending", "away", "refused"; static */
+	uint64_t oldest_ns;    /* real time of the oldest row that waits; 0: none */
+	uint32_t refused;      /* rows that the target refused and that are tried again */
+	const char *transport; /* of the last request; static */
+	char error[S3_REPLICATE_ERROR_BYTES]; /* the last one; empty: none since the last success */
+};
+enum s3_replicate_count {
+	S3_REPLICATE_PENDING,
+	S3_REPLICATE_PENDING_BYTES,
+	S3_REPLICATE_SENT,
+	S3_REPLICATE_SENT_BYTES,
+	S3_REPLICATE_FAILED,
+	S3_REPLICATE_COUNTS
+};
+struct s3_replicate_told {
+	struct s3_replicate_place place; /* without its secret */
+	struct s3_replicate_state state;
+	uint64_t counts[S3_REPLICATE_COUNTS];
+};
+/* Any thread. The targets, in the order of their registration. */
+uint32_t s3_replicate_list(
+	struct s3 *s3, struct s3_replicate_told ret_list[S3_REPLICATE_TARGETS_MAX]);
+/* -ENOENT: no such target. Any thread; the caller wipes it. */
+int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_place *ret_place);
+void s3_replicate_tell(struct s3 *s3, struct slice name, const struct s3_replicate_state *state);
+void s3_replicate_add(
+	struct s3 *s3, struct slice name, enum s3_replicate_count count, int64_t more);
+/* fn is called on any thread when there is work: a commit left a row, a target changed, a resync
+ * was asked for. It must not wait. NULL: no more calls. */
+void s3_replicate_on_work(struct s3 *s3, void (*fn)(void *arg), void *arg);
+
+/* ---- Rows: outbox rows of the store, in commit order. ---- */
+enum s3_replicate_kind {
+	S3_REPLICATE_PUT = 'P',
+	S3_REPLICATE_MARKER = 'D',
+	S3_REPLICATE_TAGS = 'T',
+	S3_REPLICATE_RETENTION = 'R',
+	S3_REPLICATE_HOLD = 'H',
+	S3_REPLICATE_NOTHING = 'N', /* an edit of a version that is not replicated */
+};
+struct s3_replicate_row {
+	enum s3_replicate_kind kind;
+	uint64_t number;
+	uint64_t bytes;
+	uint64_t time_ns; /* real time of its commit */
+	struct slice target, bucket, key, version_id;
+	struct slice request_id; /* of the request that made it */
+};
+/* False: not a row of replication. Texts are those of the row. */
+bool s3_replicate_row_parse(uint64_t number, struct slice version_id, struct slice text,
+	struct s3_replicate_row *ret_row);
+
+/* ---- What a row asks for. Fiber calls on one reactor. ---- */
+#define S3_REPLICATE_HEADERS_MAX LIMIT_HTTP_HEADERS_MAX
+struct s3_replicate_job {
+	const struct s3_replicate_row *row;
+	uint64_t bytes;
+	char etag[68];		      /* empty: not comparable */
+	uint32_t part_count;	      /* 0: put whole */
+	bool composite;		      /* its checksum is one of its parts' checksums */
+	struct slice checksum_header; /* empty: it has no checksum; "x-amz-checksum-crc32c" */
+	struct slice checksum_name, checksum;
+	struct slice target_version; /* of the replica, once it was sent; empty: not known */
+	/* Of the replica; texts end with a NUL. */
+	uint32_t header_count;
+	struct s3_header headers[S3_REPLICATE_HEADERS_MAX];
+	struct slice tags, lock_mode, lock_until, hold; /* as stored; empty: none */
+	const struct store_meta *meta;
+	struct store_get *get;
+	struct mem_arena arena;
+	const char *why; /* of -EOPNOTSUPP */
+};
+/* Opens the row's version. -ENOENT: it is gone; -ECANCELED: no rule asks for it any more;
+ * -EALREADY: it was sent before; -EOPNOTSUPP: it can never be sent; -ENOMEM, -EIO. Close it unless
+ * it failed. */
+int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row,
+	struct s3_replicate_job *job);
+void s3_replicate_close(struct s3_replicate_job *job);
+struct s3_replicate_part {
+	uint64_t offset, bytes;
+	struct slice checksum; /* empty: not known */
+};
+/* number from 1. The offset of a part is found by a walk over those before it. */
+struct s3_replicate_part s3_replicate_part(const struct s3_replicate_job *job, uint32_t number);
+/* Notes with the version how it ended: "COMPLETED", "FAILED"; NULL: nothing asks for it any more.
+ * target_version: of the replica; empty: leaves it. -ENOENT: the version is gone. */
+int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, const char *status,
+	struct slice target_version);
+
+/* ---- Resync: rows for what exists already. Fiber calls. ---- */
+/* The next bucket that waits for one, and where its walk goes on. -ENOENT: none. */
+struct s3_replicate_resync {
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	bool again;	 /* also what was sent before */
+	uint64_t put_ns; /* real time of its last step */
+	size_t after_len;
+	char after[LIMIT_KEY_LEN_MAX];
+};
+int s3_replicate_resync_next(
+	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *ret_resync);
+/* Walks over up to a thousand versions more, leaves rows, and notes how far it came; *ret_more:
+ * there are further keys. -EAGAIN: the bucket's rules are not stored yet. */
+int s3_replicate_resync_step(
+	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *resync, bool *ret_more);
+
+#endif

@@ -1,0 +1,188 @@
+/* tests/unit/replicate/test_window.c: the rows of a target that are in memory: which may be sent,
+ * in which order, and when again; and what an answer means for its row. */
+#include "../unit.h"
+
+#include <stdio.h>
+
+#include "replicate/replicate_priv.h"
+#include "s3/replicate/replicate.h"
+
+static struct window window;
+static struct mem_arena arena;
+
+static bool add(uint64_t number, const char *key)
+{
+	const struct s3_replicate_row row = {.kind = S3_REPLICATE_PUT,
+		.bytes = 5,
+		.time_ns = 7,
+		.target = SLICE("t"),
+		.bucket = SLICE("b"),
+		.key = slice_str(key),
+		.request_id = SLICE("r")};
+
+	return window_add(&window, number, SLICE("v1"), s3_replicate_row_text(&row, &arena));
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	mem_arena_init(&arena);
+	window.count = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	window_free(&window);
+	mem_arena_free(&arena);
+	return 0;
+}
+
+static void test_rows(void **state)
+{
+	const struct s3_replicate_row row = {.kind = S3_REPLICATE_TAGS,
+		.bytes = 12,
+		.time_ns = 34,
+		.target = SLICE("target"),
+		.bucket = SLICE("bucket"),
+		.key = slice_of("a\0b", 3),
+		.request_id = SLICE("0123")};
+	struct slice text = s3_replicate_row_text(&row, &arena);
+	struct s3_replicate_row read;
+
+	(void)state;
+	assert_true(s3_replicate_is_row(text));
+	assert_true(s3_replicate_row_parse(9, SLICE("given"), text, &read));
+	assert_true(slice_eq(read.version_id, SLICE("given")));
+	s3_replicate_row_fill((char *)(uintptr_t)text.data, S3_REPLICATE_HOLD, "own");
+	assert_true(s3_replicate_row_parse(9, SLICE("given"), text, &read));
+	assert_int_equal(read.kind, S3_REPLICATE_HOLD);
+	assert_int_equal(read.number, 9);
+	assert_int_equal(read.bytes, 12);
+	assert_int_equal(read.time_ns, 34);
+	assert_true(slice_eq(read.version_id, SLICE("own")));
+	assert_true(slice_eq(read.target, row.target) && slice_eq(read.bucket, row.bucket));
+	assert_true(slice_eq(read.key, row.key) && slice_eq(read.request_id, row.request_id));
+	/* The end of the key is the end of the text; without a key it is no row. */
+	for (size_t len = 0; len <= text.len - row.key.len; len++)
+		assert_false(s3_replicate_row_parse(9, SLICE_NONE, slice_to(text, len), &read));
+	assert_false(s3_replicate_row_parse(9, SLICE_NONE, SLICE("log\0arn\0{}"), &read));
+}
+
+static void test_order_of_a_key(void **state)
+{
+	struct window_row *first, *other;
+	uint64_t numbers[4];
+
+	(void)state;
+	assert_true(add(1, "a") && add(2, "a") && add(3, "b"));
+	first = window_take(&window, 0);
+	assert_int_equal(first->row.number, 1);
+	other = window_take(&window, 0);
+	assert_int_equal(other->row.number, 3);
+	assert_null(window_take(&window, 0));
+	assert_int_equal(window_next_ns(&window), DEADLINE_NONE);
+	other->phase = WINDOW_DONE;
+	assert_null(window_take(&window, 0));
+	first->phase = WINDOW_DONE;
+	assert_int_equal(window_next_ns(&window), 0);
+	assert_int_equal(window_reap(&window, numbers, 4), 2);
+	assert_int_equal(numbers[0], 1);
+	assert_int_equal(numbers[1], 3);
+	assert_int_equal(window_take(&window, 0)->row.number, 2);
+	assert_int_equal(window.count, 1);
+}
+
+static void test_refused(void **state)
+{
+	struct window_row *row;
+	uint64_t pause_ns = WINDOW_PAUSE_MIN;
+
+	(void)state;
+	assert_true(add(1, "a") && add(2, "a") && add(3, "b"));
+	for (uint32_t i = 0; i < 80; i++) {
+		uint64_t now_ns = i * WINDOW_PAUSE_MAX;
+
+		row = window_take(&window, now_ns);
+		assert_int_equal(row->row.number, 1);
+		window_refused(row, now_ns);
+		assert_int_equal(row->next_ns, now_ns + pause_ns);
+		pause_ns = MIN(2 * pause_ns, WINDOW_PAUSE_MAX);
+	}
+	assert_int_equal(window_refused_count(&window), 1);
+	/* Another key passes; the key's own next row does not. */
+	row = window_take(&window, 0);
+	assert_int_equal(row->row.number, 3);
+	assert_null(window_take(&window, 0));
+	window_hurry(&window);
+	assert_int_equal(window_take(&window, 0)->row.number, 1);
+}
+
+static void test_full(void **state)
+{
+	uint64_t number;
+	char key[16];
+
+	(void)state;
+	for (uint32_t i = 0; i < WINDOW_ROWS_MAX; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_true(add(i + 1, key));
+	}
+	assert_false(add(1000, "more"));
+	window_take(&window, 0)->phase = WINDOW_DONE;
+	assert_int_equal(window_reap(&window, &number, 1), 1);
+	assert_int_equal(number, 1);
+	assert_true(add(1000, "more"));
+}
+
+static enum outcome outcome_of(uint32_t status, const char *code)
+{
+	struct replicate_result result = {.status = status};
+
+	snprintf(result.code, sizeof(result.code), "%s", code);
+	return send_outcome(&result);
+}
+
+static void test_answers(void **state)
+{
+	static const struct {
+		uint32_t status;
+		const char *code;
+		enum outcome outcome;
+	} cases[] = {
+		{200, "", OUTCOME_SENT},
+		{204, "", OUTCOME_SENT},
+		{0, "", OUTCOME_AWAY},
+		{429, "", OUTCOME_AWAY},
+		{500, "InternalError", OUTCOME_AWAY},
+		{503, "SlowDown", OUTCOME_AWAY},
+		{507, "InsufficientStorage", OUTCOME_AWAY},
+		{307, "TemporaryRedirect", OUTCOME_REFUSED},
+		{403, "AccessDenied", OUTCOME_REFUSED},
+		{404, "NoSuchBucket", OUTCOME_REFUSED},
+		{409, "OperationAborted", OUTCOME_REFUSED},
+		{400, "BadDigest", OUTCOME_REFUSED},
+		{400, "XMinioAdminBucketQuotaExceeded", OUTCOME_REFUSED},
+		{400, "InvalidArgument", OUTCOME_FAILED},
+		{413, "EntityTooLarge", OUTCOME_FAILED},
+		{501, "NotImplemented", OUTCOME_FAILED},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(outcome_of(cases[i].status, cases[i].code), cases[i].outcome);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_order_of_a_key, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
+		cmocka_unit_test(test_answers),
+	};
+
+	return cmocka_run_group_tests_name("window", tests, NULL, NULL);
+}
