@@ -177,7 +177,10 @@ static void lane_main(void *arg)
 			continue;
 		}
 		why[0] = '\0';
+		/* A field of the row's text, which ends with a NUL. */
+		fiber_request_set(row->row.request_id.len ? row->row.request_id.data : "");
 		row_end(lane, row, send_row(lane, row, why), why);
+		fiber_request_set("");
 		course_poke(course);
 		course_wake_lanes(course);
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "s3/replication.h"
 #include "server/admin/admin.h"
 
 static struct region *region;
@@ -77,6 +78,17 @@ void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3
 		page(arg, request, reply);
 	else
 		reply->status = 403;
+}
+
+/* One target, whose oldest row has waited for an hour. */
+uint32_t s3_replicate_list(
+	struct s3 *s3, struct s3_replicate_told ret_list[S3_REPLICATE_TARGETS_MAX])
+{
+	(void)s3;
+	ret_list[0] = (struct s3_replicate_told){.place = {.name = "far"},
+		.state = {.refused = 2, .oldest_ns = clock_real_ns() - 3600 * NS_PER_S},
+		.counts = {[S3_REPLICATE_PENDING] = 5, [S3_REPLICATE_FAILED] = 1}};
+	return 1;
 }
 
 int store_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
@@ -337,6 +349,10 @@ static void test_metrics_of_the_parts(void **state)
 		has("nebulaio_ring_latency_seconds_bucket{ring=\"base\",core=\"0\",le=\"+Inf\"} "
 		    "0\n"));
 	assert_true(has("nebulaio_ring_latency_seconds_count{ring=\"rdma\",core=\"0\"} 0\n"));
+	assert_true(has("nebulaio_replication_pending_objects{target=\"far\"} 5\n"));
+	assert_true(has("nebulaio_replication_failed_total{target=\"far\"} 1\n"));
+	assert_true(has("nebulaio_replication_refused{target=\"far\"} 2\n"));
+	assert_true(has("nebulaio_replication_oldest_age_seconds{target=\"far\"} 36"));
 	assert_false(has("nebulaio_store_volume_state"));
 	assert_true(has("nebulaio_store_index_protected 0\n"));
 	volume_count = 2;
