@@ -1,6 +1,5 @@
 /* replicate/course.c: one target: its fiber fills the window from the rows that the store keeps,
- * and ends the rows that were sent, many at a time. What does not fit the window stays in the
- * store. */
+ * and ends the rows that were sent, many at a time. The other rows stay in the store. */
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>

@@ -120,7 +120,7 @@ static void course_pause(struct course *course, const char *why)
 	course->paused_until_ns = now_ns + course->pause_ns;
 	if (!course->told_away)
 		log_warn("replicate",
-			"%s: the target takes nothing now: %s; the server tries again until it does",
+			"%s: the target takes nothing now: %s; the server tries again",
 			course->name, why);
 	course->told_away = true;
 }

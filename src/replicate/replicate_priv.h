@@ -118,7 +118,7 @@ enum outcome {
 /* Fiber call of the lane. ret_why: of the last three. */
 enum outcome send_row(
 	struct lane *lane, const struct window_row *row, char ret_why[S3_REPLICATE_ERROR_BYTES]);
-/* What an answer means for its row. */
+/* The outcome of a row by the answer to its request. */
 enum outcome send_outcome(const struct replicate_result *result);
 
 /* ---- read.c ---- */

@@ -7,6 +7,7 @@
 bool window_add(struct window *window, uint64_t number, struct slice version_id, struct slice text)
 {
 	struct window_row *row;
+	bool parsed;
 
 	if (window->count == WINDOW_ROWS_MAX)
 		return false;
@@ -20,8 +21,9 @@ bool window_add(struct window *window, uint64_t number, struct slice version_id,
 	memcpy(row->text, text.data, text.len);
 	slice_copy_str(slice_to(version_id, sizeof(row->version_id) - 1), row->version_id,
 		sizeof(row->version_id));
-	CHECK(s3_replicate_row_parse(
-		number, slice_str(row->version_id), slice_of(row->text, text.len), &row->row));
+	parsed = s3_replicate_row_parse(
+		number, slice_str(row->version_id), slice_of(row->text, text.len), &row->row);
+	CHECK(parsed);
 	window->rows[window->count++] = row;
 	return true;
 }

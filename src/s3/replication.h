@@ -25,7 +25,7 @@ struct s3_replicate_place {
 	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	uint64_t generation; /* changes with any of these; never 0 */
 };
-/* What the worker tells about a target. */
+/* The worker's word about a target. */
 struct s3_replicate_state {
 	const char *word;      /* "idle", "sending", "away", "refused"; static */
 	uint64_t oldest_ns;    /* real time of the oldest row that waits; 0: none */

@@ -64,7 +64,7 @@ void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_
 void s3_replicate_poke(struct s3 *s3);
 
 /* ---- mark.c ---- */
-/* What replication adds to a commit: begin before it, end after it. */
+/* The addition of replication to a commit: begin before it, end after it. */
 struct s3_replica_mark {
 	struct store_outbox_row row; /* text and marker_text NULL: nothing */
 	struct s3 *s3;

@@ -35,7 +35,7 @@ void admin_buckets_free(struct admin_buckets *buckets);
 /* The use of each bucket, and its quota. */
 void admin_bucket_metrics(const struct admin_opts *opts, struct buf *out);
 
-/* What waits for each target of replication, and what was sent. */
+/* The replications that wait for each target, and those that were sent. */
 void admin_replication_metrics(const struct admin_opts *opts, struct buf *out);
 
 /* Answers with the text of `make`. In a fiber, make runs on a helper thread, because the text is
