@@ -142,8 +142,8 @@ static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
 	struct slice text;
 
 	assert_int_equal(s3_settings_get(fake_s3, &fake_core, bucket, &settings), 0);
-	text = mem_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
-	if (!settings->documents[S3_CONFIG_REPLICATION].data)
+	text = mem_arena_copy(&arena, settings->documents[S3_CONFIG_TAGGING]);
+	if (!settings->documents[S3_CONFIG_TAGGING].data)
 		text = SLICE_NONE;
 	*ret_id = settings->bucket.id;
 	s3_settings_put(settings);
@@ -159,25 +159,25 @@ static void test_settings(void **state)
 	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("one"), &settings), -ENOENT);
 	assert_int_equal(ask("PUT", "/one", ""), 200);
 	assert_null(tags_of(SLICE("one"), &id).data);
-	assert_int_equal(put("b/one/replication", "first", id, NULL), 0);
+	assert_int_equal(put("b/one/tagging", "first", id, NULL), 0);
 	/* No change was announced. */
 	assert_null(tags_of(SLICE("one"), &id).data);
 	s3_settings_changed(fake_s3, SLICE("one"));
 	assert_string_equal(tags_of(SLICE("one"), &id).data, "first");
-	assert_int_equal(ask("GET", "/one", "replication"), 200);
+	assert_int_equal(ask("GET", "/one", "tagging"), 200);
 	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("one"), &held), 0);
-	assert_int_equal(ask("DELETE", "/one", "replication"), 204);
-	assert_int_equal(ask("GET", "/one", "replication"), 404);
-	assert_string_equal(held->documents[S3_CONFIG_REPLICATION].data, "first");
+	assert_int_equal(ask("DELETE", "/one", "tagging"), 204);
+	assert_int_equal(ask("GET", "/one", "tagging"), 404);
+	assert_string_equal(held->documents[S3_CONFIG_TAGGING].data, "first");
 	s3_settings_put(held);
 
 	/* The documents of a deleted bucket do not belong to the next bucket of its name. */
 	assert_int_equal(ask("DELETE", "/one", ""), 204);
-	assert_int_equal(put("b/one/replication", "left", id, NULL), 0);
+	assert_int_equal(put("b/one/tagging", "left", id, NULL), 0);
 	assert_int_equal(ask("PUT", "/one", ""), 200);
 	assert_null(tags_of(SLICE("one"), &next_id).data);
 	assert_true(next_id != id);
-	assert_int_equal(ask("GET", "/one", "replication"), 404);
+	assert_int_equal(ask("GET", "/one", "tagging"), 404);
 }
 
 static void test_bucket_end(void **state)
@@ -188,13 +188,13 @@ static void test_bucket_end(void **state)
 	(void)state;
 	assert_int_equal(ask("PUT", "/one", ""), 200);
 	tags_of(SLICE("one"), &id);
-	assert_int_equal(put("b/one/replication", "x", id, NULL), 0);
+	assert_int_equal(put("b/one/tagging", "x", id, NULL), 0);
 	assert_int_equal(put("b/one/unknown", "x", id, NULL), 0);
-	assert_int_equal(put("b/one.more/replication", "x", 99, NULL), 0);
+	assert_int_equal(put("b/one.more/tagging", "x", 99, NULL), 0);
 	assert_int_equal(ask("DELETE", "/one", ""), 204);
-	assert_int_equal(get("b/one/replication", &document), -ENOENT);
+	assert_int_equal(get("b/one/tagging", &document), -ENOENT);
 	assert_int_equal(get("b/one/unknown", &document), -ENOENT);
-	assert_int_equal(get("b/one.more/replication", &document), 0);
+	assert_int_equal(get("b/one.more/tagging", &document), 0);
 }
 
 static void test_more_buckets_than_remembered(void **state)
