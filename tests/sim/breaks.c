@@ -17,6 +17,7 @@
 #define VERIFY_ONE_OF	  2u
 #define CONDITION_ONE_OF  2u
 #define LOST_ONE_OF	  1u
+#define MEMORY_ONE_OF	  2u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
@@ -27,6 +28,7 @@ const struct world_break WORLD_BREAKS[] = {
 	{"drop", "an upload that outlives its completion"},
 	{"verify", "a checksum that nobody looks at"},
 	{"condition", "a write's condition that nobody looks at"},
+	{"memory", "a put into a memory bucket that is not kept"},
 	{"lost", "a connection to a volume that broke, and all that was under way is done"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
@@ -105,6 +107,19 @@ void __wrap_object_put(struct store *store, struct object *object)
 	if (object && breaks("reference", REFERENCE_ONE_OF))
 		__real_object_put(store, object);
 	__real_object_put(store, object);
+}
+
+void memory_put_abort(struct store_put *put);
+int __real_memory_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
+int __wrap_memory_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+{
+	if (!breaks("memory", MEMORY_ONE_OF))
+		return __real_memory_put_commit(put, meta, check, arg);
+	memcpy(meta->version_id, "null", sizeof("null"));
+	memory_put_abort(put);
+	return 0;
 }
 
 void __real_remote_volume_lost(struct remote_lane *lane, bool was_open);

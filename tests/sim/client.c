@@ -83,7 +83,15 @@ uint32_t body_content(struct client *client, uint64_t bytes)
 
 const char *bucket_of(uint16_t key)
 {
-	return key < KEY_VERSIONED ? BUCKET : key < KEY_APPENDED ? BUCKET_VERSIONS : BUCKET_APPEND;
+	return key < KEY_VERSIONED  ? BUCKET
+	       : key < KEY_APPENDED ? BUCKET_VERSIONS
+	       : key < KEY_MEMORY   ? BUCKET_APPEND
+				    : BUCKET_MEMORY;
+}
+
+bool is_idempotent(uint16_t key)
+{
+	return key < KEY_VERSIONED || key >= KEY_MEMORY;
 }
 
 void name_of_key(uint16_t key, char name[16])

@@ -143,6 +143,7 @@ static struct search {
 	struct state states[STATES_MAX];
 	uint32_t state_count;
 	bool full;			     /* more states than fit */
+	bool ends, evicts;		     /* the key's object: with a life, and at any time */
 	uint64_t lost;			     /* a bit for each open operation that is lost */
 	uint32_t made_by[HISTORY_NAMES_MAX]; /* by name: the operation; 0: unknown */
 	uint32_t name_of[HISTORY_OPS_MAX];   /* by operation: the name; 0: unknown */
@@ -464,7 +465,13 @@ static void state_add(const struct state *state)
  * answer. New states are appended and handled in turn. */
 static void settle(void)
 {
-	for (uint32_t i = 0; i < search.state_count; i++)
+	for (uint32_t i = 0; i < search.state_count; i++) {
+		if (search.evicts && search.states[i].version_count) {
+			struct state without = search.states[i];
+
+			null_remove(&without);
+			state_add(&without);
+		}
 		for (uint32_t bit = 0; bit < HISTORY_OPEN_MAX; bit++) {
 			const struct open_op *open = &search.open[bit];
 			struct state state;
@@ -477,6 +484,7 @@ static void settle(void)
 			state.happened |= 1ull << bit;
 			state_add(&state);
 		}
+	}
 }
 
 /* Removes an operation; with `must`, also the states in which it has not happened. */
@@ -563,6 +571,10 @@ static void life_end(void)
 	for (uint32_t bit = 0; bit < HISTORY_OPEN_MAX; bit++)
 		if (search.open[bit].used)
 			open_remove(bit, false);
+	if (!search.ends)
+		return;
+	search.state_count = 1;
+	search.states[0] = (struct state){0};
 }
 
 /* ---- Names and the operations that made them. ---- */
@@ -653,6 +665,8 @@ enum history_verdict history_judge(struct history *history, uint16_t key, uint32
 	search.state_count = 1; /* absent */
 	search.states[0] = (struct state){0};
 	search.full = false;
+	search.ends = history->key_memory && key >= history->key_memory;
+	search.evicts = search.ends && history->evicts;
 	makers_find(history, key);
 	if (!names_bind(history, key, ret_op))
 		return HISTORY_UNEXPLAINED;

@@ -81,6 +81,9 @@ struct history_op {
 };
 
 struct history {
+	/* Keys from this one on end with each life (0: none); evicts: and at any time before. */
+	uint16_t key_memory;
+	bool evicts;
 	uint32_t event_count, op_count, chain_count, name_count, entry_count, value_count;
 	struct {
 		uint32_t op; /* HISTORY_UNNAMED: a life ends */

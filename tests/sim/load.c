@@ -23,7 +23,7 @@ struct world_opts opts;
 struct world_shared *shared;
 struct server *server;
 
-static struct store *server_store;
+struct store *server_store;
 static struct world_event power;
 static uint32_t power_after; /* operations; 0: not counted */
 
@@ -70,6 +70,8 @@ static void one_op(struct client *client)
 		clock_is_set(client);
 	if (opts.versions && what < 3)
 		versions_op(client);
+	else if (opts.memory_bytes && what >= 6)
+		memory_op(client);
 	else if (opts.uploads && what < 5)
 		uploads_op(client);
 	else if (opts.copies && what < 6)
@@ -230,6 +232,8 @@ static void server_begin(const char *dir)
 	set(&config, "memory.bytes", "32MiB");
 	set(&config, "memory.huge_pages", "false");
 	set_number(&config, "memory.cache_bytes", opts.cache_bytes);
+	/* A bucket that was deleted keeps its part as long as somebody reads what was in it. */
+	set_number(&config, "memory.buckets_bytes", 2 * opts.memory_bytes);
 	set(&config, "memory.records_bytes", "1MiB");
 	set(&config, "memory.index_cache_bytes", "8MiB");
 	set_number(&config, "data.inline_bytes_max", opts.inline_bytes);
@@ -313,6 +317,15 @@ static void protect_draw(struct prng *prng)
 	opts.folder_goes = opts.protect && !opts.faulty && (!opts.damaged || opts.repairs);
 }
 
+static void memory_draw(struct prng *prng)
+{
+	opts.memory_bytes = prng_below(prng, 2) ? MIB << prng_below(prng, 3) : 0;
+	opts.memory_evicts = prng_below(prng, 2);
+	opts.memory_ttl_s = opts.memory_evicts && prng_below(prng, 4) == 0 ? 1 : 0;
+	shared->history.key_memory = KEY_MEMORY;
+	shared->history.evicts = opts.memory_evicts;
+}
+
 static void replaced_draw(struct prng *prng)
 {
 	opts.replaced = -1;
@@ -361,6 +374,8 @@ static void opts_draw(void)
 	replaced_draw(&prng);
 	prng_seed(&prng, shared->seed * 7 + 3);
 	protect_draw(&prng);
+	prng_seed(&prng, shared->seed * 7 + 4);
+	memory_draw(&prng);
 }
 
 static void bucket_make(struct client *client, const char *name)
@@ -387,6 +402,12 @@ static void buckets_make(struct client *client, uint32_t life)
 	bucket_make(client, BUCKET);
 	if (opts.copies)
 		bucket_make(client, BUCKET_APPEND);
+	if (opts.memory_bytes) {
+		int status = memory_make(client);
+
+		if (outcome_of(status) != HISTORY_DONE && !opts.faulty)
+			world_fault("no memory bucket: %d", status);
+	}
 	if (opts.versions) {
 		bucket_make(client, BUCKET_VERSIONS);
 		if (life == 0)
@@ -410,6 +431,12 @@ static void look_at_all(struct client *client)
 		uploads_list(client);
 	if (opts.copies)
 		copies_look(client);
+	if (opts.memory_bytes)
+		memory_look(client);
+	for (uint16_t key = 0; opts.memory_bytes && key < KEYS_MEMORY; key++)
+		plain_get(client, KEY_MEMORY + key);
+	if (opts.memory_bytes)
+		memory_check(server_store);
 	asker_close(client);
 }
 
@@ -476,6 +503,14 @@ static void tour(struct client *client)
 	plain_list(client);
 	delete_key(client, 1);
 	plain_put(client, 2);
+	for (uint16_t key = KEY_MEMORY; key < KEYS; key++)
+		plain_put(client, key);
+	for (uint32_t i = 0; i < 3; i++)
+		plain_get(client, KEY_MEMORY);
+	memory_look(client);
+	delete_key(client, KEY_MEMORY);
+	plain_put(client, KEY_MEMORY);
+	vanish(client, KEY_MEMORY + 1);
 	vanish(client, 3);
 	plain_get(client, 2);
 	asker_close(client);
@@ -496,6 +531,9 @@ static void sweep_world(const struct world_sweep *sweep)
 	opts.inline_bytes = 2048;
 	opts.faulty = sweep->nth != 0;
 	opts.versions = opts.uploads = opts.copies = opts.strict = false;
+	opts.memory_bytes = 4 * MIB;
+	opts.memory_ttl_s = 0;
+	opts.memory_evicts = shared->history.evicts = false;
 	world_disk_chances = (struct world_disk_chances){0};
 	world_fault_plan(sweep->kind, sweep->nth, &shared->seen);
 }

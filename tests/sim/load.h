@@ -19,7 +19,9 @@
 #define KEYS_APPENDED  2u
 #define KEY_VERSIONED  KEYS_PLAIN
 #define KEY_APPENDED   (KEY_VERSIONED + KEYS_VERSIONED)
-#define KEYS	       (KEY_APPENDED + KEYS_APPENDED)
+#define KEYS_MEMORY    4u
+#define KEY_MEMORY     (KEY_APPENDED + KEYS_APPENDED)
+#define KEYS	       (KEY_MEMORY + KEYS_MEMORY)
 #define PART_BYTES_MIN (5 * MIB) /* of all parts but the last */
 /* Of an upload of two parts: values have one part's bytes at most, and a copied part has a value's.
  */
@@ -28,6 +30,7 @@
 #define BUCKET		"sim"
 #define BUCKET_VERSIONS "versions"
 #define BUCKET_APPEND	"sim--zone--x-s3"
+#define BUCKET_MEMORY	"memory"
 #define KNOWN_MAX	64u
 #define UPLOADS_KNOWN	128u
 
@@ -77,7 +80,10 @@ struct world_opts {
 	bool repairs;	  /* damage gets repaired */
 	bool strict;	  /* the library does not retry */
 	bool versions, uploads, copies;
-	uint32_t volumes; /* one of them parity; 1: no array */
+	uint64_t memory_bytes; /* of a memory bucket; 0: none */
+	uint32_t memory_ttl_s;
+	bool memory_evicts; /* when it is full */
+	uint32_t volumes;   /* one of them parity; 1: no array */
 	uint64_t volume_bytes_max;
 	uint32_t exported; /* volumes on another host, a bit for each */
 	bool peer_fails;   /* that host */
@@ -88,6 +94,7 @@ struct world_opts {
 extern struct world_opts opts;
 extern struct world_shared *shared;
 extern struct server *server;
+extern struct store *server_store; /* that the server opened */
 
 struct client {
 	pthread_t thread;
@@ -104,6 +111,8 @@ struct client {
 void asker_open(struct client *client);
 void asker_close(struct client *client);
 const char *bucket_of(uint16_t key);
+/* Whether writes without a condition may be sent twice. */
+bool is_idempotent(uint16_t key);
 void name_of_key(uint16_t key, char name[16]);
 
 /* A new value of a key, whose bytes are in client->body. */
@@ -159,6 +168,13 @@ void uploads_list(struct client *client);
 struct known_upload *upload_draw(struct client *client);
 /* Handles an error in an answer that had already begun. */
 void late_error(struct client *client, struct http_answer *answer);
+
+void memory_op(struct client *client);
+void memory_look(struct client *client);
+/* Makes the memory bucket if it does not exist. Returns the status. */
+int memory_make(struct client *client);
+/* The memory bucket has the bounds that it was made with, and keeps them. */
+void memory_check(struct store *store);
 
 void copies_op(struct client *client);
 void copies_look(struct client *client);

@@ -15,7 +15,7 @@ static void put_value(struct client *client, const struct history_op *what, uint
 		.name = name,
 		.body = client->body,
 		.body_bytes = bytes,
-		.again = what->key < KEY_VERSIONED && what->condition == HISTORY_ALWAYS};
+		.again = is_idempotent(what->key) && what->condition == HISTORY_ALWAYS};
 	struct http_answer answer;
 	uint32_t op;
 
@@ -63,7 +63,7 @@ static uint32_t key_ask(
 		.op = read ? NEB_GET_OBJECT : NEB_DELETE_OBJECT,
 		.bucket = bucket_of(key),
 		.name = name,
-		.again = key < KEY_VERSIONED};
+		.again = is_idempotent(key)};
 	uint32_t op = history_begin(&shared->history, &what);
 
 	name_of_key(key, name);
