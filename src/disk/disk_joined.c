@@ -155,11 +155,12 @@ static void sizes_take(struct disk *disk)
 static int whole_check(const struct disk *disk)
 {
 	const struct joined *joined = disk->joined;
+	uint64_t log_bytes = disk_bytes(joined->parts[JOINED_LOG]);
 
 	if (joined->labelled &&
 		(joined->log_bytes % MIB || joined->log_bytes < DISK_LABEL_BYTES ||
-			disk_bytes(joined->parts[JOINED_LOG]) <
-				joined->log_bytes + DISK_LABEL_BYTES ||
+			log_bytes < DISK_LABEL_BYTES ||
+			joined->log_bytes > log_bytes - DISK_LABEL_BYTES ||
 			disk_bytes(joined->parts[JOINED_BODIES]) < DISK_LABEL_BYTES))
 		return refuse(disk, "the device became smaller");
 	return 0;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codec/crc.h"
 #include "disk/disk.h"
 #include "disk/disk_dax.h"
 
@@ -388,6 +389,48 @@ static void test_parts_that_do_not_belong_together(void **state)
 	assert_int_equal(opened(fixture, a, b), -EUCLEAN);
 }
 
+/* As docs/spec/disk.md has it: a checksum at 12 of a block, and the log's length at 40. */
+static void label_change(const char *path, uint64_t log_bytes)
+{
+	uint8_t block[4096];
+	uint32_t crc = 0;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, block, sizeof(block), 0), sizeof(block));
+	memcpy(block + 12, &crc, sizeof(crc));
+	memcpy(block + 40, &log_bytes, sizeof(log_bytes));
+	crc = crc32c_update(0, block, sizeof(block));
+	memcpy(block + 12, &crc, sizeof(crc));
+	assert_int_equal(pwrite(fd, block, sizeof(block), 0), sizeof(block));
+	close(fd);
+}
+
+static void test_labels_with_impossible_lengths(void **state)
+{
+	const uint64_t lengths[] = {
+		0, 1, MIB - 1, LOG_BYTES + 4096, LOG_BYTES + MIB, 0 - (uint64_t)MIB, UINT64_MAX};
+	struct fixture *fixture = (struct fixture *)*state;
+	char a[600], b[600];
+	struct disk_opts opts;
+
+	snprintf(a, sizeof(a), "%s/a", fixture->dir);
+	snprintf(b, sizeof(b), "%s/b", fixture->dir);
+	opts = opts_of(joined_name(fixture, a, b));
+	opts.bytes_min = LOG_BYTES + STEP;
+	assert_int_equal(disk_open(&opts, &fixture->disk), 0);
+	disk_close(fixture->disk);
+	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		label_change(a, lengths[i]);
+		assert_int_equal(opened(fixture, a, b), -EUCLEAN); /* they differ */
+		label_change(b, lengths[i]);
+		assert_int_equal(opened(fixture, a, b), -EUCLEAN);
+	}
+	label_change(a, LOG_BYTES);
+	label_change(b, LOG_BYTES);
+	assert_int_equal(opened(fixture, a, b), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +443,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_operations, begin, end),
 		cmocka_unit_test_setup_teardown(test_operations_with_the_log_apart, begin, end),
 		cmocka_unit_test_setup_teardown(test_parts_that_do_not_belong_together, begin, end),
+		cmocka_unit_test_setup_teardown(test_labels_with_impossible_lengths, begin, end),
 	};
 
 	return cmocka_run_group_tests_name("dax", tests, NULL, NULL);
