@@ -7,6 +7,9 @@
 #include <string.h>
 
 #define QUERY_BYTES_MAX 512u
+/* After so many transmissions a path is silent: HELLO, PROOF, and then requests. */
+#define VANISH_MIN    3u
+#define VANISH_SPREAD 16u
 
 /* ---- Bodies: a value is a number and a length; its bytes follow from both. ---- */
 
@@ -129,13 +132,14 @@ static void say(void *arg, enum neb_log_level level, const char *text)
 /* Opens the library's client if it is not open; this may fail while calls fail. */
 static bool neb_ready(struct client *client)
 {
-	char endpoint[64];
+	char endpoint[96], devices[64] = "simulated";
+	unsigned port = server_rdma_port(server);
 	struct neb_options options = {
 		.endpoints = endpoint,
 		.access_key = "minioadmin",
 		.secret_key = "minioadmin",
 		.transport = opts.strict ? NEB_STRICT : NEB_RDMA,
-		.device_name = "simulated",
+		.device_name = devices,
 		.pool_bytes = 8 * MIB,
 		.spin_ns = 1,
 		.one_sided_reads = opts.one_sided,
@@ -144,7 +148,13 @@ static bool neb_ready(struct client *client)
 
 	if (client->neb)
 		return true;
-	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", port);
+	if (opts.paths) {
+		snprintf(
+			endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u,127.0.0.2:%u", port, port);
+		snprintf(devices, sizeof(devices), "simulated:vanish=%u simulated",
+			VANISH_MIN + (unsigned)prng_below(&client->prng, VANISH_SPREAD));
+	}
 	if (neb_client_open(&options, &client->neb) == 0)
 		return true;
 	client->neb = NULL;
@@ -286,7 +296,7 @@ void write_ended(uint32_t op, const struct http_answer *answer)
 
 void asker_open(struct client *client)
 {
-	client->by_http = opts.all_by_http || prng_below(&client->prng, 3) == 0;
+	client->by_http = opts.all_by_http || (!opts.paths && prng_below(&client->prng, 3) == 0);
 	client->body = (uint8_t *)malloc(BODY_BYTES_MAX);
 	client->scratch = (uint8_t *)malloc(BODY_BYTES_MAX);
 	CHECK(client->body && client->scratch);

@@ -224,6 +224,7 @@ static void server_begin(const char *dir)
 	set(&config, "rdma.enabled", "true");
 	set(&config, "rdma.device_name", "simulated");
 	set(&config, "rdma.address", "127.0.0.1");
+	set(&config, "rdma.paths", opts.paths ? "127.0.0.2=simulated" : "");
 	set(&config, "rdma.discovery", "false");
 	set_number(&config, "rdma.port", 0);
 	set_number(&config, "rdma.max_send_wr", opts.depth);
@@ -326,6 +327,12 @@ static void memory_draw(struct prng *prng)
 	shared->history.evicts = opts.memory_evicts;
 }
 
+static void paths_draw(struct prng *prng)
+{
+	opts.paths = prng_below(prng, 3) == 0;
+	opts.strict |= opts.paths;
+}
+
 static void replaced_draw(struct prng *prng)
 {
 	opts.replaced = -1;
@@ -376,6 +383,8 @@ static void opts_draw(void)
 	protect_draw(&prng);
 	prng_seed(&prng, shared->seed * 7 + 4);
 	memory_draw(&prng);
+	prng_seed(&prng, shared->seed * 7 + 5);
+	paths_draw(&prng);
 }
 
 static void bucket_make(struct client *client, const char *name)
@@ -392,7 +401,7 @@ static void bucket_make(struct client *client, const char *name)
 		ask.body_bytes = strlen(DIRECTORY);
 	}
 	client_ask(client, &ask, &answer);
-	if (outcome_of(answer.status) != HISTORY_DONE && answer.status != 409 && !opts.faulty)
+	if (outcome_of(answer.status) != HISTORY_DONE && answer.status != 409 && !may_not_start())
 		world_fault("no bucket %s: %d", name, answer.status);
 }
 
@@ -405,7 +414,7 @@ static void buckets_make(struct client *client, uint32_t life)
 	if (opts.memory_bytes) {
 		int status = memory_make(client);
 
-		if (outcome_of(status) != HISTORY_DONE && !opts.faulty)
+		if (outcome_of(status) != HISTORY_DONE && !may_not_start())
 			world_fault("no memory bucket: %d", status);
 	}
 	if (opts.versions) {
@@ -530,7 +539,7 @@ static void sweep_world(const struct world_sweep *sweep)
 	opts.log_bytes = MIB;
 	opts.inline_bytes = 2048;
 	opts.faulty = sweep->nth != 0;
-	opts.versions = opts.uploads = opts.copies = opts.strict = false;
+	opts.versions = opts.uploads = opts.copies = opts.strict = opts.paths = false;
 	opts.memory_bytes = 4 * MIB;
 	opts.memory_ttl_s = 0;
 	opts.memory_evicts = shared->history.evicts = false;

@@ -79,6 +79,7 @@ struct world_opts {
 	bool all_is_well; /* a GET has no reason to fail */
 	bool repairs;	  /* damage gets repaired */
 	bool strict;	  /* the library does not retry */
+	bool paths;	  /* the library has two paths, and the first goes silent */
 	bool versions, uploads, copies;
 	uint64_t memory_bytes; /* of a memory bucket; 0: none */
 	uint32_t memory_ttl_s;

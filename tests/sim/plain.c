@@ -33,7 +33,7 @@ static void put_value(struct client *client, const struct history_op *what, uint
 /* Draws a write's condition, now and then. */
 static void condition_draw(struct client *client, struct history_op *op)
 {
-	uint64_t what = prng_below(&client->prng, 8);
+	uint64_t what = prng_below(&client->prng, opts.paths ? 3 : 8);
 
 	if (what == 0)
 		op->condition = HISTORY_IF_ABSENT;
