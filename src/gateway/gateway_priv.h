@@ -4,6 +4,7 @@
  *   keeper.c   the thread that lives, takes, moves and gives stores
  *   child.c    the process of a store
  *   route.c    which store a request is for, and where that is
+ *   places.c   what one client may take of what all share
  *   link.c     a connection to a store's process: one exchange of heads
  *   pass.c     a request that is passed on
  *   copy.c     a copy between two stores
@@ -31,8 +32,8 @@
 #define GW_BUCKETS_CACHED 4096u
 #define GW_BUCKET_NS	  (5 * NS_PER_S)  /* how long a bucket's store is believed */
 #define GW_LINKS_MAX	  1024u		  /* of one reactor to one store */
-#define GW_CLIENTS	  1024u		  /* that are told apart */
-#define GW_CLIENT_LINKS	  16u		  /* that a client may always use */
+#define GW_LISTS_MAX	  128u		  /* lists of all stores' buckets, of one reactor */
+#define GW_CLIENTS	  1024u		  /* keys, and addresses, that are told apart */
 #define GW_IDLE_NS	  (30 * NS_PER_S) /* an unused connection is not used any more */
 #define GW_CONNECT_NS	  (5 * NS_PER_S)
 #define GW_HEAD_BYTES	  (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
@@ -44,6 +45,23 @@
 
 struct gw_core;
 struct gateway;
+
+/* ---- places.c ---- */
+/* What clients share: each has a place for each thing that it uses at a time. A client has the key
+ * that it claims, and an address; what it claims is not proven here. */
+struct gw_client {
+	uint16_t key, address; /* numbers from 0 to GW_CLIENTS - 1 */
+	bool has_key;
+};
+struct gw_places {
+	uint32_t max, busy;
+	uint16_t of_key[GW_CLIENTS], of_address[GW_CLIENTS];
+};
+struct gw_client gw_client_of(const struct s3_request *request);
+/* False: they are all taken; or the key has as many as are left for all others, or the address has
+ * all but an eighth. */
+bool gw_place_take(struct gw_places *places, const struct gw_client *client);
+void gw_place_give(struct gw_places *places, const struct gw_client *client);
 
 /* ---- link.c ---- */
 struct gw_answer {
@@ -65,8 +83,7 @@ struct gw_link {
 	char addr[CLUSTER_ADDR_BYTES];
 	char rdma[CLUSTER_ADDR_BYTES]; /* as the answer tells it */
 	uint64_t idle_since_ns;
-	bool fresh;	 /* connected for this request */
-	uint16_t client; /* that uses it: a number of its key or address */
+	struct gw_client client; /* that uses it */
 	const struct s3_request *request;
 	uint64_t left; /* bytes of the answer's body that have not been read */
 	uint16_t share;
@@ -81,8 +98,8 @@ struct gw_link {
 };
 /* One that waits for work, or a new one, for this client. -ENOBUFS: it has its part of them in use;
  * -EAGAIN: the most are in use; errors of connect. */
-int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16_t client,
-	struct gw_link **ret);
+int gw_link_open(struct gw_core *core, const struct cluster_store *store,
+	const struct gw_client *client, struct gw_link **ret);
 /* Keeps it for another request, or closes it. */
 void gw_link_end(struct gw_link *link, bool keep);
 void gw_links_close(struct gw_core *core);
@@ -196,9 +213,9 @@ struct gw_core {
 	pthread_t thread;
 	bool running;
 	struct list idle[CLUSTER_STORES_MAX];
-	uint32_t links[CLUSTER_STORES_MAX]; /* idle ones, too */
-	uint32_t busy[CLUSTER_STORES_MAX];
-	uint16_t busy_of[CLUSTER_STORES_MAX][GW_CLIENTS];
+	uint32_t links[CLUSTER_STORES_MAX];	   /* idle ones, too */
+	struct gw_places busy[CLUSTER_STORES_MAX]; /* links that are not idle */
+	struct gw_places lists;
 	struct reactor_msg drain_msg;
 };
 

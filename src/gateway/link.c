@@ -11,22 +11,6 @@ DEFINE_COUNTER_FULL(links_full, "gateway_links");
 
 /* ---- Life. ---- */
 
-static void busy_end(struct gw_link *link)
-{
-	CHECK(link->core->busy[link->store] && link->core->busy_of[link->store][link->client]);
-	link->core->busy[link->store]--;
-	link->core->busy_of[link->store][link->client]--;
-	link->request = NULL;
-}
-
-/* A client may use as many links as are left for all others. */
-static bool may_begin(const struct gw_core *core, uint32_t store, uint16_t client)
-{
-	uint32_t held = core->busy_of[store][client];
-
-	return held < GW_CLIENT_LINKS || held < GW_LINKS_MAX - core->busy[store];
-}
-
 static void link_close(struct gw_link *link)
 {
 	CHECK(link->core->links[link->store]);
@@ -35,9 +19,26 @@ static void link_close(struct gw_link *link)
 	free(link);
 }
 
+/* After a burst most of them are not used again, and their processes have closed them. */
+static void idle_old_close(struct gw_core *core, uint32_t store)
+{
+	struct list *idle = &core->idle[store];
+	uint64_t now_ns = clock_now_ns();
+
+	for (uint32_t i = 0; i < 2 && !list_empty(idle); i++) {
+		struct gw_link *link = CONTAINER_OF(idle->next, struct gw_link, link);
+
+		if (now_ns - link->idle_since_ns < GW_IDLE_NS)
+			return;
+		list_remove(&link->link);
+		link_close(link);
+	}
+}
+
 void gw_link_end(struct gw_link *link, bool keep)
 {
-	busy_end(link);
+	gw_place_give(&link->core->busy[link->store], &link->client);
+	link->request = NULL;
 	/* A process may answer in the middle of a body, and then still waits for the rest of it: it
 	 * would take the next request for that. */
 	if (!keep || link->answer.close || link->owed || link->left || link->start != link->end) {
@@ -46,6 +47,7 @@ void gw_link_end(struct gw_link *link, bool keep)
 	}
 	link->idle_since_ns = clock_now_ns();
 	list_push_back(&link->core->idle[link->store], &link->link);
+	idle_old_close(link->core, link->store);
 }
 
 void gw_links_close(struct gw_core *core)
@@ -81,13 +83,6 @@ static struct gw_link *idle_take(struct gw_core *core, const struct cluster_stor
 	return NULL;
 }
 
-static void busy_begin(struct gw_link *link, uint16_t client)
-{
-	link->client = client;
-	link->core->busy[link->store]++;
-	link->core->busy_of[link->store][client]++;
-}
-
 /* -ECONNREFUSED: it is no process of this cluster, or does not speak TLS (yet): another may come in
  * its place. */
 static int link_connect(struct gw_link *link)
@@ -110,45 +105,53 @@ static int link_connect(struct gw_link *link)
 	return ret == -EPROTO ? -ECONNREFUSED : ret;
 }
 
-int gw_link_open(struct gw_core *core, const struct cluster_store *store, uint16_t client,
-	struct gw_link **ret_link)
+static int link_make(struct gw_core *core, const struct cluster_store *store, struct gw_link **ret)
 {
 	struct gw_link *link;
-	int ret;
+	int error;
 
-	CHECK(client < GW_CLIENTS);
-	if (!may_begin(core, store->number, client)) {
-		counter_add(&links_full, 1);
-		return -ENOBUFS;
-	}
-	link = idle_take(core, store);
-	if (link) {
-		link->fresh = false;
-		busy_begin(link, client);
-		*ret_link = link;
-		return 0;
-	}
-	if (core->links[store->number] >= GW_LINKS_MAX) {
-		counter_add(&links_full, 1);
+	if (core->links[store->number] >= GW_LINKS_MAX)
 		return -EAGAIN;
-	}
 	link = malloc(sizeof(*link));
 	if (!link)
 		return -ENOMEM;
 	memset(link, 0, offsetof(struct gw_link, in));
 	link->core = core;
 	link->store = store->number;
-	link->fresh = true;
 	memcpy(link->addr, store->http, sizeof(link->addr));
 	core->links[store->number]++;
-	busy_begin(link, client);
-	ret = link_connect(link);
-	if (ret) {
-		busy_end(link);
+	error = link_connect(link);
+	if (error) {
 		core->links[store->number]--;
 		free(link);
+		return error;
+	}
+	*ret = link;
+	return 0;
+}
+
+int gw_link_open(struct gw_core *core, const struct cluster_store *store,
+	const struct gw_client *client, struct gw_link **ret_link)
+{
+	struct gw_places *busy = &core->busy[store->number];
+	struct gw_link *link;
+	int ret = 0;
+
+	busy->max = GW_LINKS_MAX;
+	if (!gw_place_take(busy, client)) {
+		counter_add(&links_full, 1);
+		return busy->busy == busy->max ? -EAGAIN : -ENOBUFS;
+	}
+	link = idle_take(core, store);
+	if (!link)
+		ret = link_make(core, store, &link);
+	if (ret) {
+		if (ret == -EAGAIN)
+			counter_add(&links_full, 1);
+		gw_place_give(busy, client);
 		return ret;
 	}
+	link->client = *client;
 	*ret_link = link;
 	return 0;
 }

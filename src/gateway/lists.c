@@ -11,6 +11,8 @@
 #define BUCKETS_MAX	      10000u
 #define DIRECTORY_BUCKETS_MAX 1000u
 
+DEFINE_COUNTER_FULL(lists_full, "gateway_lists");
+
 struct entry {
 	struct slice name, xml;
 };
@@ -178,39 +180,63 @@ static int page_ask(struct gw_core *core, const struct s3_request *request, uint
 	return ret;
 }
 
-void gw_list_buckets(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply)
+static void merge_free(struct merge *merge)
 {
-	struct merge *merge = calloc(1, sizeof(*merge));
-	uint32_t stores = gw_stores(core->gateway), status = 200;
-	struct buf out;
-	int ret = merge ? 0 : -ENOMEM;
-
-	buf_init(&out, stores * PAGE_BYTES_MAX);
-	for (uint32_t i = 0; i < stores && !ret && status == 200; i++) {
-		struct buf *page = &merge->pages[merge->page_count++];
-
-		buf_init(page, PAGE_BYTES_MAX);
-		ret = page_ask(core, request, i, page, &status);
-		if (!ret && status == 200)
-			ret = page_take(merge, page);
-	}
-	if (!ret && status != 200) {
-		/* Each store refuses it with the same reason. */
-		answer(reply, status, &merge->pages[merge->page_count - 1]);
-	} else if (!ret) {
-		merge_put(merge, request, &out);
-		ret = out.failed ? -ENOMEM : 0;
-		if (!ret)
-			answer(reply, 200, &out);
-	}
-	if (ret)
-		gw_refuse(request, reply, 503, "SlowDown",
-			"A store of the cluster does not answer, and the list would lack its "
-			"buckets. Try again.");
 	for (uint32_t i = 0; merge && i < merge->page_count; i++)
 		buf_free(&merge->pages[i]);
 	if (merge)
 		free(merge->entries);
 	free(merge);
+}
+
+/* The answer to the client; *ret_status: of a store that refuses, or 200. */
+static int list_make(struct gw_core *core, const struct s3_request *request, struct buf *out,
+	uint32_t *ret_status)
+{
+	struct merge *merge = calloc(1, sizeof(*merge));
+	uint32_t stores = gw_stores(core->gateway);
+	int ret = merge ? 0 : -ENOMEM;
+
+	*ret_status = 200;
+	for (uint32_t i = 0; i < stores && !ret && *ret_status == 200; i++) {
+		struct buf *page = &merge->pages[merge->page_count++];
+
+		buf_init(page, PAGE_BYTES_MAX);
+		ret = page_ask(core, request, i, page, ret_status);
+		if (!ret && *ret_status == 200)
+			ret = page_take(merge, page);
+	}
+	/* Each store refuses it with the same reason. */
+	if (!ret && *ret_status != 200)
+		buf_put_slice(out, buf_slice(&merge->pages[merge->page_count - 1]));
+	else if (!ret)
+		merge_put(merge, request, out);
+	merge_free(merge);
+	return ret ? ret : out->failed ? -ENOMEM : 0;
+}
+
+/* The stores' pages are in memory together, so few lists are made at a time. */
+void gw_list_buckets(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply)
+{
+	const struct gw_client client = gw_client_of(request);
+	uint32_t status;
+	struct buf out;
+	int ret = -ENOBUFS;
+
+	core->lists.max = GW_LISTS_MAX;
+	buf_init(&out, gw_stores(core->gateway) * PAGE_BYTES_MAX);
+	if (gw_place_take(&core->lists, &client)) {
+		ret = list_make(core, request, &out, &status);
+		if (!ret)
+			answer(reply, status, &out);
+		gw_place_give(&core->lists, &client);
+	} else {
+		counter_add(&lists_full, 1);
+	}
+	if (ret)
+		gw_refuse(request, reply, 503, "SlowDown",
+			ret == -ENOBUFS ? "Too many lists of buckets are being made. Try again."
+					: "A store of the cluster does not answer, and the list "
+					  "would lack its buckets. Try again.");
 	buf_free(&out);
 }

@@ -49,38 +49,15 @@ static bool harmless(const struct s3_request *request)
 	       request->method == S3_OPTIONS;
 }
 
-/* By the key that the request claims, or the address. Nobody gains much by claiming others: the
- * store refuses such a request at once. */
-static uint16_t client_of(const struct s3_request *request)
-{
-	struct slice who = gw_header(request, SLICE("authorization"));
-	ptrdiff_t at = slice_find(who, SLICE("Credential="));
-
-	if (at < 0) {
-		who = request->query;
-		at = slice_find(who, SLICE("X-Amz-Credential="));
-	}
-	if (at < 0) {
-		who = flow_peer_name(slice_str(request->peer));
-	} else {
-		who = slice_from(who, (size_t)at);
-		slice_split(&who, '=');
-		/* The key ends at the date. */
-		if (slice_find(who, SLICE("%2F")) > 0)
-			who = slice_to(who, (size_t)slice_find(who, SLICE("%2F")));
-		who = slice_split(&who, '/');
-	}
-	return (uint16_t)(crc32c_update(0, who.data, who.len) % GW_CLIENTS);
-}
-
 static int exchange_once(struct gw_core *core, const struct s3_request *request,
 	const struct cluster_store *store, enum via_kind kind, struct gw_link **ret_link,
 	bool *ret_begun)
 {
 	uint64_t stall_ns = core->gateway->config->http.stall_timeout_s * NS_PER_S;
 	bool body = kind == VIA_SERVE ? has_body(request) : kind == VIA_TAKE;
+	const struct gw_client client = gw_client_of(request);
 	struct gw_link *link;
-	int ret = gw_link_open(core, store, client_of(request), &link);
+	int ret = gw_link_open(core, store, &client, &link);
 
 	*ret_begun = false;
 	if (ret)
@@ -187,7 +164,7 @@ static void tell_owner(struct gw_link *link, const struct s3_request *request)
 		!gw_header(request, SLICE("authorization")).len || answer->status >= 400 ||
 		request->method == S3_OPTIONS || request->method == S3_POST ||
 		gw_host_bucket(gateway, request).len ||
-		answer->header_count == LIMIT_HTTP_HEADERS_MAX ||
+		answer->header_count == GW_ANSWER_HEADERS_MAX ||
 		!gw_store(gateway, link->store, &store) || !store.rdma[0])
 		return;
 	memcpy(link->rdma, store.rdma, sizeof(link->rdma));
