@@ -47,7 +47,7 @@ struct gw_core;
 struct gateway;
 
 /* ---- places.c ---- */
-/* What clients share: each has a place for each thing that it uses at a time. A client has the key
+/* Clients share these: each has a place for each thing that it uses at a time. A client has the key
  * that it claims, and an address; what it claims is not proven here. */
 struct gw_client {
 	uint16_t key, address; /* numbers from 0 to GW_CLIENTS - 1 */

@@ -14,6 +14,7 @@
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@
 /* Numbers of bodies are nonces of encryption, and the store that was copied may go on: the restored
  * one counts from elsewhere. */
 #define DATA_IDS_APART (UINT64_C(1) << 40)
+/* Of groups, buckets and bodies: no store gets there, so the numbers are forged. */
+#define NUMBER_MAX (UINT64_C(1) << 60)
 
 struct store_restore {
 	struct store *store;
@@ -207,6 +210,11 @@ int store_restore_open(const struct store_restore_opts *opts, struct store_resto
 	}
 	restore->chunk = (uint8_t *)chunk;
 	ret = group_open(&restore->group);
+	if (!ret && MAX(opts->head->seq, MAX(opts->head->data_id_next,
+						 opts->head->bucket_id_next)) >= NUMBER_MAX) {
+		log_error("store", "the backup's numbers are no store's: it is damaged");
+		ret = -EUCLEAN;
+	}
 	if (!ret)
 		ret = target_check(opts);
 	name_read(dir, name);
@@ -417,6 +425,34 @@ static int segment_of(struct slice key, struct slice value, struct segment **ret
 	return 0;
 }
 
+/* Whether a row of its kind can have this key: a store that has the row can read it, also when the
+ * key is forged. */
+static bool key_is_whole(struct slice key)
+{
+	struct object_name name;
+	uint64_t number;
+
+	if (key.len && key.data[0] == 'B')
+		return true; /* its record has the name's rules */
+	if (key.len < 1 + sizeof(number))
+		return false;
+	memcpy(&number, key.data + 1, sizeof(number));
+	if (be64toh(number) >= NUMBER_MAX)
+		return false;
+	switch (key.data[0]) {
+	case 'D':
+	case 'Q':
+		return key.len == 1 + sizeof(number);
+	case 'S':
+		return key.len == SEGMENT_KEY_BYTES;
+	case 'V':
+		return key_version_parse(key, &name) == 0;
+	default:
+		return key_is_object(key) && key.len > 1 + sizeof(number) &&
+		       key.len <= 1 + sizeof(number) + LIMIT_KEY_LEN_MAX;
+	}
+}
+
 /* Rows without a body of their own, as far as they can be known. */
 static bool row_is_plain(struct slice key, struct slice value)
 {
@@ -424,10 +460,13 @@ static bool row_is_plain(struct slice key, struct slice value)
 	struct object *object;
 	bool plain;
 
+	if (!key_is_whole(key))
+		return false;
 	if (key.data[0] == 'D' || key.data[0] == 'Q')
-		return key.len == 9;
+		return true;
 	if (key.data[0] == 'B')
-		return bucket_record_parse(slice_from(key, 1), value, &bucket) == 0;
+		return bucket_record_parse(slice_from(key, 1), value, &bucket) == 0 &&
+		       bucket.id < NUMBER_MAX;
 	if (!key_is_object(key) || record_parse(value, &object))
 		return false;
 	plain = object->body != BODY_DIRECT;
@@ -439,7 +478,9 @@ static bool row_is_plain(struct slice key, struct slice value)
 static int body_check(const struct store_backup_row *row, const struct slice key_value[2],
 	const void *body, struct segment **ret_segment, struct object **ret_object)
 {
-	int ret = segment_of(key_value[0], key_value[1], ret_segment, ret_object);
+	int ret = key_is_whole(key_value[0])
+			  ? segment_of(key_value[0], key_value[1], ret_segment, ret_object)
+			  : -EUCLEAN;
 
 	if (ret)
 		return ret;

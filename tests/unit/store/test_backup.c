@@ -311,6 +311,122 @@ static void test_damage(void **state)
 	copy_free(&copy);
 }
 
+/* Rows that somebody has forged, with right checksums of their bodies: each is refused, or makes a
+ * store that starts, answers and can be checked. */
+#define FORGED_STORES 6u
+#define BUCKET_ID_AT  8u /* docs/spec/disk.md: a bucket's record */
+
+static void forged_restore(
+	struct store_restore *restore, const struct copy *copy, struct prng *prng)
+{
+	struct slice rest = buf_slice(&copy->rows), key, value;
+	const char *body = copy->bodies.data;
+	struct store_backup_row row;
+
+	while (store_backup_row_next(&rest, &row, &key, &value) == 1) {
+		char *bad = (char *)malloc(key.len + value.len + 1);
+		uint64_t bytes = row.bytes;
+
+		memcpy(mempcpy(bad, key.data, key.len), value.data, value.len);
+		for (uint64_t i = prng_below(prng, 4); i; i--)
+			bad[prng_below(prng, key.len + value.len)] = (char)prng_next(prng);
+		if (prng_below(prng, 16) == 0)
+			row.flags ^= STORE_BACKUP_HAS_BODY;
+		if (prng_below(prng, 16) == 0 && row.bytes)
+			row.bytes = 1 + prng_below(prng, row.bytes);
+		(void)store_restore_row(restore, &row, slice_of(bad, key.len),
+			slice_of(bad + key.len, value.len), body);
+		free(bad);
+		body += bytes;
+	}
+}
+
+static bool count_bucket(const struct store_bucket *bucket, void *arg)
+{
+	(void)bucket;
+	++*(uint32_t *)arg;
+	return true;
+}
+
+static void forged_run(struct rig *rig, void *arg)
+{
+	char key[16];
+
+	assert_int_equal(store_bucket_list(rig->store, SLICE_NONE, count_bucket, arg), 0);
+	for (size_t i = 0; i < ARRAY_LEN(SIZES); i++)
+		(void)object_verify_seeded(rig, "b", name_of(key, i), SIZES[i], 1 + i);
+}
+
+/* A row that no store can have made. */
+static void forged_key(
+	struct store_restore *restore, const char *key, size_t len, struct slice value)
+{
+	const struct store_backup_row row = {.key_len = (uint16_t)len};
+
+	assert_int_equal(
+		store_restore_row(restore, &row, slice_of(key, len), value, NULL), -EUCLEAN);
+	assert_int_equal(store_backup_row_check(&row, slice_of(key, len), value, NULL), -EUCLEAN);
+}
+
+static void keys_forge(struct store_restore *restore, const struct copy *copy)
+{
+	struct slice rest = buf_slice(&copy->rows), key, value;
+	struct store_backup_row row;
+	char bad[2048];
+
+	while (store_backup_row_next(&rest, &row, &key, &value) == 1) {
+		if (row.flags & STORE_BACKUP_HAS_BODY)
+			continue;
+		if (key.data[0] == 'B') {
+			/* The bucket's number, with the bits by which the store tells kinds apart.
+			 */
+			memcpy(bad, value.data, value.len);
+			memset(bad + BUCKET_ID_AT, 0xff, sizeof(uint64_t));
+			forged_key(restore, key.data, key.len, slice_of(bad, value.len));
+			continue;
+		}
+		memcpy(bad, key.data, key.len);
+		memset(bad + 1, 0xff, sizeof(uint64_t));
+		forged_key(restore, bad, key.len, value);
+		forged_key(restore, key.data, 5, value);
+	}
+}
+
+static void test_forged(void **state)
+{
+	uint32_t started = 0, buckets = 0;
+	struct store_restore *restore;
+	struct rig rig, other;
+	struct copy copy;
+	struct prng prng;
+
+	(void)state;
+	rig_init(&rig, 1);
+	copy_init(&copy);
+	rig_run(&rig, read_run, &copy);
+	rig_init(&other, 1);
+	copy.head.data_id_next |= UINT64_C(1) << 63;
+	assert_int_equal(restore_open(&other, &copy, false, &restore), -EUCLEAN);
+	copy.head.data_id_next &= ~(UINT64_C(1) << 63);
+	rig_dir_remove(&other);
+	for (uint32_t i = 0; i < FORGED_STORES; i++) {
+		prng_seed(&prng, i);
+		rig_init(&other, 1);
+		assert_int_equal(restore_open(&other, &copy, false, &restore), 0);
+		keys_forge(restore, &copy);
+		forged_restore(restore, &copy, &prng);
+		assert_int_equal(store_restore_finish(restore), 0);
+		store_restore_close(restore);
+		rig_run(&other, forged_run, &buckets);
+		started += !other.open_result;
+		rig_dir_remove(&other);
+	}
+	print_message("# %u of them started, with %u buckets\n", started, buckets);
+	assert_true(started && buckets);
+	rig_dir_remove(&rig);
+	copy_free(&copy);
+}
+
 /* ---- Ends. ---- */
 
 static void keeper_main(void *arg)
@@ -431,6 +547,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_moment_comes_back),
 		cmocka_unit_test(test_damage),
+		cmocka_unit_test(test_forged),
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_numbers_of_sessions),
 		cmocka_unit_test(test_full),
