@@ -1,5 +1,5 @@
-/* tests/unit/gateway/test_places.c: covers gateway/places.c: who a request is counted for, and that
- * no key and no address gets all places, whatever keys it claims. */
+/* tests/unit/gateway/test_places.c: covers gateway/places.c: the key and the address that a request
+ * counts for; none of them gets all places, whatever keys its requests claim. */
 #include "../unit.h"
 
 #include <stdio.h>
