@@ -252,36 +252,67 @@ bool disk_resumes(const struct disk *disk);
 
 /* ---- Arrays: several volumes as one, with erasure coding. ----
  *
- * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
- * (superblocks, log). A striped address names a stripe: 1 to DISK_STRIPE_BLOCKS_MAX blocks of data,
- * cut into `data` shards of equal length, which lie with `parity` more shards at the same offset of
- * all members, one on each; the offset decides which shard is on which member. The part of a shard
- * beyond the data counts as zeros and is not written. A stripe is written as a whole and read in
- * parts of whole blocks.
+ * A geometry is a set of members and the numbers of shards: `data` and `parity`, together as many
+ * as its members. An array has one; while its members change it has two, and a striped address says
+ * of which it is. Members are numbers from 0 to DISK_MEMBERS_MAX - 1 and have gaps after a change.
+ *
+ * An address below 2^62 is mirrored: it lies at the same place on the members of the log, which are
+ * the first parity + 1 of each geometry (superblocks, log). A striped address names a stripe: 1 to
+ * DISK_STRIPE_BLOCKS_MAX blocks of data, cut into `data` shards of equal length, which lie with
+ * `parity` more shards at the same offset of the geometry's members, one on each; the offset
+ * decides which shard is on which member. The part of a shard beyond the data counts as zeros and
+ * is not written. A stripe is written as a whole and read in parts of whole blocks.
  *
  * A member is good, missing (absent, or it failed a write: it gets no more operations), or
- * rebuilding (written, not read). With at least `data` good members every operation is served. With
- * fewer, writes fail with -EHOSTDOWN, and so do reads that cannot be computed from the others. */
+ * rebuilding (written, not read). With at least `data` good members of each geometry every
+ * operation is served. With fewer, writes fail with -EHOSTDOWN, and so do reads that cannot be
+ * computed from the others. */
 #define DISK_MEMBERS_MAX       24u
 #define DISK_STRIPE_BLOCKS_MAX 256u
+#define DISK_GEOMETRIES	       2u
 enum disk_member_state { DISK_MEMBER_GOOD, DISK_MEMBER_MISSING, DISK_MEMBER_REBUILDING };
+struct disk_geometry {
+	uint8_t data;			 /* 1 to 16; 0: there is no such geometry */
+	uint8_t parity;			 /* 1 to 8, less than data */
+	uint8_t order[DISK_MEMBERS_MAX]; /* its data + parity members */
+};
 struct disk_array_opts {
 	struct disk *members[DISK_MEMBERS_MAX]; /* NULL: missing */
 	enum disk_member_state states[DISK_MEMBERS_MAX];
-	uint32_t data;	 /* 1 to 16 */
-	uint32_t parity; /* 1 to 8, less than data */
+	struct disk_geometry geometries[DISK_GEOMETRIES];
+	uint32_t current; /* the geometry of new stripes */
+	/* Instead of geometries: one of the members 0 to data + parity - 1. */
+	uint32_t data, parity;
 	const char *name;
 };
 /* Takes ownership of the members, also when it fails. -EINVAL, -ENOMEM. */
 int disk_array_open(const struct disk_array_opts *opts, struct disk **ret_disk);
-uint32_t disk_array_members(const struct disk *disk); /* 0: no array */
-uint32_t disk_array_data(const struct disk *disk);
+uint32_t disk_array_members(const struct disk *disk); /* the last one plus 1; 0: no array */
+uint64_t disk_array_mask(const struct disk *disk);    /* one bit for each member */
+uint32_t disk_array_data(const struct disk *disk);    /* of new stripes; 0: no array */
 struct disk *disk_array_member(const struct disk *disk, uint32_t member);
 enum disk_member_state disk_array_state(const struct disk *disk, uint32_t member);
 /* One bit for each member that is not good. */
 uint64_t disk_array_lost(const struct disk *disk);
 /* True when there are enough members to write to. */
 bool disk_array_quorum(const struct disk *disk);
+/* The same if these members were the ones that are not good. */
+bool disk_array_enough(const struct disk *disk, uint64_t lost);
+/* Another geometry, in an unused slot; its members are members from now on. -EINVAL: it is none;
+ * -EBUSY: the slot is in use. */
+int disk_array_geometry_add(struct disk *disk, uint32_t slot, const struct disk_geometry *geometry);
+/* Ends the geometry of a slot: no address of it is used any more. Members that are in no other
+ * geometry leave: their disks get no more operations, and close with the array. */
+void disk_array_geometry_end(struct disk *disk, uint32_t slot);
+/* Which geometry new stripes have, for disk_array_data(). */
+void disk_array_current(struct disk *disk, uint32_t slot);
+/* Data shards of a slot's geometry; 0: it is unused. */
+uint32_t disk_array_geometry_data(const struct disk *disk, uint32_t slot);
+/* Members of a geometry, one bit for each; and of those of its log. */
+uint64_t disk_geometry_mask(const struct disk_geometry *geometry);
+uint64_t disk_geometry_log(const struct disk_geometry *geometry);
+/* Whether its numbers are possible, and no member is in it twice. */
+bool disk_geometry_valid(const struct disk_geometry *geometry);
 /* How many times the set of good members has changed. The change must be recorded before any later
  * write is acknowledged. 0: not an array. Any thread. */
 uint64_t disk_array_changes(const struct disk *disk);
@@ -298,11 +329,17 @@ void disk_array_heal(struct disk *disk, uint32_t member);
 void disk_array_regain(struct disk *disk, uint64_t members);
 
 /* Blocks of 4096 bytes as extents name them: a stripe of `blocks` that begins at block `first` of
- * each member. */
-#define DISK_STRIPE_BIT (1ull << 50)
-static inline uint64_t disk_stripe(uint64_t first, uint32_t blocks)
+ * each member, of the geometry in a slot. */
+#define DISK_STRIPE_BIT	 (1ull << 50)
+#define DISK_STRIPE_SLOT 51u
+static inline uint64_t disk_stripe(uint64_t first, uint32_t blocks, uint32_t slot)
 {
-	return DISK_STRIPE_BIT | (uint64_t)(blocks - 1) << 42 | first << 8;
+	return (uint64_t)slot << DISK_STRIPE_SLOT | DISK_STRIPE_BIT | (uint64_t)(blocks - 1) << 42 |
+	       first << 8;
+}
+static inline uint32_t disk_stripe_slot(uint64_t block)
+{
+	return (uint32_t)(block >> DISK_STRIPE_SLOT & 1);
 }
 static inline bool disk_stripe_is(uint64_t block)
 {

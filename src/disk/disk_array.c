@@ -21,33 +21,162 @@ static void array_close(struct disk *disk)
 	free(disk->array);
 }
 
+/* ---- Geometries. ---- */
+
+uint64_t disk_geometry_mask(const struct disk_geometry *geometry)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < (uint32_t)geometry->data + geometry->parity; i++)
+		mask |= 1ull << geometry->order[i];
+	return mask;
+}
+
+uint64_t disk_geometry_log(const struct disk_geometry *geometry)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; geometry->data && i <= geometry->parity; i++)
+		mask |= 1ull << geometry->order[i];
+	return mask;
+}
+
+bool disk_geometry_valid(const struct disk_geometry *geometry)
+{
+	uint32_t count = (uint32_t)geometry->data + geometry->parity;
+
+	if (geometry->parity >= geometry->data || !geometry->parity || count > DISK_MEMBERS_MAX ||
+		geometry->data > EC_DATA_MAX || geometry->parity > EC_PARITY_MAX)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if (geometry->order[i] >= DISK_MEMBERS_MAX)
+			return false;
+	return (uint32_t)__builtin_popcountll(disk_geometry_mask(geometry)) == count;
+}
+
+static uint64_t mask_of(const struct array *array)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		if (atomic_load_explicit(&array->geometries[g].used, memory_order_acquire))
+			mask |= array->geometries[g].members;
+	return mask;
+}
+
+static void log_update(struct array *array)
+{
+	uint64_t log = 0;
+
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		if (atomic_load(&array->geometries[g].used))
+			log |= disk_geometry_log(&array->geometries[g].numbers);
+	atomic_store(&array->log, log);
+}
+
+static void what_update(struct disk *disk)
+{
+	const struct array *array = disk->array;
+	const struct array_geometry *geometry = &array->geometries[atomic_load(&array->current)];
+
+	snprintf(disk->what, sizeof(disk->what), "%u volumes, erasure coded %u+%u",
+		(uint32_t)__builtin_popcountll(mask_of(array)), geometry->data, geometry->parity);
+}
+
+static int geometry_use(struct array *array, uint32_t slot, const struct disk_geometry *numbers)
+{
+	struct array_geometry *geometry = &array->geometries[slot];
+
+	if (!disk_geometry_valid(numbers))
+		return -EINVAL;
+	if (atomic_load(&geometry->used))
+		return -EBUSY;
+	if (ec_init(&geometry->ec, numbers->data, numbers->parity))
+		return -EINVAL;
+	geometry->numbers = *numbers;
+	geometry->data = numbers->data;
+	geometry->parity = numbers->parity;
+	geometry->count = geometry->data + geometry->parity;
+	geometry->members = disk_geometry_mask(numbers);
+	atomic_store_explicit(&geometry->used, true, memory_order_release);
+	log_update(array);
+	return 0;
+}
+
+int disk_array_geometry_add(struct disk *disk, uint32_t slot, const struct disk_geometry *geometry)
+{
+	int ret = geometry_use(disk->array, slot, geometry);
+
+	if (!ret)
+		atomic_fetch_add(&disk->array->changes, 1);
+	return ret;
+}
+
+void disk_array_geometry_end(struct disk *disk, uint32_t slot)
+{
+	struct array *array = disk->array;
+	uint64_t before = mask_of(array);
+
+	atomic_store(&array->geometries[slot].used, false);
+	log_update(array);
+	/* Their disks stay, because operations on them may still run. */
+	for (uint64_t left = before & ~mask_of(array); left; left &= left - 1)
+		atomic_store(&array->members[__builtin_ctzll(left)].state, DISK_MEMBER_MISSING);
+	atomic_fetch_add(&array->changes, 1);
+	what_update(disk);
+}
+
+void disk_array_current(struct disk *disk, uint32_t slot)
+{
+	atomic_store(&disk->array->current, slot);
+	what_update(disk);
+}
+
+uint32_t disk_array_geometry_data(const struct disk *disk, uint32_t slot)
+{
+	const struct array *array = disk->array;
+
+	return array && atomic_load(&array->geometries[slot].used) ? array->geometries[slot].data
+								   : 0;
+}
+
 /* The size that all good members have. */
 static uint64_t bytes_of(const struct array *array)
 {
 	uint64_t bytes = UINT64_MAX;
 
-	for (uint32_t i = 0; i < array->count; i++)
+	for (uint64_t left = mask_of(array); left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+
 		if (array_readable(array, i, 0))
 			bytes = MIN(bytes, disk_bytes(array->members[i].disk));
+	}
 	return bytes == UINT64_MAX ? 0 : bytes;
 }
 
 static int array_init(struct disk *disk, const struct disk_array_opts *opts)
 {
 	struct array *array = disk->array;
+	struct disk_geometry plain = {.data = (uint8_t)opts->data, .parity = (uint8_t)opts->parity};
+	int ret = 0;
 
-	if (opts->parity >= opts->data || opts->data + opts->parity > DISK_MEMBERS_MAX ||
-		ec_init(&array->ec, opts->data, opts->parity))
-		return -EINVAL;
-	array->data = opts->data;
-	array->parity = opts->parity;
-	array->count = opts->data + opts->parity;
-	for (uint32_t i = 0; i < array->count; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+		plain.order[i] = (uint8_t)i;
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		atomic_store(&array->members[i].state,
 			opts->members[i] ? opts->states[i] : DISK_MEMBER_MISSING);
+	if (opts->data > EC_DATA_MAX || opts->parity > EC_PARITY_MAX)
+		return -EINVAL;
+	if (opts->data || !opts->geometries[opts->current].data)
+		ret = geometry_use(array, 0, &plain);
+	for (uint32_t g = 0; g < DISK_GEOMETRIES && !ret; g++)
+		if (opts->geometries[g].data)
+			ret = geometry_use(array, g, &opts->geometries[g]);
+	if (ret)
+		return ret;
+	atomic_store(&array->current, opts->current);
 	atomic_store(&disk->bytes, bytes_of(array));
-	snprintf(disk->what, sizeof(disk->what), "%u volumes, erasure coded %u+%u", array->count,
-		array->data, array->parity);
+	what_update(disk);
 	return 0;
 }
 
@@ -88,14 +217,21 @@ static int array_open(struct disk *disk, const struct disk_opts *opts)
 	return -EINVAL;
 }
 
+uint64_t disk_array_mask(const struct disk *disk)
+{
+	return disk->array ? mask_of(disk->array) : 0;
+}
+
 uint32_t disk_array_members(const struct disk *disk)
 {
-	return disk->array ? disk->array->count : 0;
+	uint64_t mask = disk_array_mask(disk);
+
+	return mask ? 64 - (uint32_t)__builtin_clzll(mask) : 0;
 }
 
 uint32_t disk_array_data(const struct disk *disk)
 {
-	return disk->array ? disk->array->data : 0;
+	return disk->array ? disk->array->geometries[atomic_load(&disk->array->current)].data : 0;
 }
 
 struct disk *disk_array_member(const struct disk *disk, uint32_t member)
@@ -112,22 +248,37 @@ uint64_t disk_array_lost(const struct disk *disk)
 {
 	uint64_t lost = 0;
 
-	for (uint32_t i = 0; i < disk->array->count; i++)
+	for (uint64_t left = mask_of(disk->array); left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+
 		if (!array_readable(disk->array, i, 0))
 			lost |= 1ull << i;
+	}
 	return lost;
+}
+
+bool disk_array_enough(const struct disk *disk, uint64_t lost)
+{
+	const struct array *array = disk->array;
+
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++) {
+		const struct array_geometry *geometry = &array->geometries[g];
+
+		if (atomic_load_explicit(&geometry->used, memory_order_acquire) &&
+			(uint32_t)__builtin_popcountll(geometry->members & lost) > geometry->parity)
+			return false;
+	}
+	return true;
 }
 
 bool disk_array_quorum(const struct disk *disk)
 {
-	uint32_t lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
-
-	return disk->array->count - lost >= disk->array->data;
+	return disk_array_enough(disk, disk_array_lost(disk));
 }
 
 bool array_can_discard(const struct array *array)
 {
-	for (uint32_t i = 0; i < array->count; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		if (array_writable(array, i) && disk_can_discard(array->members[i].disk))
 			return true;
 	return false;
@@ -141,7 +292,7 @@ uint64_t disk_array_changes(const struct disk *disk)
 void array_member_fail(struct disk *disk, uint32_t member, int error)
 {
 	struct array_member *at = &disk->array->members[member];
-	uint32_t lost;
+	uint32_t lost, count;
 
 	if (atomic_exchange(&at->state, DISK_MEMBER_MISSING) == DISK_MEMBER_MISSING)
 		return;
@@ -150,12 +301,13 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 		return; /* replaced by an administrator, who knows it */
 	counter_add(&members_failed, 1);
 	lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
+	count = (uint32_t)__builtin_popcountll(mask_of(disk->array));
 	log_error("disk",
 		"volume %u (%s) %s (%s) and is not used any more: %u of %u are left, %u are "
 		"needed; %s",
 		member, at->disk ? at->disk->path : "?",
-		error == -ENOTCONN ? "is lost" : "failed a write", strerror(-error),
-		disk->array->count - lost, disk->array->count, disk->array->data,
+		error == -ENOTCONN ? "is lost" : "failed a write", strerror(-error), count - lost,
+		count, disk_array_data(disk),
 		error == -ENOTCONN ? "the server rebuilds it when it can be reached again"
 				   : "replace it (nebulaio admin volume-replace)");
 }
@@ -197,7 +349,7 @@ void disk_array_regain(struct disk *disk, uint64_t members)
 {
 	struct array *array = disk->array;
 
-	for (uint32_t i = 0; i < array->count; i++) {
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++) {
 		uint32_t missing = DISK_MEMBER_MISSING;
 
 		if (members >> i & 1)
@@ -212,7 +364,7 @@ static int array_attach(struct disk *disk, struct disk_core *core)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < disk->array->count && !ret; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX && !ret; i++)
 		if (disk->array->members[i].disk)
 			ret = disk_attach(
 				disk->array->members[i].disk, core->reactor, core->region);
@@ -224,7 +376,7 @@ static int array_grow(struct disk *disk, uint64_t bytes_total)
 	struct array *array = disk->array;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < array->count && !ret; i++) {
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX && !ret; i++) {
 		if (!array_writable(array, i))
 			continue;
 		ret = disk_grow(array->members[i].disk, bytes_total);
@@ -317,14 +469,16 @@ static int array_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 	return -EOPNOTSUPP;
 }
 
-/* The member that has that copy of mirrored ranges; above parity: none. */
+/* The member that has that copy of mirrored ranges; DISK_MEMBERS_MAX: none. */
 static uint32_t copy_member(const struct array *array, uint32_t copy)
 {
-	uint32_t member = 0;
+	for (uint64_t log = atomic_load(&array->log); log; log &= log - 1) {
+		uint32_t member = (uint32_t)__builtin_ctzll(log);
 
-	while (member <= array->parity && (!array_readable(array, member, 0) || copy-- > 0))
-		member++;
-	return member;
+		if (array_readable(array, member, 0) && copy-- == 0)
+			return member;
+	}
+	return DISK_MEMBERS_MAX;
 }
 
 int disk_copy_read_now(
@@ -336,13 +490,13 @@ int disk_copy_read_now(
 
 	if (!array)
 		return copy ? -ENOENT : disk_read_now(disk, data, bytes, offset);
-	while ((member = copy_member(array, copy)) <= array->parity) {
+	while ((member = copy_member(array, copy)) < DISK_MEMBERS_MAX) {
 		ret = disk_read_now(array->members[member].disk, data, bytes, offset);
 		if (ret != -ENOTCONN)
 			return ret;
 		array_member_fail(disk, member, ret);
 	}
-	return copy_member(array, 0) <= array->parity ? -ENOENT : -EHOSTDOWN;
+	return copy_member(array, 0) < DISK_MEMBERS_MAX ? -ENOENT : -EHOSTDOWN;
 }
 
 bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes)
@@ -352,7 +506,7 @@ bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes)
 
 	if (!disk_stripe_is(block))
 		return offset + bytes >= offset && offset + bytes <= disk_bytes(disk);
-	if (!disk->array)
+	if (!disk->array || !disk_array_geometry_data(disk, disk_stripe_slot(block)))
 		return false;
 	stripe = array_stripe(disk->array, block);
 	return (stripe.first + stripe.width) * DISK_ALIGN_BYTES <= disk_bytes(disk) &&

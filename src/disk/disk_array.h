@@ -14,11 +14,19 @@ struct array_member {
 	_Atomic uint64_t read_errors;
 };
 
-struct array {
-	uint32_t data;
-	uint32_t parity;
-	uint32_t count;
+/* It does not change while it is used. */
+struct array_geometry {
+	_Atomic bool used;
+	struct disk_geometry numbers;
+	uint32_t data, parity, count;
+	uint64_t members; /* one bit each */
 	struct ec ec;
+};
+
+struct array {
+	struct array_geometry geometries[DISK_GEOMETRIES];
+	_Atomic uint32_t current;
+	_Atomic uint64_t log; /* members that have the mirrored ranges */
 	_Atomic uint64_t changes;
 	uint32_t retired_count;
 	struct disk *retired[ARRAY_RETIRED_MAX];
@@ -27,10 +35,11 @@ struct array {
 
 /* A stripe, from an address. */
 struct stripe {
+	const struct array_geometry *geometry;
 	uint64_t first;	 /* block of each member */
 	uint32_t blocks; /* of data */
 	uint32_t width;	 /* blocks of a shard */
-	uint32_t turn;	 /* shard s lies on member (turn + s) % count */
+	uint32_t turn;	 /* shard s lies on the geometry's member (turn + s) % count */
 };
 
 /* Transfers of several members at once. On a reactor's fiber the fiber waits for them; elsewhere
@@ -69,6 +78,14 @@ static inline bool array_writable(const struct array *array, uint32_t member)
 	       atomic_load_explicit(&at->state, memory_order_acquire) != DISK_MEMBER_MISSING;
 }
 
+/* The member that has a shard of the stripe. */
+static inline uint32_t array_member_of(const struct stripe *stripe, uint32_t shard)
+{
+	const struct array_geometry *geometry = stripe->geometry;
+
+	return geometry->numbers.order[(stripe->turn + shard) % geometry->count];
+}
+
 /* disk_array.c */
 bool array_can_discard(const struct array *array);
 void array_member_fail(struct disk *disk, uint32_t member, int error);
@@ -80,7 +97,7 @@ int array_flush(struct disk *disk);
 int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset);
 struct stripe array_stripe(const struct array *array, uint64_t block);
 /* How many blocks of data a shard has. */
-uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard);
+uint32_t array_shard_blocks(const struct stripe *stripe, uint32_t shard);
 /* A part of a shard, in bytes, computed without the members in `avoid`. */
 struct array_part {
 	uint32_t shard;

@@ -15,28 +15,25 @@ static const uint8_t ZEROS[DISK_STRIPE_BLOCKS_MAX * DISK_ALIGN_BYTES];
 
 struct stripe array_stripe(const struct array *array, uint64_t block)
 {
-	struct stripe stripe = {
-		.first = disk_stripe_first(block), .blocks = disk_stripe_blocks(block)};
+	struct stripe stripe = {.geometry = &array->geometries[disk_stripe_slot(block)],
+		.first = disk_stripe_first(block),
+		.blocks = disk_stripe_blocks(block)};
+	uint32_t data = stripe.geometry->data;
 
-	stripe.width = (stripe.blocks + array->data - 1) / array->data;
+	stripe.width = (stripe.blocks + data - 1) / data;
 	/* A run never crosses a multiple of DISK_STRIPE_BLOCKS_MAX blocks, so a stripe has one
 	 * turn. */
-	stripe.turn = (uint32_t)(stripe.first / DISK_STRIPE_BLOCKS_MAX % array->count);
+	stripe.turn = (uint32_t)(stripe.first / DISK_STRIPE_BLOCKS_MAX % stripe.geometry->count);
 	return stripe;
 }
 
-uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard)
+uint32_t array_shard_blocks(const struct stripe *stripe, uint32_t shard)
 {
 	uint32_t before = shard * stripe->width;
 
-	if (shard >= array->data)
+	if (shard >= stripe->geometry->data)
 		return stripe->width;
 	return before >= stripe->blocks ? 0 : MIN(stripe->blocks - before, stripe->width);
-}
-
-static uint32_t member_of(const struct array *array, const struct stripe *stripe, uint32_t shard)
-{
-	return (stripe->turn + shard) % array->count;
 }
 
 /* ---- Transfers. ---- */
@@ -167,16 +164,16 @@ struct rescue {
 static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_batch *batch)
 {
 	const struct array *array = rescue->array;
+	const struct array_geometry *geometry = rescue->stripe->geometry;
 	uint64_t bytes = rescue->part.to - rescue->part.from;
 	uint32_t chosen = 0;
 	int ret = 0;
 
 	batch->count = 0;
 	rescue->have = 0;
-	for (uint32_t s = 0; s < array->count && chosen < array->data; s++) {
-		uint32_t member = member_of(array, rescue->stripe, s);
-		uint64_t real =
-			(uint64_t)array_shard_blocks(array, rescue->stripe, s) * DISK_ALIGN_BYTES;
+	for (uint32_t s = 0; s < geometry->count && chosen < geometry->data; s++) {
+		uint32_t member = array_member_of(rescue->stripe, s);
+		uint64_t real = (uint64_t)array_shard_blocks(rescue->stripe, s) * DISK_ALIGN_BYTES;
 		uint8_t *data = rescue->memory + chosen * bytes;
 
 		real = real > rescue->part.from ? MIN(real - rescue->part.from, bytes) : 0;
@@ -191,7 +188,7 @@ static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_bat
 		rescue->have |= 1u << s;
 		chosen++;
 	}
-	if (chosen < array->data)
+	if (chosen < geometry->data)
 		return disk_array_quorum(disk) ? -EIO : -EHOSTDOWN;
 	array_batch_run(batch);
 	lost_take(disk, batch);
@@ -213,7 +210,7 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	struct scratch scratch;
 	int ret;
 
-	if (!batch || scratch_lease(disk, array->data * bytes, &scratch)) {
+	if (!batch || scratch_lease(disk, stripe->geometry->data * bytes, &scratch)) {
 		free(batch);
 		return -ENOMEM;
 	}
@@ -224,8 +221,8 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	} while (ret == -EAGAIN);
 	rescue.shards[part->shard] = data;
 	if (!ret)
-		ret = ec_reconstruct(
-			&array->ec, bytes, rescue.shards, rescue.have, 1u << part->shard);
+		ret = ec_reconstruct(&stripe->geometry->ec, bytes, rescue.shards, rescue.have,
+			1u << part->shard);
 	scratch_give(&scratch);
 	free(batch);
 	return ret;
@@ -246,7 +243,7 @@ static int stripe_read(
 		return -ENOMEM;
 	for (uint64_t at = from; at < to;) {
 		uint32_t shard = (uint32_t)(at / shard_bytes);
-		uint32_t member = member_of(array, &stripe, shard);
+		uint32_t member = array_member_of(&stripe, shard);
 		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
 
 		if (array_readable(array, member, avoid)) {
@@ -285,7 +282,9 @@ static int mirror_read(
 	struct array_batch *batch = batch_open(array);
 	int ret = batch ? -EIO : -ENOMEM;
 
-	for (uint32_t i = 0; i <= array->parity && ret == -EIO; i++) {
+	for (uint64_t log = atomic_load(&array->log); log && ret == -EIO; log &= log - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(log);
+
 		if (!array_readable(array, i, avoid))
 			continue;
 		batch->count = 0;
@@ -311,37 +310,36 @@ int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset
 
 /* Parity over the columns [from, to) of the shards. A shard whose data ends before counts as
  * zeros. */
-static int columns_encode(const struct array *array, const struct stripe *stripe,
-	const uint8_t *data, uint8_t *parity, const uint64_t columns[2])
+static int columns_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity,
+	const uint64_t columns[2])
 {
+	const struct array_geometry *geometry = stripe->geometry;
 	uint64_t shard_bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
 	const void *from[EC_DATA_MAX];
 	void *to[EC_PARITY_MAX];
 
 	if (columns[0] == columns[1])
 		return 0;
-	for (uint32_t s = 0; s < array->data; s++) {
-		uint64_t real = (uint64_t)array_shard_blocks(array, stripe, s) * DISK_ALIGN_BYTES;
+	for (uint32_t s = 0; s < geometry->data; s++) {
+		uint64_t real = (uint64_t)array_shard_blocks(stripe, s) * DISK_ALIGN_BYTES;
 
 		from[s] = real > columns[0] ? data + s * shard_bytes + columns[0] : ZEROS;
 	}
-	for (uint32_t p = 0; p < array->parity; p++)
+	for (uint32_t p = 0; p < geometry->parity; p++)
 		to[p] = parity + p * shard_bytes + columns[0];
-	return ec_encode(&array->ec, columns[1] - columns[0], from, to);
+	return ec_encode(&geometry->ec, columns[1] - columns[0], from, to);
 }
 
-static int stripe_encode(const struct array *array, const struct stripe *stripe,
-	const uint8_t *data, uint8_t *parity)
+static int stripe_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity)
 {
 	uint64_t width = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
 	/* Where the last shard with data ends. */
 	uint64_t end =
 		(uint64_t)(stripe->blocks - (stripe->blocks - 1) / stripe->width * stripe->width) *
 		DISK_ALIGN_BYTES;
-	int ret = columns_encode(array, stripe, data, parity, (const uint64_t[2]){0, end});
+	int ret = columns_encode(stripe, data, parity, (const uint64_t[2]){0, end});
 
-	return ret ? ret
-		   : columns_encode(array, stripe, data, parity, (const uint64_t[2]){end, width});
+	return ret ? ret : columns_encode(stripe, data, parity, (const uint64_t[2]){end, width});
 }
 
 /* Gives up members whose write failed. */
@@ -357,6 +355,7 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
+	const struct array_geometry *geometry = stripe.geometry;
 	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
 	struct array_batch *batch;
 	uint32_t skipped = 0;
@@ -366,16 +365,17 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 	if (offset % MIB || bytes != (uint64_t)stripe.blocks * DISK_ALIGN_BYTES)
 		return -EINVAL;
 	batch = batch_open(array);
-	if (!batch || scratch_lease(disk, array->parity * shard_bytes, &parity)) {
+	if (!batch || scratch_lease(disk, geometry->parity * shard_bytes, &parity)) {
 		free(batch);
 		return -ENOMEM;
 	}
-	ret = stripe_encode(array, &stripe, data, parity.data);
-	for (uint32_t s = 0; s < array->count && !ret; s++) {
-		uint32_t member = member_of(array, &stripe, s);
-		uint64_t real = (uint64_t)array_shard_blocks(array, &stripe, s) * DISK_ALIGN_BYTES;
-		uint8_t *shard = s < array->data ? data + s * shard_bytes
-						 : parity.data + (s - array->data) * shard_bytes;
+	ret = stripe_encode(&stripe, data, parity.data);
+	for (uint32_t s = 0; s < geometry->count && !ret; s++) {
+		uint32_t member = array_member_of(&stripe, s);
+		uint64_t real = (uint64_t)array_shard_blocks(&stripe, s) * DISK_ALIGN_BYTES;
+		uint8_t *shard = s < geometry->data
+					 ? data + s * shard_bytes
+					 : parity.data + (s - geometry->data) * shard_bytes;
 
 		if (real && array_writable(array, member))
 			array_batch_add(batch, DISK_WRITE, member, shard, real,
@@ -400,9 +400,12 @@ static int mirror_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 
 	if (!batch)
 		return -ENOMEM;
-	for (uint32_t i = 0; i <= array->parity; i++)
+	for (uint64_t log = atomic_load(&array->log); log; log &= log - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(log);
+
 		if (array_writable(array, i))
 			array_batch_add(batch, DISK_WRITE, i, data, bytes, offset);
+	}
 	array_batch_run(batch);
 	failures_take(disk, batch);
 	free(batch);
@@ -424,7 +427,7 @@ int array_flush(struct disk *disk)
 
 	if (!batch)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < array->count; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		if (array_writable(array, i))
 			array_batch_add(batch, DISK_FLUSH, i, NULL, 0, 0);
 	array_batch_run(batch);
@@ -446,7 +449,7 @@ int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
 	batch = batch_open(array);
 	if (!batch)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < array->count; i++) {
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++) {
 		int32_t result;
 
 		if (!array_writable(array, i) || !disk_can_discard(array->members[i].disk))

@@ -12,21 +12,28 @@ DEFINE_COUNTER(rebuilt_bytes, "nebulaio_array_rebuilt_bytes_total", NULL,
 	"Bytes written to volumes that are rebuilt.");
 
 /* The members that a way leaves out: each one alone, then each two. 0: there are no more ways. */
-static uint64_t way_avoids(const struct array *array, uint32_t way)
+static uint64_t way_avoids(const struct array_geometry *geometry, uint32_t way)
 {
-	if (way < array->count)
-		return 1ull << way;
-	way -= array->count;
-	for (uint32_t a = 0; a < array->count; a++)
-		for (uint32_t b = a + 1; b < array->count; b++)
+	const uint8_t *order = geometry->numbers.order;
+
+	if (way < geometry->count)
+		return 1ull << order[way];
+	way -= geometry->count;
+	for (uint32_t a = 0; a < geometry->count; a++)
+		for (uint32_t b = a + 1; b < geometry->count; b++)
 			if (way-- == 0)
-				return 1ull << a | 1ull << b;
+				return 1ull << order[a] | 1ull << order[b];
 	return 0;
+}
+
+static const struct array_geometry *geometry_of(const struct array *array, uint64_t offset)
+{
+	return &array->geometries[disk_stripe_slot(offset / DISK_ALIGN_BYTES)];
 }
 
 int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way)
 {
-	uint64_t avoid = disk->array ? way_avoids(disk->array, way) : 0;
+	uint64_t avoid = disk->array ? way_avoids(geometry_of(disk->array, offset), way) : 0;
 
 	return avoid ? array_read(disk, (uint8_t *)data, bytes, offset, avoid) : -ENOENT;
 }
@@ -38,7 +45,7 @@ int disk_array_amend(
 	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
 	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
 	uint64_t from = offset % MIB, to = from + bytes;
-	uint64_t avoid = way_avoids(array, way);
+	uint64_t avoid = way_avoids(stripe.geometry, way);
 	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
 	int ret = 0;
 
@@ -47,7 +54,7 @@ int disk_array_amend(
 	batch->array = array;
 	for (uint64_t at = from; at < to;) {
 		uint32_t shard = (uint32_t)(at / shard_bytes);
-		uint32_t member = (stripe.turn + shard) % array->count;
+		uint32_t member = array_member_of(&stripe, shard);
 		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
 
 		/* A write only reads the data. */
@@ -73,12 +80,24 @@ int disk_array_amend(
 	return ret;
 }
 
+/* The member's shard of a stripe; the geometry's count: it has none. */
+static uint32_t shard_of(const struct stripe *stripe, uint32_t member)
+{
+	uint32_t shard = 0;
+
+	while (shard < stripe->geometry->count && array_member_of(stripe, shard) != member)
+		shard++;
+	return shard;
+}
+
 int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, block);
-	uint32_t shard = (member + array->count - stripe.turn) % array->count;
-	uint64_t bytes = (uint64_t)array_shard_blocks(array, &stripe, shard) * DISK_ALIGN_BYTES;
+	uint32_t shard = shard_of(&stripe, member);
+	uint64_t bytes = shard < stripe.geometry->count
+				 ? (uint64_t)array_shard_blocks(&stripe, shard) * DISK_ALIGN_BYTES
+				 : 0;
 	const struct array_part part = {.shard = shard, .to = bytes};
 	struct array_batch *batch;
 	void *data;
@@ -112,8 +131,8 @@ static bool parity_differs(
 {
 	struct array *array = batch->array;
 	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
-	uint32_t member = (stripe->turn + array->data + s) % array->count;
-	uint8_t *lies = right + array->parity * bytes;
+	uint32_t member = array_member_of(stripe, stripe->geometry->data + s);
+	uint8_t *lies = right + stripe->geometry->parity * bytes;
 
 	if (!array_readable(array, member, 0))
 		return false;
@@ -128,30 +147,30 @@ static bool parity_differs(
 	return true;
 }
 
-static int parity_check(struct disk *disk, const struct stripe *stripe, bool amend,
-	struct array_batch *batch, uint8_t *data)
+static int parity_check(
+	const struct stripe *stripe, bool amend, struct array_batch *batch, uint8_t *data)
 {
-	struct array *array = disk->array;
+	const struct array_geometry *geometry = stripe->geometry;
 	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
-	uint8_t *parity = data + array->data * bytes;
+	uint8_t *parity = data + geometry->data * bytes;
 	const void *from[EC_DATA_MAX];
 	void *to[EC_PARITY_MAX];
 	int wrong = 0;
 
-	for (uint32_t s = 0; s < array->data; s++)
+	for (uint32_t s = 0; s < geometry->data; s++)
 		from[s] = data + s * bytes;
-	for (uint32_t p = 0; p < array->parity; p++)
+	for (uint32_t p = 0; p < geometry->parity; p++)
 		to[p] = parity + p * bytes;
-	if (ec_encode(&array->ec, bytes, from, to))
+	if (ec_encode(&geometry->ec, bytes, from, to))
 		return -EINVAL;
-	for (uint32_t p = 0; p < array->parity; p++) {
+	for (uint32_t p = 0; p < geometry->parity; p++) {
 		if (!parity_differs(batch, stripe, p, parity))
 			continue;
 		wrong++;
 		if (!amend)
 			continue;
 		batch->count = 0;
-		array_batch_add(batch, DISK_WRITE, (stripe->turn + array->data + p) % array->count,
+		array_batch_add(batch, DISK_WRITE, array_member_of(stripe, geometry->data + p),
 			parity + p * bytes, bytes, stripe->first * DISK_ALIGN_BYTES);
 		array_batch_run(batch);
 	}
@@ -169,13 +188,14 @@ int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *r
 	int ret = -ENOMEM;
 
 	/* The data, the right parity, and one shard of the parity as the member has it. */
-	if (batch && posix_memalign(&data, DISK_ALIGN_BYTES, (array->count + 1) * bytes) == 0) {
+	if (batch && posix_memalign(
+			     &data, DISK_ALIGN_BYTES, (stripe.geometry->count + 1) * bytes) == 0) {
 		batch->array = array;
-		memset(data, 0, array->data * bytes);
+		memset(data, 0, stripe.geometry->data * bytes);
 		ret = array_read(disk, (uint8_t *)data, real, block * DISK_ALIGN_BYTES, 0);
 	}
 	if (!ret)
-		ret = parity_check(disk, &stripe, amend, batch, (uint8_t *)data);
+		ret = parity_check(&stripe, amend, batch, (uint8_t *)data);
 	free(data);
 	free(batch);
 	if (ret < 0)

@@ -43,6 +43,8 @@ struct store_opts {
 	 * parity shards of a body, one shard per volume. */
 	uint32_t erasure_data;
 	uint32_t erasure_parity;
+	/* Limit of the moving of bodies after a change of the set of volumes; 0: none. */
+	uint64_t move_bytes_per_s;
 	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
 	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
 	/* The most that all memory buckets may take together; 0: none can be made. */
@@ -113,11 +115,14 @@ int store_salvage(
 
 /* ---- Several volumes. ---- */
 struct store_volume {
+	uint32_t number; /* numbers have gaps once the set of volumes has changed */
 	uint64_t bytes;
 	enum disk_member_state state;
 };
 /* The state of the volumes; 0: the store has one volume, or another engine. Any thread. */
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max);
+/* The path of a volume; "" when it has none. Fiber call. */
+void store_volume_path(struct store *store, uint32_t number, char *ret_path, size_t path_cap);
 /* Watches the volumes until the store quiesces, while the store keeps working: gives up volumes
  * that are gone, takes back volumes that can be reached again and blank ones in the place of
  * missing ones, and rebuilds them. Returns at once when there is one volume. Fiber call of the
@@ -145,6 +150,37 @@ int store_kept(struct store *store, const char *name, struct buf *out);
  * holds another volume; -EALREADY: another replacement is waiting; -EBUSY: too many other volumes
  * are missing. Fiber call. */
 int store_volume_replace(struct store *store, uint32_t member, const char *path);
+
+/* A change of the set of volumes, while the store keeps working: soon the new volumes are made
+ * ready, and new bodies are written to the new set; then all bodies are moved there in the
+ * background, and the removed volumes leave. One change at a time; each survives a restart. */
+struct store_set_change {
+	const char *const *add; /* paths, each blank or a former volume of this store */
+	uint32_t add_count;
+	uint64_t remove;       /* one bit for each number */
+	uint32_t data, parity; /* shards; data 0: parity stays, and data is the rest */
+};
+/* ret_why: for people. -EBUSY: a change is under way, or too many volumes are missing; -ENOTSUP:
+ * the store has one volume, or another engine; -ENOENT: no such volume; -EEXIST: a path is a volume
+ * already; -ENOSPC: the bodies do not fit fewer volumes; -EINVAL, -ENOMEM. The status has later
+ * failures. Fiber call. */
+int store_volumes_change(
+	struct store *store, const struct store_set_change *wanted, char *ret_why, size_t why_cap);
+/* New bodies are written to the former set again, and those that moved go back. -ENOENT: there is
+ * no change; -ENOTSUP. Any thread. */
+int store_volumes_cancel(struct store *store);
+struct store_set_status {
+	bool preparing; /* new volumes are made ready */
+	bool changing;	/* bodies are moved */
+	uint32_t data, parity;
+	uint64_t members; /* of the set of new bodies, one bit each */
+	uint32_t before_data, before_parity;
+	uint64_t left_bytes, all_bytes; /* to be moved; all: since the change or the start */
+	uint64_t failed;		/* bodies that cannot be read, in the last pass */
+	char note[256];			/* why it waits, or why the last change failed; or "" */
+};
+/* All 0 if the store has one volume or another engine. Any thread. */
+void store_volumes_status(struct store *store, struct store_set_status *ret_status);
 
 /* Discards the space freed since the start on volumes that support it, in the background and at no
  * more than this many bytes a second, until the store quiesces or is fenced. Fiber call of the

@@ -1,6 +1,7 @@
 /* store/store.c: the life of a store: open (recovers) → attach each reactor → run → quiesce →
  * close. */
 #include "base/file.h"
+#include "store/check/set_change.h"
 #include "store/backup/session.h"
 #include "store/call/call.h"
 #include "store/ends/ends.h"
@@ -105,6 +106,8 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 		ret = dirs_make(opts->dir);
 	if (!ret)
 		ret = store_load(store, true);
+	if (!ret && store->volume.set_count)
+		ret = set_change_open(store);
 	if (!ret && snapshot_read(store))
 		ret = recover_scan(store);
 	if (!ret && store->image->on) {
@@ -201,6 +204,7 @@ void store_close(struct store *store)
 			store->cores[i].free_gets = get->next_free;
 			free(get);
 		}
+	set_change_close(store);
 	store_unload(store);
 }
 

@@ -240,10 +240,11 @@ static uint64_t room(struct store *store)
 	struct store_usage usage;
 
 	local_usage(store, &usage);
-	for (uint32_t i = 0; i < store->volume.set_count; i++) {
+	for (uint32_t i = 0; i < disk_array_members(store->volume.disk); i++) {
 		struct disk *member = disk_array_member(store->volume.disk, i);
 
-		if (member && !disk_can_grow(member))
+		if (disk_array_mask(store->volume.disk) >> i & 1 && member &&
+			!disk_can_grow(member))
 			return usage.free_bytes;
 	}
 	if (!disk_can_grow(store->volume.disk))

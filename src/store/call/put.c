@@ -61,19 +61,6 @@ static void put_check(const struct store_put *put)
 	CHECK(!put->stored);
 }
 
-/* Counts the put in the phase in which it begins. Counts again if the phase changed meanwhile. */
-static uint32_t phase_enter(struct store *store)
-{
-	for (;;) {
-		uint32_t phase = atomic_load(&store->put_phase);
-
-		atomic_fetch_add(&store->puts_open[phase % 2], 1);
-		if (atomic_load(&store->put_phase) == phase)
-			return phase;
-		atomic_fetch_sub(&store->puts_open[phase % 2], 1);
-	}
-}
-
 int local_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
 {
@@ -105,7 +92,7 @@ int local_put_open(
 		return ret ? ret : -ENOMEM;
 	}
 	put->store = store;
-	put->phase = phase_enter(store);
+	put->phase = store_phase_enter(store);
 	put->regains = atomic_load(&store->regains);
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
@@ -310,7 +297,7 @@ static void put_close(struct store_put *put)
 	bucket_put(put->bucket);
 	free(put->segments);
 	magic_clear(&put->head.magic);
-	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
+	store_phase_leave(store, put->phase);
 	free(put);
 }
 

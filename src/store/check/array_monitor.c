@@ -2,6 +2,7 @@
  * open. It gives up volumes that are gone; it takes back volumes that can be reached again, and
  * rebuilds them. docs/design/stripe.md. Of a store on one volume in RADOS, it watches that one. */
 #include "store/check/check.h"
+#include "store/check/set_change.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
@@ -38,7 +39,8 @@ struct array_monitor {
 
 static bool missing(const struct store *store, uint32_t member)
 {
-	return disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
+	return super_has(&store->volume.super, member) &&
+	       disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
 }
 
 /* Options for probing a possible member. */
@@ -55,7 +57,7 @@ static bool own_find(struct array_monitor *monitor)
 	struct store *store = monitor->store;
 	const struct volume_opts opts = volume_opts_of(store);
 
-	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
 		struct disk *disk = disk_array_member(store->volume.disk, m);
 
 		if (!missing(store, m) || !disk || store->volume.path_of[m] == STRIPE_PATH_NONE ||
@@ -89,7 +91,8 @@ static void look_run(void *arg)
 
 struct attach {
 	struct reactor_msg msg;
-	struct array_monitor *monitor;
+	struct store *store;
+	struct disk *disk;
 	struct reactor *reactor;
 	struct fiber *fiber;
 	_Atomic uint32_t *pending;
@@ -101,13 +104,12 @@ static void attach_here(struct reactor_msg *msg)
 	struct attach *attach = CONTAINER_OF(msg, struct attach, msg);
 	struct fiber *fiber = attach->fiber;
 
-	attach->ret =
-		disk_attach(attach->monitor->disk, attach->reactor, attach->monitor->store->region);
+	attach->ret = disk_attach(attach->disk, attach->reactor, attach->store->region);
 	if (atomic_fetch_sub(attach->pending, 1) == 1)
 		fiber_wake_remote(fiber);
 }
 
-static int attach_all(struct array_monitor *monitor)
+int array_attach_all(struct store *store, struct disk *disk)
 {
 	struct attach attaches[LIMIT_CORES_MAX];
 	_Atomic uint32_t pending = 0;
@@ -115,10 +117,11 @@ static int attach_all(struct array_monitor *monitor)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
-		if (monitor->store->cores[i].reactor)
+		if (store->cores[i].reactor)
 			attaches[count++] = (struct attach){.msg = {.fn = attach_here},
-				.monitor = monitor,
-				.reactor = monitor->store->cores[i].reactor,
+				.store = store,
+				.disk = disk,
+				.reactor = store->cores[i].reactor,
 				.fiber = fiber_self(),
 				.pending = &pending};
 	atomic_store(&pending, count);
@@ -158,7 +161,7 @@ static void puts_await(struct store *store)
 static void member_take(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
-	int ret = monitor->fresh ? attach_all(monitor) : 0;
+	int ret = monitor->fresh ? array_attach_all(store, monitor->disk) : 0;
 
 	if (!ret)
 		ret = disk_array_return(store->volume.disk, monitor->member, monitor->disk);
@@ -194,14 +197,12 @@ static bool path_of_another(const struct volume *volume, uint32_t member, const 
 static int replace_note(const struct replace *replace)
 {
 	struct volume *volume = &replace->store->volume;
-	uint32_t lost = (uint32_t)__builtin_popcountll(
-		disk_array_lost(volume->disk) & ~(1ull << replace->member));
-
 	if (volume->replace_path)
 		return -EALREADY;
 	if (path_of_another(volume, replace->member, replace->path))
 		return -EEXIST;
-	if (lost + 1 > volume->super.set_parity)
+	if (!disk_array_enough(
+		    volume->disk, disk_array_lost(volume->disk) | 1ull << replace->member))
 		return -EBUSY;
 	volume->replace_path = strdup(replace->path);
 	if (!volume->replace_path)
@@ -226,7 +227,8 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 	struct replace replace = {.store = store, .path = path, .member = member};
 	const struct volume *volume = &store->volume;
 
-	if (!store->head.engine->local || !volume->set_count || member >= volume->super.set_count)
+	if (!store->head.engine->local || !volume->set_count || member >= DISK_MEMBERS_MAX ||
+		!super_has(&volume->super, member))
 		return -ENOENT;
 	/* Relative names are refused: DIR/volumes has one line per member, and a relative name has
 	 * no fixed base. */
@@ -244,7 +246,7 @@ static uint32_t path_place(const struct volume *volume, uint32_t member)
 	for (uint32_t i = 0; i < volume->set_count; i++) {
 		bool taken = false;
 
-		for (uint32_t m = 0; m < volume->super.set_count; m++)
+		for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 			taken |= volume->path_of[m] == i;
 		if (!taken)
 			return i;
@@ -269,7 +271,8 @@ static void replace_run(void *arg)
 		free(volume->set_paths[place]);
 		volume->set_paths[place] = volume->replace_path;
 		volume->path_of[member] = STRIPE_PATH_NONE;
-		volume->paths_refused &= ~(1u << place);
+		volume->paths_refused &= ~(1ull << place);
+		volume->paths_named &= ~(1ull << place);
 		monitor->looks = 0;
 		if (stripe_remember(monitor->store->dir, volume))
 			log_warn("store", "%s: cannot record it in the data folder",
@@ -283,7 +286,7 @@ static void replace_run(void *arg)
 
 static bool any_missing(const struct store *store)
 {
-	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		if (missing(store, m))
 			return true;
 	return false;
@@ -293,9 +296,13 @@ static void gone_take(struct store *store)
 {
 	struct disk *disk = store->volume.disk;
 
-	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
-		if (!missing(store, m) && disk_gone(disk_array_member(disk, m)))
+	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
+		uint32_t m = (uint32_t)__builtin_ctzll(left);
+
+		if (disk_array_state(disk, m) != DISK_MEMBER_MISSING &&
+			disk_gone(disk_array_member(disk, m)))
 			disk_array_fail(disk, m, -ENOTCONN);
+	}
 	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
 		stripe_suspend(store);
 }
@@ -358,19 +365,25 @@ void store_array_monitor(struct store *store)
 			rest--;
 		else
 			rest = store_rebuild(store) ? LOOKS_REST : 0;
+		if (!atomic_load(&store->quiescing))
+			set_change_step(store);
 	}
+	set_change_await(store);
 	store->array_monitor = NULL;
 }
 
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
 {
 	struct disk *disk = store->head.engine->local ? store->volume.disk : NULL;
-	uint32_t count = disk ? MIN(disk_array_members(disk), max) : 0;
+	uint64_t left = disk ? disk_array_mask(disk) : 0;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < count; i++) {
+	for (; left && count < max; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
 		struct disk *member = disk_array_member(disk, i);
 
-		ret_volumes[i] = (struct store_volume){.bytes = member ? disk_bytes(member) : 0,
+		ret_volumes[count++] = (struct store_volume){.number = i,
+			.bytes = member ? disk_bytes(member) : 0,
 			.state = disk_array_state(disk, i)};
 	}
 	return count;

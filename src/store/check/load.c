@@ -254,7 +254,8 @@ int store_load(struct store *store, bool create)
 		ret = space_open(store->volume.super.data_offset / BLOCK_BYTES,
 			disk_bytes(store->volume.disk) / BLOCK_BYTES, &store->space);
 	if (!ret)
-		space_stripe(store->space, disk_array_data(store->volume.disk));
+		space_stripe(store->space, store->volume.disk,
+			(uint32_t)store->volume.super.set.current);
 	return ret;
 }
 

@@ -346,8 +346,8 @@ static int spaces_open(struct mend *mend)
 		ret = space_open(first, count, &mend->shared);
 	if (ret)
 		return ret;
-	space_stripe(mend->used, disk_array_data(volume->disk));
-	space_stripe(mend->shared, disk_array_data(volume->disk));
+	space_stripe(mend->used, volume->disk, (uint32_t)volume->super.set.current);
+	space_stripe(mend->shared, volume->disk, (uint32_t)volume->super.set.current);
 	return 0;
 }
 

@@ -229,6 +229,14 @@ static void bucket_take(struct store *store, const struct snapshot_bucket *from)
 	bucket_put(bucket);
 }
 
+/* The bitmap does not say of which geometry a block in use is. */
+static bool has_one_geometry(const struct store *store)
+{
+	const struct super_set *set = &store->volume.super.set;
+
+	return !set->geometries[0].numbers.data || !set->geometries[1].numbers.data;
+}
+
 int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count)
 {
 	struct snapshot snapshot;
@@ -238,7 +246,7 @@ int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_
 
 	if (ret)
 		return ret;
-	file = fopen(path, "re");
+	file = has_one_geometry(store) ? fopen(path, "re") : NULL;
 	if (!file)
 		return -ENOENT;
 	ret = -ENOENT;

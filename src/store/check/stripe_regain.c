@@ -51,8 +51,9 @@ static void look_run(void *arg)
 
 	if (!volume->set_count)
 		regain->back = !disk_revive(volume->disk);
-	for (uint32_t m = 0; m < volume->super.set_count; m++)
-		if (disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX && volume->set_count; m++)
+		if (super_has(&volume->super, m) &&
+			disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&
 			!(volume->super.set_lost >> m & 1) && member_back(regain->store, m))
 			regain->members |= 1ull << m;
 }
@@ -60,12 +61,10 @@ static void look_run(void *arg)
 static bool enough(const struct regain *regain)
 {
 	const struct volume *volume = &regain->store->volume;
-	uint64_t lost;
 
 	if (!volume->set_count)
 		return regain->back;
-	lost = disk_array_lost(volume->disk) & ~regain->members;
-	return (uint32_t)__builtin_popcountll(lost) <= volume->super.set_parity;
+	return disk_array_enough(volume->disk, disk_array_lost(volume->disk) & ~regain->members);
 }
 
 /* On a helper thread, while no I/O of the volumes is in flight. */
@@ -105,7 +104,7 @@ int stripe_regain(struct store *store)
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
 {
 	const struct disk *disk = store->volume.disk;
-	uint32_t count = disk_array_members(disk);
+	uint32_t count = (uint32_t)__builtin_popcountll(disk_array_mask(disk));
 
 	if (atomic_load(&store->fenced)) {
 		snprintf(ret_why, why_cap,

@@ -188,7 +188,7 @@ static void change_publish(
 	change->entry->has_pending = false;
 	if (old)
 		object_supersede(store, old);
-	if (old && change->old == OLD_EDITED)
+	if (old && (change->old == OLD_EDITED || change->old == OLD_MOVED))
 		atomic_store(&old->body_owner, object_get(change->object));
 	if (old && change->old == OLD_DIES) {
 		atomic_store(&old->dead, true);
@@ -206,6 +206,10 @@ static void change_publish(
 static void item_publish(
 	struct store *store, struct bucket *bucket, struct commit_item *item, struct group *group)
 {
+	/* Before it is published: then its readers may be the last. */
+	if (item->kind == ITEM_MOVE)
+		item->moved_from->moved =
+			segment_get(atomic_load(&item->moved_from->segments[item->moved_segment]));
 	for (uint32_t i = 0; i < item->change_count; i++)
 		change_publish(store, bucket, &item->changes[i], group);
 	if (bucket->info.versioning != STORE_VERSIONING_NEVER)

@@ -38,8 +38,8 @@ _Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write
 
 /* ---- commit.c: planning and publishing; committer.c: the fiber and its writes. ---- */
 /* The fate of an entry's old object: its body is deleted; it stays, in another row; the object that
- * replaces it keeps its body. */
-enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
+ * replaces it keeps its body; it keeps all but one segment, which it has in another place. */
+enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED, OLD_MOVED };
 #define CHANGE_NEW     1u /* adds an object or a delete marker */
 #define CHANGE_BODY    2u /* the body's rows are new, too */
 #define CHANGE_FLUSHED 4u /* the body is durable already */
@@ -50,7 +50,7 @@ struct change {
 	uint8_t flags;
 };
 #define CHANGES_MAX 3u
-enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
+enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE, ITEM_MOVE };
 /* The caller pins the entries and unpins them afterwards, except `entry` if the group took its pin.
  */
 struct commit_item {
@@ -67,6 +67,10 @@ struct commit_item {
 	 * the version that comes after it, and the change count at which that was true. */
 	struct record_entry *version_entry, *newest, *promote;
 	uint32_t changes_seen;
+	/* For a move: the object as it was, and which of its segments is elsewhere in `object`. */
+	struct object *moved_from;
+	uint32_t moved_segment;
+	bool moved_in_use; /* also if others have the object open */
 	uint64_t mtime_ns; /* out, like the following fields; in, if not 0: the value is kept */
 	char ret_version_id[33];
 	bool ret_marker;

@@ -208,6 +208,20 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 	}
 }
 
+/* The space of bodies, without parity. */
+static uint64_t used_bytes(const struct store *store)
+{
+	const struct disk *disk = store->volume.disk;
+	uint64_t bytes = 0;
+
+	if (!store->volume.set_count)
+		return space_used_blocks(store->space) * BLOCK_BYTES;
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		bytes += space_geometry_blocks(store->space, g) * BLOCK_BYTES *
+			 disk_array_geometry_data(disk, g);
+	return bytes;
+}
+
 void local_usage(struct store *store, struct store_usage *ret_usage)
 {
 	/* An array of volumes holds this many times the data of one volume. */
@@ -215,7 +229,7 @@ void local_usage(struct store *store, struct store_usage *ret_usage)
 
 	*ret_usage = (struct store_usage){
 		.volume_bytes = disk_bytes(store->volume.disk) * data,
-		.used_bytes = space_used_blocks(store->space) * BLOCK_BYTES * data,
+		.used_bytes = used_bytes(store),
 		.free_bytes = space_free_blocks(store->space) * BLOCK_BYTES * data,
 		.objects = atomic_load(&store->objects),
 		.buckets = buckets_count(store->buckets),

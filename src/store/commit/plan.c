@@ -64,6 +64,15 @@ static size_t object_bytes(const struct object *object, bool composes)
 	return bytes;
 }
 
+/* The row of a segment that moves. */
+static size_t moved_bytes(const struct commit_item *item)
+{
+	const struct segment *segment = atomic_load(&item->object->segments[item->moved_segment]);
+
+	return MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) +
+	       MUTATION_BYTES(SEGMENT_KEY_BYTES, segment_record_bytes(segment));
+}
+
 size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit)
 {
 	const struct object *current = record_entry_view(item->entry);
@@ -72,6 +81,8 @@ size_t commit_item_bytes(const struct commit_item *item, const struct commit *co
 
 	if (item->kind == ITEM_EDIT)
 		return bytes + row + record_bytes_of(current) + STORE_HEADERS_BYTES_MAX;
+	if (item->kind == ITEM_MOVE)
+		return bytes + row + record_bytes(item->object) + moved_bytes(item);
 	if (item->object && commit->append)
 		return bytes + append_bytes(commit->append, item->object);
 	if (item->object)
@@ -354,6 +365,26 @@ static int plan_edit(struct commit_item *item)
 	return 0;
 }
 
+/* The number of references to an object that only the record table and its mover have. */
+#define MOVED_REFS 2u
+
+/* A segment in another place. -EBUSY: a later change is planned, or others have the object open:
+ * a composition of it or an append to it would find another object. */
+static int plan_move(struct commit_item *item)
+{
+	struct record_entry *entry = item->entry;
+
+	if (entry->has_pending)
+		return -EBUSY;
+	if (entry->object != item->moved_from)
+		return -ESTALE;
+	if (!item->moved_in_use && atomic_load(&item->moved_from->refs) > MOVED_REFS)
+		return -EBUSY;
+	change_add(item, entry, item->object, OLD_MOVED,
+		item->object->body_flushed ? CHANGE_FLUSHED : 0);
+	return 0;
+}
+
 /* The newest version is deleted: the next becomes current, unless it is a delete marker. */
 static void plan_promotion(struct store *store, struct commit_item *item, bool was_current)
 {
@@ -399,6 +430,23 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 
 /* ---- Mutations. ---- */
 
+/* The segment's row, which is there already. The index takes a row of a body as one that is put
+ * once, unless it is deleted before. */
+static void moved_add(struct group *group, const struct commit_item *item, uint8_t flags)
+{
+	const struct object *object = item->object;
+	const struct object_part *part = object_part_of(object, item->moved_segment);
+	const struct segment *segment = atomic_load(&object->segments[item->moved_segment]);
+	struct key key;
+
+	if (object->body != BODY_SEGMENTED)
+		return;
+	key_segment(&key, part->data_id, item->moved_segment - part->segment_first);
+	group_add(group, MUTATION_DELETE, 0, &key, 0);
+	segment_record_put(segment,
+		group_add(group, MUTATION_PUT, flags, &key, segment_record_bytes(segment)));
+}
+
 static void change_apply(struct group *group, struct change *change, const struct commit *commit)
 {
 	uint8_t flags = change->flags & CHANGE_FLUSHED ? MUTATION_BODY_FLUSHED : 0;
@@ -431,6 +479,8 @@ static int item_plan(struct store *store, const struct commit *commit, struct co
 		return plan_edit(item);
 	if (item->kind == ITEM_VERSION_DELETE)
 		return plan_version_delete(store, item);
+	if (item->kind == ITEM_MOVE)
+		return plan_move(item);
 	if (commit->append)
 		return plan_append(store, commit, item);
 	return plan_write(store, commit, item, group);
@@ -454,6 +504,10 @@ void commit_item_plan(struct store *store, const struct commit *commit, struct c
 	for (uint32_t i = 0; i < item->change_count; i++) {
 		item->entry_taken |= item->changes[i].entry == item->entry;
 		change_apply(group, &item->changes[i], commit);
+		if (item->changes[i].old == OLD_MOVED)
+			moved_add(group, item,
+				item->changes[i].flags & CHANGE_FLUSHED ? MUTATION_BODY_FLUSHED
+									: 0);
 	}
 	item->planned = item->change_count > 0;
 	outbox_rows_add(store, item, group);

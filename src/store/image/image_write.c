@@ -226,6 +226,23 @@ static int tail_crc(const struct origin *origin, uint32_t *ret_crc)
 	return ret;
 }
 
+/* False: the set of volumes has changed since the file was written, and it is to be written to the
+ * volumes of today. */
+static bool is_current(const struct store *store, const struct image_file *file)
+{
+	if (!store->volume.set_count)
+		return true;
+	for (uint32_t i = 0; i < file->segment_count; i++) {
+		const struct segment *segment = file->segments[i];
+
+		for (uint32_t k = 0; segment && k < segment->extent_count; k++)
+			if (disk_stripe_slot(segment->extents[k].block) !=
+				store->volume.super.set.current)
+				return false;
+	}
+	return true;
+}
+
 /* The file that the volumes already have; NULL: none. */
 static struct image_file *file_find(
 	struct image_writer *writer, const char *name, const struct origin *origin)
@@ -238,7 +255,7 @@ static struct image_file *file_find(
 
 		if (strcmp(file->name, name) != 0)
 			continue;
-		if (file->bytes != origin->bytes)
+		if (file->bytes != origin->bytes || !is_current(writer->store, file))
 			return NULL;
 		if (!file->verified && (tail_crc(origin, &crc) || crc != file->tail_crc))
 			return NULL;

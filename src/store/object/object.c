@@ -258,6 +258,21 @@ int object_open_edited(const struct object *from, struct slice headers, struct o
 	return 0;
 }
 
+int object_open_moved(const struct object *from, uint32_t segment_idx, struct segment *segment,
+	struct object **ret_object)
+{
+	struct object *object;
+	int ret = object_open_edited(
+		from, slice_of(from->meta.headers, from->meta.headers_len), &object);
+
+	if (ret)
+		return ret;
+	object->seq = from->seq;
+	segment_close(atomic_exchange(&object->segments[segment_idx], segment));
+	*ret_object = object;
+	return 0;
+}
+
 const struct object_part *object_part_find(const struct object *object, uint64_t offset)
 {
 	uint32_t low = 0, high = object->part_count;
@@ -336,6 +351,9 @@ static void object_close(struct store *store, struct object *object)
 			segment_give(store, segment);
 		segment_close(segment);
 	}
+	if (object->moved)
+		segment_give(store, object->moved);
+	segment_close(object->moved);
 	for (uint32_t i = 0; dead && store->cache && i < object->part_count; i++) {
 		const struct object_part *part = &object->parts[i];
 

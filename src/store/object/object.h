@@ -71,6 +71,9 @@ struct object {
 	_Atomic(struct segment *) *segments; /* NULL entries are loaded from the index on demand */
 	uint32_t part_count;		     /* 1: plain */
 	uint32_t owner_segment_first;	     /* this object's first segment among body_owner's */
+	/* A segment whose bytes body_owner has in another place; its space is given back with this
+	 * object. */
+	struct segment *moved;
 	struct object_part *parts;
 	struct object_part whole; /* a plain object's only part */
 	/* The object that owns this one's body now, with a reference: so the space stays while this
@@ -86,6 +89,9 @@ int object_open_parts(const struct store_meta *meta, uint64_t data_id,
 	const struct part_record *parts, uint32_t part_count, struct object **ret_object);
 /* A copy with the same body and other headers. -ENOMEM. */
 int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object);
+/* A copy with one segment in another place, which takes the caller's reference. -ENOMEM. */
+int object_open_moved(const struct object *from, uint32_t segment_idx, struct segment *segment,
+	struct object **ret_object);
 /* Gives `to` those segments of `from` that are in memory, starting at `from`'s segment `at`. */
 void object_segments_share(const struct object *from, struct object *to, uint32_t at);
 const struct object_part *object_part_find(const struct object *object, uint64_t offset);

@@ -38,6 +38,7 @@ struct summary {
 struct space_run {
 	uint64_t block;
 	uint32_t blocks;
+	uint32_t slot; /* its geometry */
 };
 
 struct space {
@@ -48,8 +49,11 @@ struct space {
 	uint64_t whole_chunks;
 	uint64_t small_chunk; /* chunk of the next small run, or CHUNK_NONE */
 	uint64_t summary_cursor;
-	uint32_t stripe_data; /* data shards of a stripe; 0: runs are not striped */
-	uint32_t holds;	      /* while not 0, returned runs wait in held */
+	uint32_t stripe_data[DISK_GEOMETRIES]; /* data shards of a stripe; 0: there is none */
+	uint32_t slot;			       /* of new runs */
+	bool striped;
+	uint64_t slot_blocks[DISK_GEOMETRIES]; /* in use */
+	uint32_t holds;			       /* while not 0, returned runs wait in held */
 	uint32_t held_count;
 	uint32_t held_cap;
 	struct space_run *held;
@@ -147,20 +151,40 @@ int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_sp
 	return 0;
 }
 
-void space_stripe(struct space *space, uint32_t data)
+void space_stripe(struct space *space, const struct disk *disk, uint32_t current)
 {
-	space->stripe_data = data;
+	pthread_mutex_lock(&space->lock);
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		space->stripe_data[g] = disk_array_geometry_data(disk, g);
+	space->striped = disk_array_data(disk) != 0;
+	space->slot = current;
+	pthread_mutex_unlock(&space->lock);
 }
 
-/* The part of a run on each volume. False: not a run of this space. */
-static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks)
+uint64_t space_geometry_blocks(struct space *space, uint32_t slot)
 {
-	if (!space->stripe_data)
+	uint64_t blocks;
+
+	pthread_mutex_lock(&space->lock);
+	blocks = space->slot_blocks[slot];
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
+}
+
+/* The part of a run on each volume. False: not a run of this space. The lock is held. */
+static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks, uint32_t *ret_slot)
+{
+	uint32_t data;
+
+	*ret_slot = 0;
+	if (!space->striped)
 		return true;
-	if (!disk_stripe_is(*block) || disk_stripe_blocks(*block) != *blocks)
+	*ret_slot = disk_stripe_slot(*block);
+	data = space->stripe_data[*ret_slot];
+	if (!data || !disk_stripe_is(*block) || disk_stripe_blocks(*block) != *blocks)
 		return false;
 	*block = disk_stripe_first(*block);
-	*blocks = (*blocks + space->stripe_data - 1) / space->stripe_data;
+	*blocks = (*blocks + data - 1) / data;
 	return true;
 }
 
@@ -371,13 +395,14 @@ static uint32_t lease_locked(struct space *space, uint32_t blocks, uint64_t *ret
 
 static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint64_t *ret_block)
 {
-	uint32_t data = space->stripe_data;
-	uint32_t each = data ? (blocks + data - 1) / data : blocks;
-	uint32_t leased = 0;
+	uint32_t leased = 0, data, each, slot;
 	uint64_t room;
 
 	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
 	pthread_mutex_lock(&space->lock);
+	slot = space->slot;
+	data = space->striped ? space->stripe_data[slot] : 0;
+	each = data ? (blocks + data - 1) / data : blocks;
 	room = space->free_blocks + space->lent_blocks;
 	if (!reserved && space->reserve_blocks) {
 		room -= MIN(room, space->reserve_blocks);
@@ -385,11 +410,12 @@ static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint6
 	}
 	if (each)
 		leased = lease_locked(space, each, ret_block);
+	space->slot_blocks[slot] += leased;
 	pthread_mutex_unlock(&space->lock);
 	if (!data || !leased)
 		return leased;
 	leased = MIN(blocks, leased * data);
-	*ret_block = disk_stripe(*ret_block, leased);
+	*ret_block = disk_stripe(*ret_block, leased, slot);
 	return leased;
 }
 
@@ -435,6 +461,8 @@ static void run_free(struct space *space, struct space_run run)
 	uint64_t changed = run_change(space, run.block, run.blocks, false);
 
 	CHECK(changed == run.blocks);
+	CHECK(space->slot_blocks[run.slot] >= run.blocks);
+	space->slot_blocks[run.slot] -= run.blocks;
 	for (uint64_t chunk = run.block / CHUNK_BLOCKS;
 		chunk <= (run.block + run.blocks - 1) / CHUNK_BLOCKS; chunk++)
 		space->given[chunk / SUMMARY_CHUNKS] |= 1ull << chunk % SUMMARY_CHUNKS;
@@ -446,7 +474,7 @@ struct space_runs {
 };
 
 /* Adds the run to a list, unless there is no memory. */
-static void runs_add(struct space_runs list, uint64_t block, uint32_t blocks)
+static void runs_add(struct space_runs list, struct space_run run)
 {
 	if (*list.count == *list.cap) {
 		uint32_t cap = MAX(*list.cap * 2, RUNS_FIRST);
@@ -457,15 +485,14 @@ static void runs_add(struct space_runs list, uint64_t block, uint32_t blocks)
 		*list.runs = (struct space_run *)grown;
 		*list.cap = cap;
 	}
-	(*list.runs)[(*list.count)++] = (struct space_run){.block = block, .blocks = blocks};
+	(*list.runs)[(*list.count)++] = run;
 }
 
 /* Without memory the run is lost until the next start; that is better than using it too early. */
-static void held_add(struct space *space, uint64_t block, uint32_t blocks)
+static void held_add(struct space *space, struct space_run run)
 {
-	runs_add((struct space_runs){&space->held, &space->held_count, &space->held_cap}, block,
-		blocks);
-	space->held_blocks += blocks;
+	runs_add((struct space_runs){&space->held, &space->held_count, &space->held_cap}, run);
+	space->held_blocks += run.blocks;
 }
 
 /* Whether all blocks of the run are used, or all are free. */
@@ -502,38 +529,42 @@ static bool is_inside(const struct space *space, uint64_t block, uint32_t blocks
 	       block + blocks <= space->chunk_count * CHUNK_BLOCKS;
 }
 
+static void run_return(struct space *space, struct space_run run)
+{
+	if (space->holds)
+		held_add(space, run);
+	else
+		run_free(space, run);
+}
+
 int space_reclaim(struct space *space, uint64_t block, uint32_t blocks)
 {
+	uint32_t slot;
 	int ret = 0;
 
-	if (!run_of(space, &block, &blocks))
-		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
-	if (!is_inside(space, block, blocks))
+	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks))
 		ret = -ERANGE;
 	else if (run_is_shared(space, block, blocks))
 		ret = -EBUSY;
 	else if (!run_is(space, block, blocks, true))
 		ret = -ENOENT;
-	else if (space->holds)
-		held_add(space, block, blocks);
 	else
-		run_free(space, (struct space_run){.block = block, .blocks = blocks});
+		run_return(space, (struct space_run){block, blocks, slot});
 	pthread_mutex_unlock(&space->lock);
 	return ret;
 }
 
 void space_give(struct space *space, uint64_t block, uint32_t blocks)
 {
-	bool ours = run_of(space, &block, &blocks);
+	uint32_t slot;
+	bool ours;
 
-	CHECK(ours);
 	pthread_mutex_lock(&space->lock);
+	ours = run_of(space, &block, &blocks, &slot);
+	CHECK(ours);
 	CHECK(is_inside(space, block, blocks));
-	if (space->holds)
-		held_add(space, block, blocks);
-	else
-		run_free(space, (struct space_run){.block = block, .blocks = blocks});
+	run_return(space, (struct space_run){block, blocks, slot});
 	pthread_mutex_unlock(&space->lock);
 }
 
@@ -670,36 +701,39 @@ void space_discard_end(struct space *space, uint64_t block, uint64_t blocks)
 
 int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 {
+	uint64_t changed = blocks;
+	uint32_t slot;
 	int ret = 0;
 
-	if (!run_of(space, &block, &blocks))
-		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
-	if (!is_inside(space, block, blocks))
+	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks)) {
 		ret = -ERANGE;
-	else if (run_change(space, block, blocks, true) != blocks)
+	} else {
+		changed = run_change(space, block, blocks, true);
+		space->slot_blocks[slot] += changed;
+	}
+	if (!ret && changed != blocks) {
 		ret = -EEXIST;
-	if (ret == -EEXIST)
 		runs_add((struct space_runs){&space->shared, &space->shared_count,
 				 &space->shared_cap},
-			block, blocks);
+			(struct space_run){block, blocks, slot});
+	}
 	pthread_mutex_unlock(&space->lock);
 	return ret;
 }
 
 int space_take(struct space *space, uint64_t block, uint32_t blocks)
 {
+	uint32_t slot;
 	int ret = 0;
 
-	if (!run_of(space, &block, &blocks))
-		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
-	if (!is_inside(space, block, blocks))
+	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks))
 		ret = -ERANGE;
 	else if (!run_is(space, block, blocks, false))
 		ret = -EEXIST;
 	else
-		(void)run_change(space, block, blocks, true);
+		space->slot_blocks[slot] += run_change(space, block, blocks, true);
 	pthread_mutex_unlock(&space->lock);
 	return ret;
 }
@@ -743,5 +777,7 @@ void space_word_set(struct space *space, uint64_t word_idx, uint64_t word)
 
 	CHECK(word_idx >= space->first_block / WORD_BITS);
 	space->words[word_idx] = word;
+	space->slot_blocks[space->slot] += used;
+	space->slot_blocks[space->slot] -= used_before;
 	chunk_account(space, chunk, space->chunk_free[chunk] + used_before - used);
 }

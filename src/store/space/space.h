@@ -11,9 +11,12 @@
 struct space;
 int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_space);
 void space_close(struct space *space);
-/* Makes runs stripes with this many data shards: a lease of data blocks takes a part of the shards,
- * and returns a striped address. Call it before the first lease. */
-void space_stripe(struct space *space, uint32_t data);
+/* Makes runs stripes of the disk's geometries: a lease of data blocks takes a part of the shards,
+ * and returns a striped address of the current one. Does nothing on one volume. Call it before the
+ * first lease, and when the geometries change. */
+void space_stripe(struct space *space, const struct disk *disk, uint32_t current);
+/* How many blocks of each volume are in use, held back or being written, in runs of a geometry. */
+uint64_t space_geometry_blocks(struct space *space, uint32_t slot);
 /* Adds the blocks by which the volume grew; block_count is its new total. -ENOMEM. */
 int space_grow(struct space *space, uint64_t block_count);
 /* Leases a run of up to `blocks` (1 to CHUNK_BLOCKS): the full length if there is such a run,
@@ -49,7 +52,8 @@ void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
 uint64_t space_free_blocks(struct space *space);
 uint64_t space_used_blocks(struct space *space);
-/* Word idx of the bitmap, for snapshots and comparison; 1: in use. */
+/* Word idx of the bitmap, for snapshots and comparison; 1: in use. Bits that are set count for
+ * the current geometry. */
 uint64_t space_word_count(const struct space *space);
 uint64_t space_word(const struct space *space, uint64_t word_idx);
 void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);

@@ -25,6 +25,7 @@ struct index;
 struct rebuild_noted;
 struct salvage;
 struct space;
+struct store_change;
 struct waiter;
 
 /* ---- The store. ---- */
@@ -68,7 +69,9 @@ struct store {
 		regains; /* from 1: a body whose write began before one cannot be committed */
 	_Atomic bool quiescing;
 	struct fiber *array_monitor; /* of the volumes; on the committer's reactor */
-	struct fiber *scrubber;	     /* on the committer's reactor, too */
+	struct store_change
+		*change;	/* of the set of volumes; the array monitor's; NULL: one volume */
+	struct fiber *scrubber; /* on the committer's reactor, too */
 	struct fiber *discarder;
 	struct fiber *memory_expirer;
 	_Atomic bool scrub_asked;
@@ -109,6 +112,24 @@ static inline int store_refuses(const struct store *store)
 	return __builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0)
 		       ? -EHOSTDOWN
 		       : 0;
+}
+
+/* Counts a put, or a move, in the phase in which it begins; returns the phase, for its end. Counts
+ * again if the phase changed meanwhile. */
+static inline uint32_t store_phase_enter(struct store *store)
+{
+	for (;;) {
+		uint32_t phase = atomic_load(&store->put_phase);
+
+		atomic_fetch_add(&store->puts_open[phase % 2], 1);
+		if (atomic_load(&store->put_phase) == phase)
+			return phase;
+		atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+	}
+}
+static inline void store_phase_leave(struct store *store, uint32_t phase)
+{
+	atomic_fetch_sub(&store->puts_open[phase % 2], 1);
 }
 
 /* Reports damage on the medium: to the log, or to a check's findings. */

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIST_BYTES_MAX 32768u
+#define LIST_BYTES_MAX (STRIPE_PATHS_MAX * 4096u)
 #define LOCK_WAIT_NS   (30 * NS_PER_S)
 
 /* The volume found at one path. */
@@ -27,28 +27,85 @@ struct candidate {
 struct set {
 	const struct volume_opts *opts;
 	struct volume *volume;
-	struct candidate candidates[DISK_MEMBERS_MAX];
+	struct candidate candidates[STRIPE_PATHS_MAX];
 	struct disk_array_opts array;
 };
 
 /* ---- Paths. ---- */
 
+static bool member_vacant(const struct volume *volume, uint32_t member)
+{
+	return super_has(&volume->super, member) && volume->path_of[member] == STRIPE_PATH_NONE;
+}
+
+uint32_t stripe_path_find(const struct volume *volume, const char *path)
+{
+	char *absolute = strstr(path, "://") ? NULL : realpath(path, NULL);
+	uint32_t found = STRIPE_PATH_NONE;
+
+	for (uint32_t i = 0; i < volume->set_count && found == STRIPE_PATH_NONE; i++) {
+		const char *other = volume->set_paths[i];
+		char *full = strstr(other, "://") || !absolute ? NULL : realpath(other, NULL);
+
+		if (strcmp(other, path) == 0 || (full && strcmp(full, absolute) == 0))
+			found = i;
+		free(full);
+	}
+	free(absolute);
+	return found;
+}
+
 static int path_add(struct volume *volume, struct slice path)
 {
-	char **slot = &volume->set_paths[volume->set_count];
+	char *name;
 
 	path = slice_trim(path);
 	if (path.len == 0)
 		return 0;
-	if (volume->set_count == DISK_MEMBERS_MAX) {
-		log_error("store", "more than %u volumes", DISK_MEMBERS_MAX);
+	name = strndup(path.data, path.len);
+	if (!name)
+		return -ENOMEM;
+	if (stripe_path_find(volume, name) != STRIPE_PATH_NONE) {
+		free(name);
+		return 0;
+	}
+	if (volume->set_count == STRIPE_PATHS_MAX) {
+		log_error("store", "more than %u volumes", STRIPE_PATHS_MAX);
+		free(name);
 		return -EINVAL;
 	}
-	*slot = strndup(path.data, path.len);
-	if (!*slot)
-		return -ENOMEM;
-	volume->set_count++;
+	volume->set_paths[volume->set_count++] = name;
 	return 0;
+}
+
+int stripe_path_add(struct volume *volume, const char *path)
+{
+	return path_add(volume, slice_str(path));
+}
+
+static void bit_move(uint64_t *bits, uint32_t from, uint32_t to)
+{
+	bool set = *bits >> from & 1;
+
+	*bits &= ~(1ull << from | 1ull << to);
+	*bits |= (uint64_t)set << to;
+}
+
+void stripe_path_remove(struct volume *volume, uint32_t path_idx)
+{
+	uint32_t last = volume->set_count - 1;
+
+	free(volume->set_paths[path_idx]);
+	volume->set_paths[path_idx] = volume->set_paths[last];
+	volume->set_paths[last] = NULL;
+	bit_move(&volume->paths_named, last, path_idx);
+	bit_move(&volume->paths_refused, last, path_idx);
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
+		if (volume->path_of[m] == path_idx)
+			volume->path_of[m] = STRIPE_PATH_NONE;
+		else if (volume->path_of[m] == last)
+			volume->path_of[m] = path_idx;
+	volume->set_count--;
 }
 
 static int list_take(struct volume *volume, struct slice list, char separator)
@@ -79,6 +136,7 @@ int stripe_locate(const struct volume_opts *opts, struct volume *volume)
 	char own[4096], list[4096];
 	struct stat st;
 	bool several, single;
+	int ret;
 
 	if ((size_t)snprintf(own, sizeof(own), "%s/volume", opts->dir) >= sizeof(own) ||
 		(size_t)snprintf(list, sizeof(list), "%s/volumes", opts->dir) >= sizeof(list))
@@ -99,7 +157,27 @@ int stripe_locate(const struct volume_opts *opts, struct volume *volume)
 			opts->dir);
 		return -EUCLEAN;
 	}
-	return strchr(opts->path, ',') ? list_take(volume, slice_str(opts->path), ',') : 0;
+	if (!strchr(opts->path, ','))
+		return 0;
+	ret = list_take(volume, slice_str(opts->path), ',');
+	volume->paths_named = (1ull << volume->set_count) - 1;
+	/* Volumes that were added or replaced while the server ran. */
+	if (!ret && several && volume_index_present(opts->dir))
+		ret = list_read(volume, list);
+	return ret;
+}
+
+/* Whether the path is named by the configuration, is a member's, or may be a missing member's. */
+static bool path_counts(const struct volume *volume, uint32_t path_idx)
+{
+	bool vacant = false;
+
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
+		if (volume->path_of[m] == path_idx)
+			return true;
+		vacant |= member_vacant(volume, m);
+	}
+	return vacant || volume->paths_named >> path_idx & 1;
 }
 
 int stripe_remember(const char *dir, const struct volume *volume)
@@ -115,8 +193,11 @@ int stripe_remember(const char *dir, const struct volume *volume)
 	if (!file)
 		return -errno;
 	for (uint32_t i = 0; i < volume->set_count; i++) {
-		char *absolute = realpath(volume->set_paths[i], NULL);
+		char *absolute;
 
+		if (!path_counts(volume, i))
+			continue;
+		absolute = realpath(volume->set_paths[i], NULL);
 		/* Uses the given name if it is a stable one. */
 		fprintf(file, "%s\n",
 			volume->set_paths[i][0] == '/' || !absolute ? volume->set_paths[i]
@@ -133,16 +214,14 @@ int stripe_remember(const char *dir, const struct volume *volume)
 
 /* ---- Superblocks. ---- */
 
-static int member_super_write(struct volume *volume, uint32_t member)
+int stripe_label(struct disk *disk, const struct superblock *from)
 {
-	struct disk *disk = disk_array_member(volume->disk, member);
-	struct superblock super = volume->super;
+	struct superblock super = *from;
 	void *block;
 	int ret;
 
 	if (posix_memalign(&block, BLOCK_BYTES, BLOCK_BYTES))
 		return -ENOMEM;
-	super.set_idx = (uint16_t)member;
 	super.medium_bytes = disk_can_grow(disk) ? 0 : disk_medium_bytes(disk);
 	volume_super_fill(&super, (uint8_t *)block);
 	ret = disk_write_now(
@@ -151,6 +230,16 @@ static int member_super_write(struct volume *volume, uint32_t member)
 	return ret ? ret : disk_flush_now(disk);
 }
 
+static int member_super_write(struct volume *volume, uint32_t member)
+{
+	struct superblock super = volume->super;
+
+	super.set_idx = super_has(&super, member) ? (uint16_t)member : SET_IDX_NONE;
+	super.set.own_joined = super.set.joined[member];
+	return stripe_label(disk_array_member(volume->disk, member), &super);
+}
+
+/* Members of the array that the new set lacks get it, too: they must not be taken for members. */
 int stripe_super_write(struct volume *volume)
 {
 	uint64_t lost_before = volume->super.set_lost, changes = 0;
@@ -160,8 +249,10 @@ int stripe_super_write(struct volume *volume)
 		again = false;
 		changes = disk_array_changes(volume->disk);
 		volume->super.generation++;
-		volume->super.set_lost = disk_array_lost(volume->disk);
-		for (uint32_t i = 0; i < volume->super.set_count; i++) {
+		volume->super.set_lost =
+			disk_array_lost(volume->disk) & super_members(&volume->super);
+		for (uint64_t left = disk_array_mask(volume->disk); left; left &= left - 1) {
+			uint32_t i = (uint32_t)__builtin_ctzll(left);
 			int ret;
 
 			if (disk_array_state(volume->disk, i) == DISK_MEMBER_MISSING)
@@ -179,6 +270,7 @@ int stripe_super_write(struct volume *volume)
 		return -EHOSTDOWN;
 	}
 	volume->settled_generation = volume->super.generation;
+	volume->settled_change = volume->super.set.change;
 	atomic_store(&volume->settled_changes, changes);
 	return 0;
 }
@@ -284,9 +376,7 @@ static int set_create(struct set *set)
 		return -EINVAL;
 	}
 	volume_super_init(&volume->super, set->opts);
-	volume->super.set_count = (uint16_t)count;
-	volume->super.set_data = (uint16_t)set->opts->erasure_data;
-	volume->super.set_parity = (uint16_t)set->opts->erasure_parity;
+	super_set_plain(&volume->super, set->opts->erasure_data, set->opts->erasure_parity);
 	bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
 	for (uint32_t i = 0; i < count && !ret; i++) {
 		/* A volume of a store whose index is not here belongs to another store, unless the
@@ -325,33 +415,72 @@ static const struct superblock *super_choose(const struct set *set)
 	return best;
 }
 
-/* Places volumes that say which member they are. */
-static void members_take(struct set *set)
+bool stripe_belongs(const struct superblock *super, const struct superblock *own)
+{
+	return memcmp(own->uuid, super->uuid, sizeof(own->uuid)) == 0 &&
+	       own->set_idx < DISK_MEMBERS_MAX && super_has(super, own->set_idx) &&
+	       own->set.own_joined == super->set.joined[own->set_idx];
+}
+
+/* Places a volume that says which member it is. */
+static void member_take(struct set *set, uint32_t path_idx)
 {
 	struct superblock *super = &set->volume->super;
+	const struct candidate *candidate = &set->candidates[path_idx];
+	const char *path = set->volume->set_paths[path_idx];
+	uint32_t member = candidate->super.set_idx;
+	int ret;
 
-	for (uint32_t i = 0; i < set->volume->set_count; i++) {
-		struct candidate *candidate = &set->candidates[i];
-		uint32_t member = candidate->super.set_idx;
-		int ret;
+	if (!stripe_belongs(super, &candidate->super)) {
+		log_error("store",
+			"%s: it is no volume of this store any more, or was never added "
+			"completely: not used; remove it from storage.volume",
+			path);
+		return;
+	}
+	if (set->array.members[member]) {
+		log_error("store", "%s: a second volume %u: not used", path, member);
+		return;
+	}
+	ret = member_open(set, path_idx, 0, false, &set->array.members[member]);
+	if (ret) {
+		log_error(
+			"store", "volume %u (%s) cannot be used: %s", member, path, strerror(-ret));
+		return;
+	}
+	if (set->volume->paths_named && !(set->volume->paths_named >> path_idx & 1))
+		log_warn("store",
+			"volume %u (%s) is not in storage.volume: it was added or replaced while "
+			"the server ran; name it there, so that it is found if the data folder is "
+			"lost",
+			member, path);
+	set->volume->path_of[member] = path_idx;
+	set->array.states[member] =
+		super->set_lost >> member & 1 ? DISK_MEMBER_REBUILDING : DISK_MEMBER_GOOD;
+}
 
-		if (candidate->found || memcmp(candidate->super.uuid, super->uuid, 16) != 0)
-			continue;
-		candidate->taken = true;
-		if (member >= super->set_count || set->array.members[member]) {
-			log_error("store", "%s: a second volume %u: not used",
-				set->volume->set_paths[i], member);
-			continue;
+/* Places the volumes of this store, the newest first: of two that say they are the same member, the
+ * older one was replaced. */
+static void members_take(struct set *set)
+{
+	for (;;) {
+		const struct candidate *best = NULL;
+		uint32_t path_idx = 0;
+
+		for (uint32_t i = 0; i < set->volume->set_count; i++) {
+			const struct candidate *candidate = &set->candidates[i];
+
+			if (candidate->found || candidate->taken ||
+				memcmp(candidate->super.uuid, set->volume->super.uuid, 16) != 0 ||
+				(best && best->super.generation >= candidate->super.generation))
+				continue;
+			best = candidate;
+			path_idx = i;
 		}
-		ret = member_open(set, i, 0, false, &set->array.members[member]);
-		if (ret) {
-			log_error("store", "volume %u (%s) cannot be used: %s", member,
-				set->volume->set_paths[i], strerror(-ret));
-			continue;
-		}
-		set->volume->path_of[member] = i;
-		set->array.states[member] =
-			super->set_lost >> member & 1 ? DISK_MEMBER_REBUILDING : DISK_MEMBER_GOOD;
+		if (!best)
+			return;
+		set->candidates[path_idx].taken = true;
+		member_take(set, path_idx);
 	}
 }
 
@@ -371,10 +500,13 @@ static void spares_take(struct set *set, uint64_t bytes)
 			continue;
 		if (candidate->found == 0)
 			candidate->found = -EMEDIUMTYPE; /* of another store */
-		while (member < super->set_count && set->array.members[member])
+		while (member < DISK_MEMBERS_MAX &&
+			(set->array.members[member] || !super_has(super, member)))
 			member++;
-		if (member == super->set_count) {
-			log_warn("store", "%s: the store has no place for it: not used",
+		if (member == DISK_MEMBERS_MAX) {
+			log_warn("store",
+				"%s: the store has no place for it: not used; `nebulaio admin "
+				"volume add` adds a volume",
 				set->volume->set_paths[i]);
 			continue;
 		}
@@ -391,12 +523,33 @@ static void spares_take(struct set *set, uint64_t bytes)
 	}
 }
 
+/* Whether enough members are good. While the set changes, there must be enough in both. */
+static bool set_enough(const struct superblock *super, uint64_t good)
+{
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++) {
+		const struct disk_geometry *geometry = &super->set.geometries[g].numbers;
+		uint64_t members = disk_geometry_mask(geometry);
+		uint32_t have = (uint32_t)__builtin_popcountll(members & good);
+
+		if (have >= geometry->data)
+			continue;
+		log_error("store",
+			"only %u of %u volumes are present and good, and %u are needed: connect "
+			"the others%s",
+			have, geometry->data + geometry->parity, geometry->data,
+			super->set.change ? " (the store's volumes have changed since it was made: "
+					    "storage.volume must name all of them)"
+					  : "");
+		return false;
+	}
+	return true;
+}
+
 static int set_assemble(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
 	const struct superblock *best = super_choose(set);
-	uint64_t bytes = UINT64_MAX;
-	uint32_t good = 0;
+	uint64_t bytes = UINT64_MAX, good = 0;
 
 	if (!best) {
 		log_error("store",
@@ -405,25 +558,17 @@ static int set_assemble(struct set *set)
 		return -EUCLEAN;
 	}
 	*super = *best;
-	if (super->set_data + super->set_parity != super->set_count ||
-		super->set_count > DISK_MEMBERS_MAX)
-		return -EUCLEAN;
 	members_take(set);
-	for (uint32_t i = 0; i < super->set_count; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		if (set->array.members[i] && set->array.states[i] == DISK_MEMBER_GOOD) {
 			bytes = MIN(bytes, disk_bytes(set->array.members[i]));
-			good++;
+			good |= 1ull << i;
 		}
-	if (good < super->set_data) {
-		log_error("store",
-			"only %u of %u volumes are present and good, and %u are needed: connect "
-			"the others",
-			good, super->set_count, super->set_data);
+	if (!set_enough(super, good))
 		return -EUCLEAN;
-	}
 	if (set->opts->create)
 		spares_take(set, bytes);
-	for (uint32_t i = 0; i < super->set_count; i++)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		if (set->array.members[i] && set->array.states[i] != DISK_MEMBER_GOOD &&
 			disk_grow(set->array.members[i], bytes)) {
 			log_error("store", "volume %u is too small: not used", i);
@@ -473,13 +618,16 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 		free(set);
 		return ret;
 	}
-	set->array.data = volume->super.set_data;
-	set->array.parity = volume->super.set_parity;
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		set->array.geometries[g] = volume->super.set.geometries[g].numbers;
+	set->array.current = (uint32_t)volume->super.set.current;
+	volume->settled_change = volume->super.set.change;
 	set->array.name = volume->path;
 	volume->uuid_crc = crc32c_update(0, volume->super.uuid, sizeof(volume->super.uuid));
 	ret = disk_array_open(&set->array, &volume->disk);
-	for (uint32_t i = 0; i < volume->super.set_count && !ret; i++)
-		if (disk_array_state(volume->disk, i) != DISK_MEMBER_GOOD)
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX && !ret; i++)
+		if (super_has(&volume->super, i) &&
+			disk_array_state(volume->disk, i) != DISK_MEMBER_GOOD)
 			log_warn("store", "volume %u is %s", i,
 				disk_array_state(volume->disk, i) == DISK_MEMBER_MISSING
 					? "missing: its data is computed from the others"
@@ -496,15 +644,10 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 
 static bool path_idle(const struct volume *volume, uint32_t path_idx)
 {
-	for (uint32_t m = 0; m < volume->super.set_count; m++)
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		if (volume->path_of[m] == path_idx)
 			return false;
 	return !(volume->paths_refused >> path_idx & 1);
-}
-
-static bool member_vacant(const struct volume *volume, uint32_t member)
-{
-	return member < volume->super.set_count && volume->path_of[member] == STRIPE_PATH_NONE;
 }
 
 /* The member that a path can be: its own, or, if it is blank, the first vacant one. */
@@ -515,15 +658,17 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 	uint32_t member = 0;
 
 	if (candidate->found == 0 && memcmp(candidate->super.uuid, volume->super.uuid, 16) == 0)
-		return member_vacant(volume, candidate->super.set_idx) ? candidate->super.set_idx
-								       : UINT32_MAX;
+		return stripe_belongs(&volume->super, &candidate->super) &&
+				       member_vacant(volume, candidate->super.set_idx)
+			       ? candidate->super.set_idx
+			       : UINT32_MAX;
 	if (candidate->found == 0)
 		candidate->found = -EMEDIUMTYPE; /* of another store */
 	if (candidate->found != -ENOENT && candidate->found != -EMEDIUMTYPE)
 		return UINT32_MAX;
-	while (member < volume->super.set_count && !member_vacant(volume, member))
+	while (member < DISK_MEMBERS_MAX && !member_vacant(volume, member))
 		member++;
-	return member < volume->super.set_count ? member : UINT32_MAX;
+	return member < DISK_MEMBERS_MAX ? member : UINT32_MAX;
 }
 
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint32_t *ret_member,
@@ -546,7 +691,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 		if (member == UINT32_MAX)
 			continue;
 		if (member_open(set, i, disk_bytes(volume->disk), false, ret_disk)) {
-			volume->paths_refused |= 1u << i;
+			volume->paths_refused |= 1ull << i;
 			log_error("store",
 				"%s cannot be volume %u: the server does not try it again",
 				volume->set_paths[i], member);
@@ -569,7 +714,7 @@ int stripe_member_known(
 	struct superblock super;
 	int ret = volume_super_of(disk, path, &super);
 
-	if (!ret && (memcmp(super.uuid, volume->super.uuid, 16) != 0 || super.set_idx != member))
+	if (!ret && (!stripe_belongs(&volume->super, &super) || super.set_idx != member))
 		ret = -EMEDIUMTYPE;
 	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
 		ret = volume_label_check(opts, path, disk, ret);
@@ -582,8 +727,8 @@ bool stripe_member_whole(const struct volume *volume, uint32_t member)
 
 	return !volume_super_of(disk_array_member(volume->disk, member),
 		       volume->set_paths[volume->path_of[member]], &super) &&
-	       memcmp(super.uuid, volume->super.uuid, sizeof(super.uuid)) == 0 &&
-	       super.set_idx == member && super.generation >= volume->settled_generation;
+	       stripe_belongs(&volume->super, &super) && super.set_idx == member &&
+	       super.generation >= volume->settled_generation;
 }
 
 void stripe_paths_free(struct volume *volume)

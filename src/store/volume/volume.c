@@ -32,6 +32,52 @@ static uint32_t super_crc(const uint8_t block[BLOCK_BYTES])
 	return crc32c_update(crc, block + 16, BLOCK_BYTES - 16);
 }
 
+void super_set_count(struct superblock *super)
+{
+	const struct disk_geometry *current = &super->set.geometries[super->set.current].numbers;
+
+	super->set_count = (uint16_t)__builtin_popcountll(super_members(super));
+	super->set_data = current->data;
+	super->set_parity = current->parity;
+}
+
+void super_set_plain(struct superblock *super, uint32_t data, uint32_t parity)
+{
+	struct disk_geometry *geometry = &super->set.geometries[0].numbers;
+
+	super->set = (struct super_set){0};
+	geometry->data = (uint8_t)data;
+	geometry->parity = (uint8_t)parity;
+	for (uint32_t i = 0; i < data + parity; i++)
+		geometry->order[i] = (uint8_t)i;
+	super_set_count(super);
+}
+
+/* Checks the set; of version 1, makes it. */
+static bool set_parse(struct superblock *super)
+{
+	struct superblock counted = *super;
+
+	if (super->version == STORE_VERSION) {
+		if (super->set_count > DISK_MEMBERS_MAX ||
+			super->set_count != super->set_data + super->set_parity)
+			return false;
+		super_set_plain(super, super->set_data, super->set_parity);
+		return true;
+	}
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++) {
+		const struct disk_geometry *numbers = &super->set.geometries[g].numbers;
+
+		if (numbers->data ? !disk_geometry_valid(numbers) : g == super->set.current)
+			return false;
+	}
+	if (super->set.current >= DISK_GEOMETRIES)
+		return false;
+	super_set_count(&counted);
+	return super->set_count == counted.set_count && super->set_data == counted.set_data &&
+	       super->set_parity == counted.set_parity;
+}
+
 static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock *ret_super)
 {
 	static const uint8_t blank[BLOCK_BYTES];
@@ -42,7 +88,7 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 	memcpy(&super, block, sizeof(super));
 	if (memcmp(super.magic, MAGIC, sizeof(MAGIC)) != 0)
 		return SLOT_DAMAGED;
-	if (super.version != STORE_VERSION)
+	if (super.version != STORE_VERSION && super.version != STORE_VERSION_SET)
 		return SLOT_NEWER;
 	if (super.crc32c != super_crc(block))
 		return SLOT_DAMAGED;
@@ -50,9 +96,7 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 		super.step_bytes == 0 || super.step_bytes % STORE_CHUNK_BYTES ||
 		super.data_offset != ALIGN_UP(VOLUME_LOG_OFFSET + super.log_bytes,
 					     (uint64_t)STORE_CHUNK_BYTES) ||
-		super.set_count > DISK_MEMBERS_MAX ||
-		super.set_count != super.set_data + super.set_parity ||
-		super.image_len > sizeof(super.image))
+		super.image_len > sizeof(super.image) || !set_parse(&super))
 		return SLOT_DAMAGED;
 	*ret_super = super;
 	return SLOT_VALID;
@@ -103,8 +147,8 @@ int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_
 	if (slots[0] == SLOT_NEWER || slots[1] == SLOT_NEWER) {
 		log_error("store",
 			"%s: written by another version of the disk format (this program has "
-			"version %u): use the program that wrote it",
-			path, STORE_VERSION);
+			"versions %u and %u): use the program that wrote it",
+			path, STORE_VERSION, STORE_VERSION_SET);
 		return -EUCLEAN;
 	}
 	if (slots[0] == SLOT_BLANK && slots[1] == SLOT_BLANK)
@@ -197,11 +241,15 @@ int volume_locate(const struct volume_opts *opts, struct volume *volume)
 
 void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES])
 {
+	/* Only a program that knows changed sets may open a store that has one. */
+	bool changed = super->set.change != 0;
+
+	super->version = changed ? STORE_VERSION_SET : STORE_VERSION;
 	memset(block, 0, BLOCK_BYTES);
 	super->crc32c = 0;
-	memcpy(block, super, sizeof(*super));
+	memcpy(block, super, changed ? sizeof(*super) : offsetof(struct superblock, set));
 	super->crc32c = super_crc(block);
-	memcpy(block, super, sizeof(*super));
+	memcpy(block + offsetof(struct superblock, crc32c), &super->crc32c, sizeof(super->crc32c));
 }
 
 int volume_super_write(struct volume *volume)

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #define BLOCK_BYTES		4096u
 #define BLOCK_SHIFT		12u
@@ -17,6 +18,7 @@
 #define CHUNK_BLOCKS		(STORE_CHUNK_BYTES / BLOCK_BYTES)
 #define VOLUME_LOG_OFFSET	(1 * MIB)
 #define STORE_VERSION		1u
+#define STORE_VERSION_SET	2u /* the set of volumes has changed */
 #define STORE_LOG_BYTES_DEFAULT (64 * MIB)
 #define STORE_LOG_BYTES_MIN	(256 * KIB)
 
@@ -28,6 +30,19 @@ _Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
 
 /* ---- volume.c: the file's layout. ---- */
 #define IMAGE_SEGMENT_BYTES_MAX 1904u
+/* The members of a store over several volumes and their geometries. */
+struct super_set {
+	uint64_t change; /* how many times it changed; 0: as it was made, and not in the superblock
+			  */
+	uint64_t joined[DISK_MEMBERS_MAX]; /* the change by which each member came */
+	uint64_t own_joined;		   /* of this volume */
+	uint64_t current;		   /* the geometry of new bodies */
+	struct super_geometry {
+		struct disk_geometry numbers;
+		uint8_t zero[6];
+	} geometries[DISK_GEOMETRIES];
+};
+#define SET_IDX_NONE UINT16_MAX /* a volume that was removed */
 struct superblock {
 	char magic[8];
 	uint32_t version;
@@ -52,22 +67,28 @@ struct superblock {
 	uint32_t image_crc;
 	uint32_t image_len; /* of the catalog's segment */
 	uint8_t image[IMAGE_SEGMENT_BYTES_MAX];
+	struct super_set set; /* of version 2; of version 1 it is zero on the volume */
 };
-_Static_assert(sizeof(struct superblock) == 2048, "as docs/spec/disk.md has it");
-#define VOLUME_MAGIC 0x701c3e01u
+_Static_assert(offsetof(struct superblock, set) == 2048, "as docs/spec/disk.md has it");
+_Static_assert(sizeof(struct super_set) == 280, "as docs/spec/disk.md has it");
+/* More than there can be members: also those that the configuration names in vain. */
+#define STRIPE_PATHS_MAX 48u
+#define VOLUME_MAGIC	 0x701c3e01u
 struct volume {
 	uint32_t magic; /* while it is open */
 	struct disk *disk;
 	char path[4096];
 	uint32_t set_count; /* 0: one volume */
-	char *set_paths[DISK_MEMBERS_MAX];
+	char *set_paths[STRIPE_PATHS_MAX];
 	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
-	uint32_t paths_refused;		    /* one bit each: unusable, which was logged */
+	uint64_t paths_named;		    /* one bit each: by the configuration */
+	uint64_t paths_refused;		    /* one bit each: unusable, which was logged */
 	pthread_mutex_t lock;		    /* of super */
 	struct superblock super;
 	uint32_t uuid_crc;  /* initial value of the log's CRCs */
 	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
 	char *replace_path;
+	uint64_t settled_change;	  /* of the set, in those superblocks */
 	uint64_t settled_generation;	  /* from the last superblocks that enough volumes have */
 	_Atomic uint64_t settled_changes; /* changes of the array that the superblocks record */
 	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
@@ -83,8 +104,22 @@ static inline void volume_check(const struct volume *volume)
 	CHECK(super->step_bytes && super->step_bytes % STORE_CHUNK_BYTES == 0);
 	CHECK(super->data_offset > super->log_bytes);
 	CHECK(super->set_count <= DISK_MEMBERS_MAX);
-	CHECK(super->set_count == super->set_data + super->set_parity);
+	CHECK(super->set_count >= super->set_data + super->set_parity);
 }
+/* One bit for each member; 0: there is one volume. */
+static inline uint64_t super_members(const struct superblock *super)
+{
+	return disk_geometry_mask(&super->set.geometries[0].numbers) |
+	       disk_geometry_mask(&super->set.geometries[1].numbers);
+}
+static inline bool super_has(const struct superblock *super, uint32_t member)
+{
+	return super_members(super) >> member & 1;
+}
+/* Makes set_count, set_data and set_parity agree with the geometries. */
+void super_set_count(struct superblock *super);
+/* The set of a store that is made with these numbers. */
+void super_set_plain(struct superblock *super, uint32_t data, uint32_t parity);
 
 struct volume_opts {
 	const char *dir;
@@ -130,6 +165,16 @@ bool volume_index_present(const char *dir);
 int stripe_locate(const struct volume_opts *opts, struct volume *volume);
 int stripe_open(const struct volume_opts *opts, struct volume *volume);
 int stripe_super_write(struct volume *volume);
+/* Writes a superblock to one volume, and flushes. */
+int stripe_label(struct disk *disk, const struct superblock *from);
+/* Whether a volume with the superblock `own` is a member by the superblock `super`: one that was
+ * removed, or not added completely, is not. */
+bool stripe_belongs(const struct superblock *super, const struct superblock *own);
+/* A path's number, also under another name of it; STRIPE_PATH_NONE. */
+uint32_t stripe_path_find(const struct volume *volume, const char *path);
+int stripe_path_add(struct volume *volume, const char *path);
+/* The last path takes its number. */
+void stripe_path_remove(struct volume *volume, uint32_t path_idx);
 void stripe_paths_free(struct volume *volume);
 int stripe_remember(const char *dir, const struct volume *volume);
 /* Opens a volume in the place of a missing member that was not opened: 0 with its disk, or -errno.

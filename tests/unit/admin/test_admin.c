@@ -42,9 +42,15 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
 	(void)store;
 	assert_true(volume_count <= max);
 	for (uint32_t i = 0; i < volume_count; i++)
-		ret_volumes[i] =
-			(struct store_volume){.state = i ? DISK_MEMBER_MISSING : DISK_MEMBER_GOOD};
+		ret_volumes[i] = (struct store_volume){
+			.number = i, .state = i ? DISK_MEMBER_MISSING : DISK_MEMBER_GOOD};
 	return volume_count;
+}
+
+void store_volumes_status(struct store *store, struct store_set_status *ret_status)
+{
+	(void)store;
+	*ret_status = (struct store_set_status){0};
 }
 
 static int protection = -1;

@@ -83,7 +83,7 @@ static void fixture_end(struct fixture *fixture)
 
 static uint64_t offset_of(uint32_t first, uint32_t blocks)
 {
-	return disk_stripe(first, blocks) * BLOCK;
+	return disk_stripe(first, blocks, 0) * BLOCK;
 }
 
 static void stripe_put(struct fixture *fixture, uint32_t first, uint32_t blocks)
@@ -278,7 +278,7 @@ static void test_lies_are_found_and_mended(void **state)
 
 static void test_parity_is_held_against_data(void **state)
 {
-	uint64_t block = disk_stripe(STRIPE_FIRST, 256);
+	uint64_t block = disk_stripe(STRIPE_FIRST, 256, 0);
 	struct fixture fixture;
 	uint32_t member, wrong = 9;
 
@@ -317,7 +317,7 @@ static void test_a_member_comes_back(void **state)
 	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
 	assert_int_equal(disk_array_changes(fixture.disk), 2);
-	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), 0);
+	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1), 0);
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_lost(fixture.disk), 0);
 	disk_array_fail(fixture.disk, 0, -EIO);
@@ -370,7 +370,7 @@ static void test_members_are_rebuilt(void **state)
 	}
 	array_reopen(&fixture, 0, 0x9);
 	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS) - 2; i++) {
-		uint64_t block = disk_stripe(STRIPE_FIRST + i * 16, LENGTHS[i]);
+		uint64_t block = disk_stripe(STRIPE_FIRST + i * 16, LENGTHS[i], 0);
 
 		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
 		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0), 0);
@@ -385,7 +385,8 @@ static void test_members_are_rebuilt(void **state)
 	/* A missing member is neither healed nor rebuilt. */
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_MISSING);
-	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), -EIO);
+	assert_int_equal(
+		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1), -EIO);
 	fixture_end(&fixture);
 }
 

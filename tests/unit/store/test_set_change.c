@@ -1,0 +1,531 @@
+/* tests/unit/store/test_set_change.c: the set of volumes changes while the store is open: volumes
+ * are added and removed, bodies move, and after a crash at any step the store opens with all
+ * bodies. */
+#include "memory_disk.h"
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/check/set_change.h"
+#include "store/commit/index_apply.h"
+#include "store/space/space.h"
+#include "store/store_priv.h"
+
+#define SMALL	  60u
+#define LARGE_MIB 70u /* two segments */
+#define STEP_NS	  (5 * NS_PER_MS)
+#define STEPS_MAX 12000u
+
+static int versioning_on(struct store_bucket *bucket, void *arg)
+{
+	(void)arg;
+	bucket->versioning = STORE_VERSIONING_ENABLED;
+	return 0;
+}
+
+static uint64_t small_bytes(uint32_t i)
+{
+	return i % 3 == 0 ? 5000 : i % 3 == 1 ? 70000 : 1300000;
+}
+
+static void small_put(struct rig *rig, uint32_t i, uint64_t seed)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "k%04u", i);
+	assert_int_equal(
+		object_put_seeded(rig, "b", slice_str(key), small_bytes(i), seed, NULL), 0);
+}
+
+static void fill(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(bucket_make(rig->store, "v"), 0);
+	assert_int_equal(bucket_make(rig->store, "parts"), 0);
+	assert_int_equal(object_put_seeded(rig, "v", SLICE("key"), 9000, 1, NULL), 0);
+	assert_int_equal(store_bucket_edit(rig->store, SLICE("v"), versioning_on, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "v", SLICE("key"), 9000, 2, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "v", SLICE("key"), 9000, 3, NULL), 0);
+	for (uint32_t i = 0; i < SMALL; i++)
+		small_put(rig, i, 100 + i);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("large"), LARGE_MIB * MIB, 7, NULL), 0);
+	assert_int_equal(object_join_seeded(rig, "b", SLICE("joined"), 6 * MIB, 8, 3), 0);
+	assert_int_equal(object_grow_seeded(rig, "b", SLICE("grown"), 3 * MIB, 9, 3), 0);
+}
+
+static void verify(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	for (uint32_t i = 0; i < SMALL; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		assert_int_equal(
+			object_verify_seeded(rig, "b", slice_str(key), small_bytes(i), 100 + i), 0);
+	}
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("large"), LARGE_MIB * MIB, 7), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("joined"), 6 * MIB, 8), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("grown"), 3 * MIB, 9), 0);
+	assert_int_equal(object_verify_seeded(rig, "v", SLICE("key"), 9000, 3), 0);
+}
+
+/* ---- Changing. ---- */
+
+struct wanted {
+	const char *add[4];
+	uint32_t add_count;
+	uint64_t remove;
+	uint32_t data, parity;
+};
+
+static struct store_set_status status_of(struct rig *rig)
+{
+	struct store_set_status status;
+
+	store_volumes_status(rig->store, &status);
+	return status;
+}
+
+static int change_ask(struct rig *rig, const struct wanted *wanted)
+{
+	const struct store_set_change change = {.add = wanted->add,
+		.add_count = wanted->add_count,
+		.remove = wanted->remove,
+		.data = wanted->data,
+		.parity = wanted->parity};
+	char why[256] = "";
+
+	return store_volumes_change(rig->store, &change, why, sizeof(why));
+}
+
+/* The array monitor's part. */
+static void change_finish(struct rig *rig)
+{
+	struct store_set_status status = status_of(rig);
+
+	for (uint32_t i = 0; i < STEPS_MAX && (status.changing || status.preparing); i++) {
+		set_change_step(rig->store);
+		fiber_sleep_ns(STEP_NS);
+		status = status_of(rig);
+	}
+	assert_false(status.changing || status.preparing);
+	assert_string_equal(status.note, "");
+	set_change_await(rig->store);
+}
+
+static void change(struct rig *rig, void *arg)
+{
+	assert_int_equal(change_ask(rig, (const struct wanted *)arg), 0);
+	change_finish(rig);
+	verify(rig, NULL);
+}
+
+/* Readers and writers go on; a body that is open while it moves is read to its end. */
+static void change_busy(struct rig *rig, void *arg)
+{
+	struct store_set_status status;
+	struct store_get *get;
+	uint32_t turns = 0;
+	bool exists;
+
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("grown"), &get, &exists), 0);
+	assert_int_equal(change_ask(rig, (const struct wanted *)arg), 0);
+	do {
+		char key[32];
+
+		set_change_step(rig->store);
+		small_put(rig, turns % SMALL, 100 + turns % SMALL);
+		snprintf(key, sizeof(key), "k%04u", (turns * 7) % SMALL);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key),
+					 small_bytes(turns * 7 % SMALL), 100 + turns * 7 % SMALL),
+			0);
+		status = status_of(rig);
+	} while (turns++ < 200 && status.changing);
+	assert_true(status.changing); /* somebody has a body open */
+	assert_int_equal(get_verify_seeded(rig, get, 9), 0);
+	store_get_close(get);
+	change_finish(rig);
+	verify(rig, NULL);
+}
+
+struct paths {
+	char of[8][600];
+	char list[4800];
+};
+
+static void paths_make(struct rig *rig, struct paths *paths, uint32_t from, uint32_t to)
+{
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < 8; i++)
+		snprintf(paths->of[i], sizeof(paths->of[i]), "%s/m%u", rig->dir, i);
+	for (uint32_t i = from; i < to; i++)
+		len += (size_t)snprintf(paths->list + len, sizeof(paths->list) - len, "%s%s",
+			i == from ? "" : ",", paths->of[i]);
+}
+
+static void rig_make(struct rig *rig, struct paths *paths)
+{
+	rig_init(rig, 1);
+	paths_make(rig, paths, 0, 3);
+	rig->opts.volume = paths->list;
+	rig->opts.erasure_data = 2;
+	rig->opts.erasure_parity = 1;
+	rig->opts.inline_bytes_max = UINT32_MAX;
+}
+
+static void expect_members(struct rig *rig, void *arg)
+{
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), *(const uint64_t *)arg);
+	assert_int_equal(disk_array_lost(rig->store->volume.disk), 0);
+	verify(rig, NULL);
+}
+
+static uint32_t version_of(const char *path)
+{
+	uint32_t version = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &version, sizeof(version), 8), sizeof(version));
+	close(fd);
+	return version;
+}
+
+static void test_volumes_are_added_and_removed(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+	uint64_t members = 0x1f;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, fill, NULL);
+	assert_int_equal(rig.open_result, 0);
+	assert_int_equal(version_of(paths.of[0]), 1);
+
+	struct wanted add = {.add = {paths.of[3], paths.of[4]}, .add_count = 2};
+
+	rig_run(&rig, change_busy, &add);
+	rig_fsck(&rig);
+	assert_int_equal(version_of(paths.of[0]), 2);
+	/* The configuration still names three: the data folder knows the others. */
+	rig_run(&rig, expect_members, &members);
+
+	struct wanted remove = {.remove = 0x3};
+
+	rig_run(&rig, change, &remove);
+	rig_fsck(&rig);
+	/* The removed ones are named by the configuration, and are not members. */
+	members = 0x1c;
+	rig_run(&rig, expect_members, &members);
+	assert_int_equal(unlink(paths.of[0]), 0);
+	assert_int_equal(unlink(paths.of[1]), 0);
+	rig.opts.volume = NULL;
+	rig_run(&rig, expect_members, &members);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Other numbers, and refusals. ---- */
+
+static void other_numbers(struct rig *rig, void *arg)
+{
+	struct paths *paths = (struct paths *)arg;
+	struct wanted wanted = {.add = {paths->of[3], paths->of[4], paths->of[5]},
+		.add_count = 3,
+		.data = 4,
+		.parity = 2};
+
+	change(rig, &wanted);
+	wanted = (struct wanted){.data = 5, .parity = 1};
+	change(rig, &wanted);
+	assert_int_equal(disk_array_data(rig->store->volume.disk), 5);
+	assert_int_equal(change_ask(rig, &wanted), -EINVAL); /* as it is */
+	wanted = (struct wanted){.data = 4, .parity = 1};
+	assert_int_equal(change_ask(rig, &wanted), -EINVAL); /* six volumes */
+	wanted = (struct wanted){.remove = 1u << 9};
+	assert_int_equal(change_ask(rig, &wanted), -ENOENT);
+	wanted = (struct wanted){.add = {paths->of[3]}, .add_count = 1};
+	assert_int_equal(change_ask(rig, &wanted), -EEXIST);
+	wanted = (struct wanted){.add = {"m7"}, .add_count = 1};
+	assert_int_equal(change_ask(rig, &wanted), -EINVAL);
+	wanted = (struct wanted){.remove = 0x3f};
+	assert_int_equal(change_ask(rig, &wanted), -EINVAL);
+	assert_int_equal(store_volumes_cancel(rig->store), -ENOENT);
+}
+
+static void test_other_numbers(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, fill, NULL);
+	rig_run(&rig, other_numbers, &paths);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+/* A volume with other data is not taken, and the store stays as it was. */
+static void foreign(struct rig *rig, void *arg)
+{
+	struct paths *paths = (struct paths *)arg;
+	struct wanted wanted = {.add = {paths->of[3], paths->of[4]}, .add_count = 2};
+
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	set_change_step(rig->store);
+	assert_non_null(strstr(status_of(rig).note, "cannot be added"));
+	assert_false(status_of(rig).changing || status_of(rig).preparing);
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), 0x7);
+	/* The first one was labelled already: it is taken when it is named again. */
+	wanted = (struct wanted){.add = {paths->of[3]}, .add_count = 1};
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	change_finish(rig);
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), 0xf);
+	verify(rig, NULL);
+}
+
+static void test_foreign_volume(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+	FILE *file;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, fill, NULL);
+	file = fopen(paths.of[4], "we");
+	assert_non_null(file);
+	fputs("somebody's letters", file);
+	fclose(file);
+	rig_run(&rig, foreign, &paths);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Taken back, and a removed volume that returns. ---- */
+
+static void cancelled(struct rig *rig, void *arg)
+{
+	struct paths *paths = (struct paths *)arg;
+	struct wanted wanted = {.add = {paths->of[3]}, .add_count = 1};
+
+	rig->store->opts.move_bytes_per_s = 8 * MIB;
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	while (!status_of(rig).changing || status_of(rig).left_bytes == status_of(rig).all_bytes) {
+		set_change_step(rig->store);
+		fiber_sleep_ns(STEP_NS);
+	}
+	assert_int_equal(change_ask(rig, &wanted), -EBUSY);
+	assert_int_equal(store_volumes_cancel(rig->store), 0);
+	rig->store->opts.move_bytes_per_s = 0;
+	change_finish(rig);
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), 0x7);
+	verify(rig, NULL);
+}
+
+static void test_cancelled(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+	uint64_t members = 0x7;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, fill, NULL);
+	rig_run(&rig, cancelled, &paths);
+	rig_fsck(&rig);
+	/* The volume that left is named, and not taken, also when a member is missing. */
+	paths_make(&rig, &paths, 0, 4);
+	rig_run(&rig, expect_members, &members);
+	rig_dir_remove(&rig);
+}
+
+/* ---- The power fails while superblocks are written: some volumes have the last one. ---- */
+
+#define FEW	    12u
+#define SUPER_BYTES 8192u
+#define VOLUMES	    5u
+
+static void few_fill(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < FEW; i++)
+		small_put(rig, i, 100 + i);
+}
+
+static void few_verify(struct rig *rig)
+{
+	char key[32];
+
+	for (uint32_t i = 0; i < FEW; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		assert_int_equal(
+			object_verify_seeded(rig, "b", slice_str(key), small_bytes(i), 100 + i), 0);
+	}
+}
+
+static void shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *fmt, ...)
+{
+	char command[4096];
+	va_list args;
+	int ret;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	ret = system(command);
+	assert_int_equal(ret, 0);
+}
+
+/* The store as a power failure would leave it now; nothing is being written. */
+static void copy_take(struct rig *rig, const char *name)
+{
+	assert_int_equal(index_apply_settle(rig->store), 0);
+	shell("rm -rf '%s.%s' && cp -a --sparse=always '%s' '%s.%s'", rig->dir, name, rig->dir,
+		rig->dir, name);
+}
+
+/* The copy `after`, but only the first `count` volumes have the superblocks that it had. */
+static void torn_make(struct rig *rig, uint32_t count)
+{
+	uint8_t supers[SUPER_BYTES];
+	char path[700];
+
+	shell("rm -rf '%s' && cp -a --sparse=always '%s.after' '%s'", rig->dir, rig->dir, rig->dir);
+	for (uint32_t i = count; i < VOLUMES; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "%s.before/m%u", rig->dir, i);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		assert_int_equal(pread(fd, supers, sizeof(supers), 0), sizeof(supers));
+		close(fd);
+		snprintf(path, sizeof(path), "%s/m%u", rig->dir, i);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		assert_int_equal(pwrite(fd, supers, sizeof(supers), 0), sizeof(supers));
+		close(fd);
+	}
+}
+
+/* Takes copies before and after the superblock with both geometries. */
+static void begin_copy(struct rig *rig, void *arg)
+{
+	struct paths *paths = (struct paths *)arg;
+	struct wanted wanted = {.add = {paths->of[3], paths->of[4], paths->of[5]}, .add_count = 3};
+
+	/* The third is foreign: then the others are labelled, and the change does not begin. */
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	set_change_step(rig->store);
+	assert_non_null(strstr(status_of(rig).note, "cannot be added"));
+	copy_take(rig, "before");
+	wanted.add_count = 2;
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	set_change_step(rig->store);
+	assert_true(status_of(rig).changing);
+	copy_take(rig, "after");
+	change_finish(rig);
+	few_verify(rig);
+}
+
+/* Takes copies before and after the superblock with one geometry. */
+static void end_copy(struct rig *rig, void *arg)
+{
+	struct wanted wanted = {.remove = 0x3};
+
+	(void)arg;
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	set_change_step(rig->store);
+	while (set_change_blocks_left(rig->store)) {
+		set_change_step(rig->store);
+		fiber_sleep_ns(STEP_NS);
+	}
+	set_change_await(rig->store);
+	copy_take(rig, "before");
+	change_finish(rig);
+	copy_take(rig, "after");
+	few_verify(rig);
+}
+
+struct torn {
+	uint64_t members_first, members_last;
+};
+
+static void torn_open(struct rig *rig, void *arg)
+{
+	const struct torn *torn = (const struct torn *)arg;
+
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), torn->members_first);
+	assert_int_equal(disk_array_lost(rig->store->volume.disk), 0);
+	few_verify(rig);
+	change_finish(rig);
+	assert_int_equal(disk_array_mask(rig->store->volume.disk), torn->members_last);
+	few_verify(rig);
+}
+
+static void torn_run(struct rig *rig, uint32_t count, struct torn torn)
+{
+	torn_make(rig, count);
+	rig_run(rig, torn_open, &torn);
+	assert_int_equal(rig->open_result, 0);
+	rig_fsck(rig);
+}
+
+static void copies_remove(struct rig *rig)
+{
+	shell("rm -rf '%s.before' '%s.after'", rig->dir, rig->dir);
+}
+
+static void test_torn_superblocks(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+	FILE *file;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, few_fill, NULL);
+	file = fopen(paths.of[5], "we");
+	assert_non_null(file);
+	fputs("somebody's letters", file);
+	fclose(file);
+	rig_run(&rig, begin_copy, &paths);
+	rig.opts.volume = NULL;
+	torn_run(&rig, 0, (struct torn){0x07, 0x07});
+	for (uint32_t count = 1; count <= VOLUMES; count++)
+		torn_run(&rig, count, (struct torn){0x1f, 0x1f});
+	/* The last of these has all five. */
+	rig_run(&rig, end_copy, NULL);
+	/* The copy's list of volumes is that of the end. */
+	paths_make(&rig, &paths, 0, VOLUMES);
+	rig.opts.volume = paths.list;
+	torn_run(&rig, 0, (struct torn){0x1f, 0x1c});
+	for (uint32_t count = 1; count <= VOLUMES; count++)
+		torn_run(&rig, count, (struct torn){0x1c, 0x1c});
+	copies_remove(&rig);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_volumes_are_added_and_removed),
+		cmocka_unit_test(test_other_numbers),
+		cmocka_unit_test(test_foreign_volume),
+		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_torn_superblocks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
