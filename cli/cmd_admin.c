@@ -7,6 +7,7 @@
 
 #include "admin_call.h"
 #include "admin_replicate.h"
+#include "admin_volume.h"
 #include "backup.h"
 #include "backup_target.h"
 #include "base/clock.h"
@@ -22,6 +23,9 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
 	"       nebulaio admin [OPTIONS] scrub | scrub-status | log\n"
+	"       nebulaio admin [OPTIONS] volume list | cancel | erasure DATA+PARITY\n"
+	"       nebulaio admin [OPTIONS] volume add PATH... [DATA+PARITY]\n"
+	"       nebulaio admin [OPTIONS] volume remove NUMBER... [DATA+PARITY]\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"       nebulaio admin [OPTIONS] targets | target-remove NAME | resync BUCKET [all]\n"
 	"       nebulaio admin [OPTIONS] target-put NAME ENDPOINTS BUCKET ACCESS-KEY [ACCOUNTS]\n"
@@ -38,8 +42,14 @@ static const char USAGE[] =
 	"to read all bodies; it finds damage and repairs it. scrub-status prints the progress;\n"
 	"its exit code is 6 when the scrub found damage that it cannot repair. volume-replace\n"
 	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
-	"blank; the server rebuilds the volume's contents there. log prints the latest 200 lines\n"
-	"of the server's log, but none of the flows'; a user who may admin:ConsoleLog may, too.\n"
+	"blank; the server rebuilds the volume's contents there. volume add and volume remove\n"
+	"change the set of several volumes while the server runs: all bodies move to the new set\n"
+	"in the background, and then the removed volumes are free. DATA+PARITY are the shards of\n"
+	"a body, one for each volume; without them parity stays. volume erasure changes only\n"
+	"these. volume list prints the volumes and the progress, volume cancel goes back to the\n"
+	"set before. A user who may admin:Volumes may do these, too. log prints the latest 200\n"
+	"lines of the server's log, but none of the flows'; a user who may admin:ConsoleLog may,\n"
+	"too.\n"
 	"target-put registers a bucket of another S3 server, to which buckets of this one may be\n"
 	"replicated (`nebulaio replicate`): ENDPOINTS as --endpoint of other commands has them.\n"
 	"The secret key of ACCESS-KEY is NEBULAIO_TARGET_SECRET_KEY, or else the first line of\n"
@@ -130,7 +140,9 @@ static int admin_health(struct admin *admin, int count, char **arguments)
 		if (admin->opts.json)
 			admin_print_json(volume);
 		else
-			printf("volume %zu  %-10s  %s\n", idx, admin_text(volume, "state"),
+			printf("volume %llu  %-10s  %s\n",
+				(unsigned long long)number(volume, "number"),
+				admin_text(volume, "state"),
 				remote_bytes_text(number(volume, "bytes"), bytes));
 	}
 	json_decref(info);
@@ -589,6 +601,7 @@ static int admin_command_run(int argc, char **argv)
 		{"scrub", 0, 0, admin_scrub},
 		{"scrub-status", 0, 0, admin_scrub_status},
 		{"log", 0, 0, admin_log},
+		{"volume", 1, 32, admin_volume},
 		{"volume-replace", 2, 2, admin_volume_replace},
 		{"accounts", 0, 0, admin_accounts},
 		{"account-create", 1, 2, account_create},

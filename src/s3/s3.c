@@ -507,6 +507,8 @@ static const struct s3_error *may_admin(struct s3_call *call)
 		return NULL;
 	if (is_backup(call->request, &rest))
 		return s3_call_may_operate(call, "admin:Backup");
+	if (slice_eq(path, SLICE("volumes")) || slice_starts(path, SLICE("volumes/")))
+		return s3_call_may_operate(call, "admin:Volumes");
 	if (call->request->method == S3_GET &&
 		(slice_eq(path, SLICE("log")) || slice_starts(path, SLICE("log/"))))
 		return s3_call_may_operate(call, "admin:ConsoleLog");

@@ -56,6 +56,9 @@ struct config {
 			uint64_t bytes_per_s;
 		} scrub;
 		struct {
+			uint64_t bytes_per_s;
+		} move;
+		struct {
 			uint64_t bytes_per_s; /* 0: none */
 			bool files;
 		} discard;

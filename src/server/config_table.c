@@ -146,6 +146,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"bodies and repairs damage; 0: only when `nebulaio admin scrub` asks for one"),
 	BYTES("storage.scrub.bytes_per_s", storage.scrub.bytes_per_s, 1 * MIB, 1 * TIB, "32MiB",
 		"Maximum read rate of a scrub"),
+	BYTES("storage.move.bytes_per_s", storage.move.bytes_per_s, 1 * MIB, 1 * TIB, "64MiB",
+		"Maximum rate at which bodies move after volumes were added or removed"),
 	BYTES("storage.discard.bytes_per_s", storage.discard.bytes_per_s, 0, 1 * TIB, "64MiB",
 		"The server tells volumes that can deallocate (block devices, NVMe, also of "
 		"other hosts) which space is free again, at most at this rate; 0: never"),

@@ -73,6 +73,7 @@ void volumes_store_opts(const struct config *config, struct store_opts *ret_opts
 		.format = config->storage.format,
 		.protect = config->storage.protect_index ? STORE_PROTECT_ON : STORE_PROTECT_OFF,
 		.discard_files = config->storage.discard.files,
+		.move_bytes_per_s = config->storage.move.bytes_per_s,
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config_cache_bytes(config),

@@ -168,11 +168,13 @@ static json_t *volumes_json(struct store *store, const struct store_usage *usage
 
 	for (uint32_t i = 0; i < count; i++)
 		json_array_append_new(
-			list, json_pack("{s:s, s:I}", "state", STATES[volumes[i].state], "bytes",
+			list, json_pack("{s:I, s:s, s:I}", "number", (json_int_t)volumes[i].number,
+				      "state", STATES[volumes[i].state], "bytes",
 				      (json_int_t)volumes[i].bytes));
 	if (!count)
-		json_array_append_new(list, json_pack("{s:s, s:I}", "state", STATES[0], "bytes",
-						    (json_int_t)usage->volume_bytes));
+		json_array_append_new(
+			list, json_pack("{s:I, s:s, s:I}", "number", (json_int_t)0, "state",
+				      STATES[0], "bytes", (json_int_t)usage->volume_bytes));
 	return list;
 }
 
@@ -514,12 +516,13 @@ static void run_account(struct admin *admin)
 		not_allowed(admin);
 }
 
-static void run_buckets(struct admin *admin)
+static void run_below(struct admin *admin,
+	void (*run_path)(struct s3_call *, const struct admin_path *, struct admin_answer *))
 {
 	const struct admin_path path = {
 		.parts = admin->parts + 1, .count = admin->count - 1, .body = admin->body};
 
-	s3_admin_buckets(admin->call, &path, admin->answer);
+	run_path(admin->call, &path, admin->answer);
 }
 
 static void run_replication(struct admin *admin)
@@ -552,7 +555,9 @@ static void run(struct admin *admin)
 		 admin->call->request->method == S3_POST)
 		begin_scrub(admin);
 	else if (is_part(admin, 0, "buckets"))
-		run_buckets(admin);
+		run_below(admin, s3_admin_buckets);
+	else if (is_part(admin, 0, "volumes"))
+		run_below(admin, s3_admin_volumes);
 	else if (is_part(admin, 0, "replication"))
 		run_replication(admin);
 	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)

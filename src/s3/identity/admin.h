@@ -29,4 +29,9 @@ struct admin_path {
 void s3_admin_buckets(
 	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer);
 
+/* ---- admin_volume.c ---- */
+/* The same for the parts after "volumes". */
+void s3_admin_volumes(
+	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer);
+
 #endif

@@ -261,6 +261,7 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 	static const char *const STATES[] = {"good", "missing", "rebuilding"};
 	struct store_volume volumes[DISK_MEMBERS_MAX];
 	uint32_t count = store_volumes(opts->store, volumes, DISK_MEMBERS_MAX);
+	struct store_set_status set;
 	char labels[64];
 
 	metric_head(out, "nebulaio_store_index_protected",
@@ -269,12 +270,18 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 	metric_line(out, "nebulaio_store_index_protected", NULL, store_protected(opts->store) == 1);
 	if (!count)
 		return;
+	store_volumes_status(opts->store, &set);
+	metric_head(out, "nebulaio_store_moving", "1 while bodies move to another set of volumes.");
+	metric_line(out, "nebulaio_store_moving", NULL, set.changing);
+	metric_head(out, "nebulaio_store_move_left_bytes",
+		"Bytes of bodies that are still on the former set of volumes.");
+	metric_line(out, "nebulaio_store_move_left_bytes", NULL, set.left_bytes);
 	metric_head(out, "nebulaio_store_volume_state",
 		"1 for the current state of each volume of an erasure coded store.");
 	for (uint32_t i = 0; i < count; i++)
 		for (uint32_t s = 0; s < ARRAY_LEN(STATES); s++) {
-			snprintf(
-				labels, sizeof(labels), "volume=\"%u\",state=\"%s\"", i, STATES[s]);
+			snprintf(labels, sizeof(labels), "volume=\"%u\",state=\"%s\"",
+				volumes[i].number, STATES[s]);
 			metric_line(out, "nebulaio_store_volume_state", labels,
 				volumes[i].state == (enum disk_member_state)s);
 		}
