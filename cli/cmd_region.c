@@ -1,5 +1,5 @@
-/* cli/cmd_region.c: `nebulaio region dump`: the unified region of a running process, seen from
- * outside. */
+/* cli/cmd_region.c: `nebulaio region`: the unified region of a running process, seen from outside,
+ * and its size, changed by a request to the server. */
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
@@ -8,15 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admin_call.h"
 #include "cli.h"
 #include "region/region.h"
 
 static const char USAGE[] =
 	"usage: nebulaio region dump [--pid PID] [--json]\n"
+	"       nebulaio region [OPTIONS] size\n"
+	"       nebulaio region [OPTIONS] grow | shrink [BYTES]\n"
 	"\n"
-	"Maps the memory region of a running server read-only and shows its contents: layout,\n"
-	"rings of each core, registered memory, targets, frames by owner. Without --pid it takes\n"
-	"the only process of this host that has a region.\n";
+	"dump maps the memory region of a running server read-only and shows its contents:\n"
+	"layout, rings of each core, registered memory, targets, frames by owner. Without --pid\n"
+	"it takes the only process of this host that has a region.\n"
+	"\n"
+	"size asks a server how large its region is. grow and shrink change that while it runs,\n"
+	"between memory.bytes and memory.bytes_max, by BYTES (such as 1GiB) in whole steps, or by\n"
+	"one step. shrink waits until transfers have left the memory. A user of the server's own\n"
+	"account who may admin:Region may do this, too.\n" ADMIN_USAGE;
 
 #define DUMP_BYTES_MAX (16 * MIB)
 
@@ -73,7 +81,83 @@ int cli_region_find(const struct cli_command *command, int *ret_pid)
 	return found ? CLI_USAGE : report_view_error(command, 0, error);
 }
 
-static int region_run(int argc, char **argv)
+/* ---- The size of a server's region. ---- */
+
+static uint64_t number(const json_t *json, const char *member)
+{
+	return (uint64_t)json_integer_value(json_object_get(json, member));
+}
+
+static void size_print(const struct admin *admin, const json_t *region)
+{
+	char now[32], least[32], most[32], step[32], retired[32];
+
+	if (admin->opts.json) {
+		admin_print_json(region);
+		return;
+	}
+	printf("%s now; at least %s, at most %s, in steps of %s\n",
+		remote_bytes_text(number(region, "bytes"), now),
+		remote_bytes_text(number(region, "bytes_min"), least),
+		remote_bytes_text(number(region, "bytes_max"), most),
+		remote_bytes_text(number(region, "extension_bytes"), step));
+	if (number(region, "retired_bytes"))
+		printf("%s more go as soon as transfers have left them\n",
+			remote_bytes_text(number(region, "retired_bytes"), retired));
+	printf("it %s by itself\n",
+		json_is_true(json_object_get(region, "adapts")) ? "adapts" : "does not change");
+}
+
+static int size_request(struct admin *admin, const struct admin_request *request)
+{
+	json_t *region;
+	int ret = admin_request(admin, request, &region);
+
+	if (!ret)
+		size_print(admin, region);
+	json_decref(region);
+	return ret;
+}
+
+static int region_size(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {.method = "GET", .parts = {"region"}};
+
+	(void)count;
+	(void)arguments;
+	return size_request(admin, &request);
+}
+
+static int size_change(struct admin *admin, const char *how, int count, char **arguments)
+{
+	struct admin_request request = {.method = "POST", .parts = {"region", how}};
+	char text[24];
+	uint64_t bytes;
+
+	if (count && (slice_to_bytes(slice_str(arguments[0]), &bytes) || bytes > INT64_MAX))
+		return cli_usage_error(admin->command,
+			"'%s': BYTES is a whole number, or one with KiB, MiB, GiB or TiB",
+			arguments[0]);
+	if (count) {
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+		request.parts[2] = text;
+	}
+	return size_request(admin, &request);
+}
+
+static int region_grow(struct admin *admin, int count, char **arguments)
+{
+	return size_change(admin, "grow", count, arguments);
+}
+
+static int region_shrink(struct admin *admin, int count, char **arguments)
+{
+	return size_change(admin, "shrink", count, arguments);
+}
+
+/* ---- Seen from outside. ---- */
+
+static int dump_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
 		{"pid", required_argument, NULL, 'p'},
@@ -98,7 +182,7 @@ static int region_run(int argc, char **argv)
 			json = true;
 	}
 	if (optind != argc - 1 || strcmp(argv[optind], "dump"))
-		return cli_usage_error(&CLI_REGION, "expected `dump`");
+		return cli_usage_error(&CLI_REGION, "expected `dump`, `size`, `grow` or `shrink`");
 	if (!pid) {
 		ret = cli_region_find(&CLI_REGION, &pid);
 		if (ret)
@@ -116,9 +200,25 @@ static int region_run(int argc, char **argv)
 	return ret;
 }
 
+static int region_run(int argc, char **argv)
+{
+	static const struct admin_verb VERBS[] = {
+		{"size", 0, 0, region_size},
+		{"grow", 0, 1, region_grow},
+		{"shrink", 0, 1, region_shrink},
+	};
+	const struct admin_verbs verbs = {&CLI_REGION, VERBS, ARRAY_LEN(VERBS), false};
+
+	for (int i = 1; i < argc; i++)
+		for (size_t v = 0; v < ARRAY_LEN(VERBS); v++)
+			if (strcmp(argv[i], VERBS[v].name) == 0)
+				return admin_run(&verbs, argc, argv);
+	return dump_run(argc, argv);
+}
+
 const struct cli_command CLI_REGION = {
 	.name = "region",
-	.summary = "show the memory region of a running server",
+	.summary = "show the memory region of a running server, and change its size",
 	.usage = USAGE,
 	.run = region_run,
 };

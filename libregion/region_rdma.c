@@ -93,7 +93,7 @@ int neb_attach_rdma(struct neb_region *region, const char *device)
 	rp_device_attr(region->device, &region->device_attr);
 	ret = rp_pd_open(region->device, &region->pd);
 	if (!ret)
-		ret = rp_arenas_open(&region->arenas, region->region, region->pd,
+		ret = rp_arenas_open(&region->arenas, region_ring(region->region, 0), region->pd,
 			region->device_attr.name, RP_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		ret = rp_cq_open(

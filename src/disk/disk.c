@@ -11,9 +11,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL,
-	"Reactors whose arenas could not be registered as fixed buffers.");
-
 /* A wait that is longer than this is logged. */
 #define WAIT_TOLD_NS (2 * NS_PER_S)
 
@@ -237,37 +234,11 @@ const char *disk_describe(const struct disk *disk)
 	return disk->what;
 }
 
-/* Makes the arenas the ring's fixed buffers: buffer index = arena index. */
-bool disk_arenas_register(
-	struct io_uring *ring, const struct reactor *reactor, const struct region *region)
-{
-	struct iovec iov[LIMIT_ARENAS_MAX];
-	uint32_t count = region_arena_count(region);
-	int ret;
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct region_arena arena = region_arena(region, i);
-
-		iov[i].iov_base = arena.base;
-		iov[i].iov_len = arena.bytes;
-	}
-	ret = io_uring_register_buffers(ring, iov, count);
-	if (ret == 0 || ret == -EBUSY) /* EBUSY: a second volume on this reactor */
-		return true;
-	counter_add(&attach_refused, 1);
-	log_warn("disk",
-		"core %u: the region cannot be registered with io_uring (%s): using plain "
-		"buffers, which costs some processor time; raise the limit of locked memory "
-		"(ulimit -l, LimitMEMLOCK= in systemd)",
-		reactor_core_idx(reactor), strerror(-ret));
-	return false;
-}
-
 int disk_attach_plain(struct disk *disk, struct disk_core *core)
 {
 	(void)disk;
-	core->registered =
-		disk_arenas_register(reactor_uring(core->reactor), core->reactor, core->region);
+	core->registered = disk_arenas_register(
+		reactor_uring(core->reactor), core->reactor, core->region, NULL);
 	return 0;
 }
 

@@ -176,7 +176,8 @@ static int ring_open(
 	}
 	ring->open = true;
 	ring->polled = polled;
-	ring->registered = disk_arenas_register(&ring->ring, core->reactor, core->region);
+	ring->registered =
+		disk_arenas_register(&ring->ring, core->reactor, core->region, &ring->watch);
 	return polled ? 0 : io_uring_register_eventfd(&ring->ring, event_fd);
 }
 
@@ -222,6 +223,8 @@ static void nvme_detach(struct disk_core *core)
 
 	if (!self)
 		return;
+	disk_arenas_forget(self->plain.watch);
+	disk_arenas_forget(self->polled.watch);
 	if (self->plain.open)
 		io_uring_queue_exit(&self->plain.ring);
 	if (self->polled.open)

@@ -92,6 +92,7 @@ struct nvme_ring {
 	bool polled;
 	bool registered;
 	uint32_t in_flight;
+	struct region_watch *watch; /* of the registration; NULL: the region keeps its size */
 };
 
 /* Reads and writes go to the polled ring where there is one, all else to the plain one. */

@@ -160,8 +160,13 @@ struct disk_wait disk_wait_begin(uint64_t wait_ns);
 bool disk_wait_more(const struct disk *disk, struct disk_wait *wait);
 /* flock(2), asked again until wait_ns have passed. -EBUSY with a log line. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns);
-bool disk_arenas_register(
-	struct io_uring *ring, const struct reactor *reactor, const struct region *region);
+/* disk_arenas.c: the arenas as a ring's fixed buffers: buffer index = arena index. The reactor's
+ * thread, or any before the reactor runs. False: use plain buffers; the log says why. The ring's
+ * registration follows extensions that come and go until disk_arenas_forget, which a ring that is
+ * closed before the region needs; ret_watch may be NULL. */
+bool disk_arenas_register(struct io_uring *ring, const struct reactor *reactor,
+	struct region *region, struct region_watch **ret_watch);
+void disk_arenas_forget(struct region_watch *watch); /* takes NULL */
 /* For kinds that need nothing of their own. */
 int disk_attach_plain(struct disk *disk, struct disk_core *core);
 void disk_detach_plain(struct disk_core *core);

@@ -193,7 +193,7 @@ int flow_fabric_open(
 		ret = rp_pd_open(fabric->device, &fabric->pd);
 	}
 	if (!ret)
-		ret = rp_arenas_open(&fabric->arenas, core->region, fabric->pd, fabric->attr.name,
+		ret = rp_arenas_open(&fabric->arenas, core->ring, fabric->pd, fabric->attr.name,
 			RP_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		ret = rp_cq_open(

@@ -62,9 +62,9 @@ struct flow_core {
 	struct region *region;
 	struct region_ring *ring;
 	struct reactor *reactor;
-	/* Gives back cached frames: at least this many, if there are enough. Any thread; NULL: no
-	 * cache. The wiring sets it. */
-	void (*reclaim)(void *arg, uint32_t frame_count);
+	/* Gives back cached frames: at least this many, if there are enough; lasting: of the
+	 * region's base. Any thread; NULL: no cache. The wiring sets it. */
+	void (*reclaim)(void *arg, uint32_t frame_count, bool lasting);
 	void *reclaim_arg;
 	struct flow_budget *budget;   /* NULL: no shares. The wiring sets it */
 	struct reactor_poller poller; /* polls the unified rings once per turn */
@@ -107,6 +107,7 @@ struct flow_want {
 	enum region_owner owner;
 	uint16_t share; /* counted in it until flow_share_give or, in a piece, flow_piece_end */
 	bool begun; /* the transfer has begun: it waits longer than one that can still be refused */
+	bool lasting;	 /* not of an extension, which could then not go */
 	bool count_only; /* no frames are leased: so many frames of others are kept from being given
 			    back */
 	uint64_t deadline_ns;
@@ -118,6 +119,11 @@ struct flow_want {
  * of a running transfer; otherwise the caller must ensure it. A fiber that already holds frames
  * calls flow_lease_now instead. */
 int flow_lease(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
+/* region_lease_lasting, which reclaims frames once. Outside of transfers, not only in fibers. */
+int flow_lease_lasting(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
+	struct region_span *ret_span);
+/* Asks all that hold idle frames to give them back. On the core. */
+void flow_loans_call_in(struct flow_core *core);
 /* Like flow_lease, without waiting: -ENOBUFS. Outside fibers, too. */
 int flow_lease_now(
 	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);

@@ -76,28 +76,36 @@ static int take(struct flow_core *core, const struct flow_want *want, struct reg
 		return -EDQUOT;
 	if (want->count_only)
 		return 0;
-	ret = region_lease(core->region, want->frame_count, want->owner, ret_span);
+	if (__builtin_expect(want->lasting, 0))
+		ret = region_lease_lasting(core->region, want->frame_count, want->owner, ret_span);
+	else
+		ret = region_lease(core->region, want->frame_count, want->owner, ret_span);
 	if (ret && counts(core, want->share))
 		flow_budget_give(core->budget, want->share, want->frame_count);
 	return ret;
 }
 
-/* Idle loans are called in once a turn at most. */
-static void press(struct flow_core *core, uint32_t frame_count, int why)
+void flow_loans_call_in(struct flow_core *core)
 {
-	struct flow_waiting *waiting = core->waiting;
-	uint64_t now_ns = reactor_now_ns(core->reactor);
-
-	if (why == -ENOBUFS && core->reclaim)
-		core->reclaim(core->reclaim_arg, frame_count);
-	if (waiting->pressed_ns == now_ns)
-		return;
-	waiting->pressed_ns = now_ns;
 	LIST_FOR_EACH_SAFE (link, &core->lenders) {
 		struct flow_lender *lender = CONTAINER_OF(link, struct flow_lender, link);
 
 		lender->call_in(lender);
 	}
+}
+
+/* Idle loans are called in once a turn at most. */
+static void press(struct flow_core *core, const struct flow_want *want, int why)
+{
+	struct flow_waiting *waiting = core->waiting;
+	uint64_t now_ns = reactor_now_ns(core->reactor);
+
+	if (why == -ENOBUFS && core->reclaim)
+		core->reclaim(core->reclaim_arg, want->frame_count, want->lasting);
+	if (waiting->pressed_ns == now_ns)
+		return;
+	waiting->pressed_ns = now_ns;
+	flow_loans_call_in(core);
 	counter_add(&called_in_total, 1);
 }
 
@@ -108,7 +116,7 @@ static int take_pressing(
 
 	if (ret != -EDQUOT && ret != -ENOBUFS)
 		return ret;
-	press(core, want->frame_count, ret);
+	press(core, want, ret);
 	return take(core, want, ret_span);
 }
 
@@ -335,6 +343,17 @@ int flow_lease_spare(
 	int ret = core->waiters ? -ENOBUFS : take(core, want, ret_span);
 
 	return ret == -EDQUOT ? -ENOBUFS : ret;
+}
+
+int flow_lease_lasting(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
+	struct region_span *ret_span)
+{
+	int ret = region_lease_lasting(core->region, frame_count, owner, ret_span);
+
+	if (ret != -ENOBUFS || !core->reclaim)
+		return ret;
+	core->reclaim(core->reclaim_arg, frame_count, true);
+	return region_lease_lasting(core->region, frame_count, owner, ret_span);
 }
 
 void flow_share_give(struct flow_core *core, uint16_t share, uint32_t frame_count)

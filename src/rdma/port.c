@@ -76,8 +76,9 @@ int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
 		ret = rp_pd_open(port->device, &port->pd);
 	}
 	if (!ret)
-		ret = rp_arenas_open(
-			&port->arenas, opts->region, port->pd, port->attr.name, opts->access);
+		ret = rp_arenas_open(&port->arenas,
+			region_ring(opts->region, reactor_core_idx(opts->reactor)), port->pd,
+			port->attr.name, opts->access);
 	if (!ret)
 		ret = rp_cq_open(port->device, MIN(opts->cqe_count, port->attr.max_cqe), &port->cq);
 	if (ret) {

@@ -9,14 +9,18 @@
 /* ---- Arenas: the region's memory, registered and in its memory-region table. ---- */
 struct rp_arenas {
 	struct region *region;
-	uint32_t count;
-	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
+	struct rp_pd *pd;
+	char device[20];
+	uint32_t access;
+	struct region_watch watch;	     /* of the core on which it was opened */
+	struct rp_mr *mrs[LIMIT_ARENAS_MAX]; /* NULL: an extension that is not there */
 	uint32_t lkeys[LIMIT_ARENAS_MAX];
 	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
 };
-/* Registers all arenas with these rights (enum rp_access); device is the name for the table. Errors
- * of rp_mr_open and region_mr_add; then nothing is registered. */
-int rp_arenas_open(struct rp_arenas *arenas, struct region *region, struct rp_pd *pd,
+/* Registers all arenas with these rights (enum rp_access), and extensions as they come and go;
+ * device is the name for the table. The struct must not move. On the thread of the core, or of any
+ * before it runs. Errors of rp_mr_open and region_mr_add; then nothing is registered. */
+int rp_arenas_open(struct rp_arenas *arenas, struct region_ring *core, struct rp_pd *pd,
 	const char *device, uint32_t access);
 /* Also accepts a struct that was never opened. */
 void rp_arenas_close(struct rp_arenas *arenas);

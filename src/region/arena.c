@@ -88,11 +88,24 @@ static int arena_map(struct region_arena *arena, uint8_t *at, uint64_t bytes, in
 	return 0;
 }
 
-static int arena_open(struct region *region, const char *name, uint32_t arena_idx, bool *huge)
+/* Where the arena lies, in bytes from the region's start, and how many it has. */
+static uint64_t arena_place(const struct region *region, uint32_t arena_idx, uint64_t *ret_bytes)
+{
+	uint64_t offset = (uint64_t)arena_idx << ARENA_SHIFT;
+
+	if (arena_idx < region->base_arena_count) {
+		*ret_bytes = MIN(ARENA_STRIDE, region->base_bytes - offset);
+		return offset;
+	}
+	*ret_bytes = 1ull << region->extension_shift;
+	return region->extension_offset + (arena_idx - region->base_arena_count) * *ret_bytes;
+}
+
+static int arena_open(struct region *region, uint32_t arena_idx, bool *huge)
 {
 	struct region_arena *arena = &region->arenas[arena_idx].face;
-	uint64_t offset = (uint64_t)arena_idx << ARENA_SHIFT;
-	uint64_t bytes = MIN(ARENA_STRIDE, region->bytes - offset);
+	const char *name = region->name;
+	uint64_t bytes, offset = arena_place(region, arena_idx, &bytes);
 	int error;
 	int fd;
 
@@ -103,7 +116,8 @@ static int arena_open(struct region *region, const char *name, uint32_t arena_id
 			return error;
 		if (fd >= 0)
 			close(fd);
-		log_no_huge_pages(region->bytes - offset);
+		log_no_huge_pages(
+			arena_idx < region->base_arena_count ? region->base_bytes - offset : bytes);
 		*huge = false;
 	}
 	fd = memfd_open(name, arena_idx, bytes, false);
@@ -173,15 +187,15 @@ static uint64_t node_free(uint32_t node, bool huge)
 }
 
 /* A process that needs more of a node than it has is killed by the kernel: so it is not begun. */
-static int node_check(uint32_t node, uint64_t bytes)
+static int node_check(uint32_t node, uint64_t bytes, char *ret_why, size_t why_bytes)
 {
 	uint64_t free_bytes = node_free(node, false);
 
 	if (bytes <= free_bytes)
 		return 0;
-	log_error("region",
-		"memory node %u has %" PRIu64 " MiB free, too few for a region of %" PRIu64 " MiB",
-		node, (uint64_t)(free_bytes / MIB), (uint64_t)(bytes / MIB));
+	snprintf(ret_why, why_bytes,
+		"memory node %u has %" PRIu64 " MiB free, and %" PRIu64 " MiB are needed", node,
+		(uint64_t)(free_bytes / MIB), (uint64_t)(bytes / MIB));
 	return -ENOMEM;
 }
 
@@ -197,25 +211,42 @@ static int range_populate(uint8_t *from, uint64_t bytes)
 	return 0;
 }
 
-/* Faults in and locks all used memory. The gap between tables and data is not used. */
-static int arenas_populate(struct region *region, const struct layout_plan *plan)
+/* Faults in and locks memory. A refusal to lock it is logged. */
+static int range_take(uint8_t *from, uint64_t bytes)
 {
+	int error = range_populate(from, bytes);
+
+	if (error == 0 && mlock(from, bytes) != 0)
+		log_warn("region",
+			"cannot lock %" PRIu64 " MiB in memory (%s); fix: ulimit -l unlimited, or "
+			"LimitMEMLOCK=infinity in the service unit",
+			(uint64_t)(bytes / MIB), strerror(errno));
+	return error;
+}
+
+/* The part of the frame table that describes these pages of the region, in whole pages. */
+static int frames_take(
+	struct region *region, const struct layout_entry *table, uint64_t page, uint64_t end_page)
+{
+	uint64_t from = table->offset + page * sizeof(struct region_frame);
+	uint64_t end = table->offset + end_page * sizeof(struct region_frame);
+
+	from &= ~(uint64_t)(FRAME_BYTES - 1);
+	return range_take(region->base + from, ALIGN_UP(end, (uint64_t)FRAME_BYTES) - from);
+}
+
+/* The gap between tables and data is not used. */
+static int base_take(struct region *region, const struct layout_plan *plan)
+{
+	const struct layout_entry *table = &plan->entries[LAYOUT_FRAMES];
 	uint64_t data_offset = plan->data_page << FRAME_SHIFT;
-	uint8_t *data = region->base + data_offset;
-	uint64_t data_bytes = region->bytes - data_offset;
-	int error = range_populate(region->base, plan->meta_bytes);
+	int error = range_take(region->base, table->offset);
 
 	if (error == 0)
-		error = range_populate(data, data_bytes);
-	if (error < 0)
-		return error;
-	if (mlock(region->base, plan->meta_bytes) != 0 || mlock(data, data_bytes) != 0)
-		log_warn("region",
-			"cannot lock %" PRIu64 " MiB in memory (%s); fix: ulimit -l %" PRIu64
-			", or LimitMEMLOCK=infinity in the service unit",
-			(uint64_t)(region->bytes / MIB), strerror(errno),
-			(uint64_t)(region->bytes / KIB));
-	return 0;
+		error = frames_take(region, table, 0, region->base_bytes >> FRAME_SHIFT);
+	if (error == 0)
+		error = range_take(region->base + data_offset, region->base_bytes - data_offset);
+	return error;
 }
 
 /* Reserves one address range for all arenas, aligned to the largest block. */
@@ -234,53 +265,141 @@ static int reserve(struct region *region)
 
 /* Refuses more memory than the host or the control group has: faulting it in would make the kernel
  * kill a process. */
-static int memory_check(uint64_t bytes)
+static int memory_check(uint64_t bytes, char *ret_why, size_t why_bytes)
 {
+	uint64_t host_free = meminfo("MemAvailable", UINT64_MAX / KIB) * KIB;
 	struct cgroup_limits limits;
 
-	if (bytes / KIB > meminfo("MemAvailable", UINT64_MAX))
-		return -ENOMEM;
 	cgroup_limits_read("", &limits);
-	if (bytes <= limits.memory_free)
+	if (bytes > host_free)
+		snprintf(ret_why, why_bytes,
+			"the host has %" PRIu64 " MiB of memory available, and %" PRIu64
+			" MiB are needed",
+			(uint64_t)(host_free / MIB), (uint64_t)(bytes / MIB));
+	else if (bytes > limits.memory_free)
+		snprintf(ret_why, why_bytes,
+			"the control group's limit of memory is %" PRIu64 " MiB, of which %" PRIu64
+			" MiB are free, and %" PRIu64 " MiB are needed",
+			(uint64_t)(limits.memory_bytes / MIB), (uint64_t)(limits.memory_free / MIB),
+			(uint64_t)(bytes / MIB));
+	else
 		return 0;
-	log_error("region",
-		"the control group's limit of memory is %" PRIu64 " MiB, of which %" PRIu64
-		" MiB are free: too few for a region of %" PRIu64 " MiB",
-		(uint64_t)(limits.memory_bytes / MIB), (uint64_t)(limits.memory_free / MIB),
-		(uint64_t)(bytes / MIB));
 	return -ENOMEM;
 }
 
-int arenas_open(
-	struct region *region, const struct region_opts *opts, const struct layout_plan *plan)
+static int room_check(const struct region *region, uint64_t bytes, char *ret_why, size_t why_bytes)
 {
-	bool only = opts->numa_bind && opts->numa_only;
-	bool huge =
-		opts->huge_pages && (!only || node_free(opts->numa_node, true) >= region->bytes);
+	int error = 0;
+
+	if (region->numa_bind && region->numa_only)
+		error = node_check(region->numa_node, bytes, ret_why, why_bytes);
+	return error ? error : memory_check(bytes, ret_why, why_bytes);
+}
+
+static bool wants_huge(const struct region *region, uint64_t bytes)
+{
+	bool only = region->numa_bind && region->numa_only;
+
+	return region->huge_pages && (!only || node_free(region->numa_node, true) >= bytes);
+}
+
+static int arena_bind_as_asked(struct region *region, uint32_t arena_idx)
+{
+	if (!region->numa_bind)
+		return 0;
+	return arena_bind(&region->arenas[arena_idx].face, region->numa_node, region->numa_only);
+}
+
+int arenas_open(struct region *region, const struct layout_plan *plan)
+{
+	bool huge = wants_huge(region, region->base_bytes);
+	char why[192] = "";
 	int error = reserve(region);
 
-	for (uint32_t i = 0; i < region->arena_count && error == 0; i++) {
-		error = arena_open(region, opts->name, i, &huge);
-		if (error == 0 && opts->numa_bind)
-			error = arena_bind(&region->arenas[i].face, opts->numa_node, only);
+	for (uint32_t i = 0; i < region->arena_count; i++)
+		region->arenas[i].face.fd = -1;
+	for (uint32_t i = 0; i < region->base_arena_count && error == 0; i++) {
+		error = arena_open(region, i, &huge);
+		if (error == 0)
+			error = arena_bind_as_asked(region, i);
 	}
-	if (error == 0 && only && !huge)
-		error = node_check(opts->numa_node, region->bytes);
 	if (error == 0 && !huge)
-		error = memory_check(region->bytes);
+		error = room_check(region, region->base_bytes, why, sizeof(why));
+	if (why[0])
+		log_error("region", "%s", why);
 	if (error == 0)
-		error = arenas_populate(region, plan);
+		error = base_take(region, plan);
+	for (uint32_t i = region->base_arena_count; i < region->arena_count; i++) {
+		struct region_arena *arena = &region->arenas[i].face;
+
+		arena->base = region->base + arena_place(region, i, &arena->bytes);
+	}
 	return error == -ENFILE ? -EMFILE : error;
+}
+
+/* Takes the extension's pages out of the address space: touching them is a fault. */
+static void arena_unmap(struct region *region, uint32_t arena_idx)
+{
+	struct region_arena *arena = &region->arenas[arena_idx].face;
+	void *at;
+
+	FRAMES_UNPOISON(arena->base, arena->bytes);
+	/* A peer that still has the file mapped keeps no memory. Where the kernel cannot do this,
+	 * the memory goes with the last mapping. */
+	if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		    (off_t)arena->bytes) != 0)
+		log_debug("region", "cannot punch arena %u: %s", arena_idx, strerror(errno));
+	at = mmap(arena->base, arena->bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	CHECK(at == arena->base);
+	close(arena->fd);
+	arena->fd = -1;
+	arena->huge = false;
+}
+
+int arena_commit(struct region *region, uint32_t arena_idx, char *ret_why, size_t why_bytes)
+{
+	struct region_arena *arena = &region->arenas[arena_idx].face;
+	const struct layout_entry *table = &region->header->layout[LAYOUT_FRAMES];
+	uint64_t page = arena_page(region->header, arena_idx);
+	bool huge = wants_huge(region, arena->bytes);
+	int error = arena_open(region, arena_idx, &huge);
+
+	ret_why[0] = '\0';
+	if (error == 0) {
+		error = arena_bind_as_asked(region, arena_idx);
+		if (error == 0 && !arena->huge)
+			error = room_check(region, arena->bytes, ret_why, why_bytes);
+		if (error == 0)
+			error = frames_take(
+				region, table, page, page + (arena->bytes >> FRAME_SHIFT));
+		if (error == 0)
+			error = range_take(arena->base, arena->bytes);
+		if (error < 0)
+			arena_unmap(region, arena_idx);
+	}
+	if (error < 0 && !ret_why[0])
+		snprintf(ret_why, why_bytes, "cannot allocate memory: %s", strerror(-error));
+	if (error == 0)
+		FRAMES_POISON(arena->base, arena->bytes);
+	return error == -ENFILE ? -EMFILE : error;
+}
+
+void arena_park(struct region *region, uint32_t arena_idx)
+{
+	arena_unmap(region, arena_idx);
 }
 
 void arenas_close(struct region *region)
 {
 	for (uint32_t i = 0; region->arenas && i < region->arena_count; i++) {
-		if (region->arenas[i].face.base)
-			close(region->arenas[i].face.fd);
+		struct region_arena *arena = &region->arenas[i].face;
+
+		if (!arena->base || arena->fd < 0)
+			continue;
+		FRAMES_UNPOISON(arena->base, arena->bytes);
+		close(arena->fd);
 	}
-	if (!region->reservation)
-		return;
-	FRAMES_UNPOISON(region->base, region->bytes);
-	munmap(region->reservation, region->reservation_bytes);
+	if (region->reservation)
+		munmap(region->reservation, region->reservation_bytes);
 }

@@ -32,6 +32,15 @@ const char *region_owner_name(enum region_owner owner)
 
 /* ---- The buddy allocator of an arena, under its lock. ---- */
 
+/* Under the lock; read without it. */
+static void listed_count(struct arena *arena, int64_t frames)
+{
+	uint32_t count = atomic_load_explicit(&arena->frames_listed, memory_order_relaxed);
+
+	atomic_store_explicit(
+		&arena->frames_listed, (uint32_t)(count + frames), memory_order_relaxed);
+}
+
 static void list_put(struct region *region, struct arena *arena, uint32_t frame_idx, uint32_t order)
 {
 	struct region_frame *frame = &region->frames[frame_idx];
@@ -40,6 +49,7 @@ static void list_put(struct region *region, struct arena *arena, uint32_t frame_
 	frame->kind = FRAME_LISTED;
 	frame->order = (uint8_t)order;
 	frame->frame_count = 1u << order;
+	listed_count(arena, 1ll << order);
 	arena->links[frame_idx - arena->first_frame] =
 		(struct frame_link){.next = first, .prev = FRAME_NONE};
 	if (first != FRAME_NONE)
@@ -61,6 +71,7 @@ static void list_take(struct region *region, struct arena *arena, uint32_t frame
 		arena->lists[order] = link->next;
 	if (arena->lists[order] == FRAME_NONE)
 		arena->orders_listed &= ~(1u << order);
+	listed_count(arena, -(1ll << order));
 	region->frames[frame_idx].kind = FRAME_INTERIOR;
 }
 
@@ -122,38 +133,50 @@ static uint32_t arena_alloc(struct region *region, struct arena *arena, uint32_t
 
 /* ---- All arenas. ---- */
 
-static struct arena *arena_of_frame(struct region *region, uint32_t frame_idx)
-{
-	return &region->arenas[frame_idx >> (ARENA_SHIFT - FRAME_SHIFT)];
-}
+struct want {
+	uint32_t frame_count; /* of a block */
+	uint32_t max;	      /* blocks */
+	bool lasting;	      /* only of the base */
+};
 
 static void block_give(struct region *region, uint32_t frame_idx)
 {
-	struct arena *arena = arena_of_frame(region, frame_idx);
+	struct arena *arena = &region->arenas[arena_of_frame(region, frame_idx)];
 
 	pthread_mutex_lock(&arena->lock);
 	run_free(region, arena, frame_idx, frame_idx + region->frames[frame_idx].frame_count);
 	pthread_mutex_unlock(&arena->lock);
 }
 
-/* Takes up to max blocks of one size from the first arena that has any. */
-static uint32_t blocks_take(
-	struct region *region, uint32_t frame_count, uint32_t *ret_frames, uint32_t max)
+static uint32_t arena_take(struct region *region, uint32_t arena_idx, uint32_t frame_count,
+	uint32_t *ret_frames, uint32_t max)
 {
+	struct arena *arena = &region->arenas[arena_idx];
 	uint32_t taken = 0;
 
-	for (uint32_t i = 0; i < region->arena_count && taken == 0; i++) {
-		struct arena *arena = &region->arenas[i];
-
-		pthread_mutex_lock(&arena->lock);
-		while (taken < max) {
-			ret_frames[taken] = arena_alloc(region, arena, frame_count);
-			if (ret_frames[taken] == FRAME_NONE)
-				break;
-			taken++;
-		}
-		pthread_mutex_unlock(&arena->lock);
+	pthread_mutex_lock(&arena->lock);
+	while (taken < max && arena->state == ARENA_OPEN) {
+		ret_frames[taken] = arena_alloc(region, arena, frame_count);
+		if (ret_frames[taken] == FRAME_NONE)
+			break;
+		taken++;
 	}
+	pthread_mutex_unlock(&arena->lock);
+	return taken;
+}
+
+/* Takes up to max blocks of one size from the first arena that has any: extensions first, so that
+ * the base has room for what lasts. */
+static uint32_t blocks_take(struct region *region, const struct want *want, uint32_t *ret_frames)
+{
+	uint64_t open = want->lasting ? 0 : atomic_load(&region->extensions_open);
+	uint32_t taken = 0;
+
+	for (; open && taken == 0; open &= open - 1)
+		taken = arena_take(region, (uint32_t)__builtin_ctzll(open), want->frame_count,
+			ret_frames, want->max);
+	for (uint32_t i = 0; i < region->base_arena_count && taken == 0; i++)
+		taken = arena_take(region, i, want->frame_count, ret_frames, want->max);
 	return taken;
 }
 
@@ -180,7 +203,7 @@ static void cache_flush(struct region *region, struct frame_cache *cache)
 
 /* Returns the blocks of all caches to the arenas, so that no lease is refused while free blocks
  * exist. Skips a cache that its thread is using at this moment. */
-static void caches_raid(struct region *region)
+void caches_raid(struct region *region)
 {
 	for (uint32_t i = 0; i < THREAD_CACHES_MAX; i++) {
 		struct frame_cache *cache = &region->caches[i];
@@ -196,18 +219,19 @@ static void caches_raid(struct region *region)
 static uint32_t block_lease(struct region *region, struct frame_cache *cache, uint32_t frame_count)
 {
 	uint32_t class_idx = cache_class(frame_count);
+	struct want want = {.frame_count = frame_count, .max = 1};
 	uint32_t taken[CACHE_SLOTS];
-	uint32_t want = 1;
 	uint32_t count;
 
 	if (class_idx < CACHE_CLASSES)
-		want += region->cache_caps[class_idx] / 2;
-	count = blocks_take(region, frame_count, taken, want);
+		want.max += region->cache_caps[class_idx] / 2;
+	count = blocks_take(region, &want, taken);
 	if (count == 0)
 		return FRAME_NONE;
 	if (count > 1 && cache_try_lock(cache)) {
 		/* Other threads may have filled the shared cache meanwhile. */
-		while (count > 1 && cache->counts[class_idx] < region->cache_caps[class_idx])
+		while (count > 1 && cache->counts[class_idx] < region->cache_caps[class_idx] &&
+			!frame_retired(region, taken[count - 1]))
 			cache_slots(cache, class_idx)[cache->counts[class_idx]++] = taken[--count];
 		cache_unlock(cache);
 	}
@@ -216,25 +240,54 @@ static uint32_t block_lease(struct region *region, struct frame_cache *cache, ui
 	return taken[0];
 }
 
+/* After a raid, one block: they are scarce. */
+static uint32_t block_lease_raiding(struct region *region, uint32_t frame_count, bool lasting)
+{
+	const struct want want = {.frame_count = frame_count, .max = 1, .lasting = lasting};
+	uint32_t frame_idx;
+
+	caches_raid(region);
+	if (blocks_take(region, &want, &frame_idx))
+		return frame_idx;
+	atomic_fetch_add_explicit(&region->header->lease_failures, 1, memory_order_relaxed);
+	counter_add(&frames_full, 1);
+	return FRAME_NONE;
+}
+
+static int lease_finish(struct region *region, uint32_t frame_idx, uint32_t frame_count,
+	enum region_owner owner, struct region_span *ret_span)
+{
+	if (frame_idx == FRAME_NONE)
+		return -ENOBUFS;
+	cache_count(cache_of(region), owner, frame_count);
+	*ret_span = frame_leased(region, frame_idx, frame_count, owner);
+	return 0;
+}
+
 int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_owner owner,
 	struct region_span *ret_span)
 {
-	struct frame_cache *cache = cache_of(region);
-	uint32_t frame_idx = block_lease(region, cache, frame_count);
+	uint32_t frame_idx = block_lease(region, cache_of(region), frame_count);
 
-	if (frame_idx == FRAME_NONE) {
-		caches_raid(region);
-		/* Takes exactly one block: after a raid, blocks are scarce. */
-		if (blocks_take(region, frame_count, &frame_idx, 1) == 0) {
-			atomic_fetch_add_explicit(
-				&region->header->lease_failures, 1, memory_order_relaxed);
-			counter_add(&frames_full, 1);
-			return -ENOBUFS;
-		}
-	}
-	cache_count(cache, owner, frame_count);
-	*ret_span = frame_leased(region, frame_idx, frame_count, owner);
-	return 0;
+	if (frame_idx == FRAME_NONE)
+		frame_idx = block_lease_raiding(region, frame_count, false);
+	return lease_finish(region, frame_idx, frame_count, owner, ret_span);
+}
+
+int region_lease_lasting(struct region *region, uint32_t frame_count, enum region_owner owner,
+	struct region_span *ret_span)
+{
+	const struct want want = {.frame_count = frame_count, .max = 1, .lasting = true};
+	uint32_t frame_idx;
+
+	if (frame_count == 0 || frame_count > LIMIT_SPAN_FRAMES_MAX)
+		return -EINVAL;
+	CHECK(owner > OWNER_FREE && owner < OWNER_COUNT);
+	if (region->base_arena_count == region->arena_count)
+		return region_lease(region, frame_count, owner, ret_span);
+	if (!blocks_take(region, &want, &frame_idx))
+		frame_idx = block_lease_raiding(region, frame_count, true);
+	return lease_finish(region, frame_idx, frame_count, owner, ret_span);
 }
 
 /* Returns a free, held block for which its cache has no room. */
@@ -330,9 +383,38 @@ static int region_register(struct region *region)
 
 /* ---- Opening, closing, looking. ---- */
 
+/* The frames of an extension's allocator are listed when it opens. */
+static void arena_frames_init(struct region *region, uint32_t arena_idx)
+{
+	struct arena *arena = &region->arenas[arena_idx];
+	uint32_t from = (uint32_t)arena_page(region->header, arena_idx);
+
+	pthread_mutex_init(&arena->lock, NULL);
+	arena->first_frame = MAX(from, region->data_page);
+	arena->end_frame = from + (uint32_t)(arena->face.bytes >> FRAME_SHIFT);
+	for (uint32_t order = 0; order <= ORDER_MAX; order++)
+		arena->lists[order] = FRAME_NONE;
+}
+
+int arena_frames_list(struct region *region, uint32_t arena_idx)
+{
+	struct arena *arena = &region->arenas[arena_idx];
+
+	if (!arena->links)
+		arena->links = calloc(arena->end_frame - arena->first_frame, sizeof(*arena->links));
+	if (!arena->links)
+		return -ENOMEM;
+	pthread_mutex_lock(&arena->lock);
+	if (!arena->orders_listed)
+		run_free(region, arena, arena->first_frame, arena->end_frame);
+	pthread_mutex_unlock(&arena->lock);
+	return 0;
+}
+
 int frames_open(struct region *region)
 {
-	uint32_t data_frames = region->page_count - region->data_page;
+	uint32_t data_frames = (uint32_t)(region->base_bytes >> FRAME_SHIFT) - region->data_page;
+	int error = 0;
 
 	region->caches = aligned_alloc(
 		_Alignof(struct frame_cache), THREAD_CACHES_MAX * sizeof(struct frame_cache));
@@ -342,22 +424,36 @@ int frames_open(struct region *region)
 	region->caches[0].shared = true;
 	for (uint32_t i = 0; i < CACHE_CLASSES; i++)
 		region->cache_caps[i] = MIN(class_caps[i], data_frames / 64 / class_frames[i]);
-	for (uint32_t i = 0; i < region->arena_count; i++) {
-		struct arena *arena = &region->arenas[i];
-		uint32_t from = i << (ARENA_SHIFT - FRAME_SHIFT);
-
-		arena->first_frame = MAX(from, region->data_page);
-		arena->end_frame = from + (uint32_t)(arena->face.bytes >> FRAME_SHIFT);
-		arena->links = calloc(arena->end_frame - arena->first_frame, sizeof(*arena->links));
-		if (!arena->links)
-			return -ENOMEM;
-		for (uint32_t order = 0; order <= ORDER_MAX; order++)
-			arena->lists[order] = FRAME_NONE;
-		run_free(region, arena, arena->first_frame, arena->end_frame);
+	for (uint32_t i = 0; i < region->arena_count; i++)
+		arena_frames_init(region, i);
+	for (uint32_t i = 0; i < region->base_arena_count && error == 0; i++) {
+		region->arenas[i].state = ARENA_OPEN;
+		error = arena_frames_list(region, i);
 	}
+	if (error < 0)
+		return error;
 	FRAMES_POISON(region->base + ((uint64_t)region->data_page << FRAME_SHIFT),
 		(uint64_t)data_frames << FRAME_SHIFT);
 	return region_register(region);
+}
+
+static void arena_leaks_report(
+	const struct region *region, const struct arena *arena, uint32_t *spans, uint64_t *frames)
+{
+	for (uint32_t i = arena->first_frame; i < arena->end_frame; i++) {
+		const struct region_frame *frame = &region->frames[i];
+		uint64_t word = atomic_load_explicit(&frame->word, memory_order_relaxed);
+
+		if (word_owner(word) == OWNER_FREE)
+			continue;
+		*frames += frame->frame_count;
+		if (++*spans <= LEAK_LINES_MAX)
+			log_error("region",
+				"leak: frame %u, %u frames, owner %s, references %u, "
+				"generation %u",
+				i, frame->frame_count, region_owner_name(word_owner(word)),
+				word_refs(word), word_generation(word));
+	}
 }
 
 static void leaks_report(const struct region *region)
@@ -365,20 +461,9 @@ static void leaks_report(const struct region *region)
 	uint64_t frames = 0;
 	uint32_t spans = 0;
 
-	for (uint32_t i = region->data_page; i < region->page_count; i++) {
-		const struct region_frame *frame = &region->frames[i];
-		uint64_t word = atomic_load_explicit(&frame->word, memory_order_relaxed);
-
-		if (word_owner(word) == OWNER_FREE)
-			continue;
-		frames += frame->frame_count;
-		if (++spans <= LEAK_LINES_MAX)
-			log_error("region",
-				"leak: frame %u, %u frames, owner %s, references %u, "
-				"generation %u",
-				i, frame->frame_count, region_owner_name(word_owner(word)),
-				word_refs(word), word_generation(word));
-	}
+	for (uint32_t i = 0; i < region->arena_count; i++)
+		if (region->arenas[i].state != ARENA_PARKED)
+			arena_leaks_report(region, &region->arenas[i], &spans, &frames);
 	if (spans > 0)
 		log_error("region", "%u spans of %" PRIu64 " frames in all were still leased",
 			spans, frames);
@@ -392,15 +477,35 @@ void frames_close(struct region *region)
 		regions_open[region->slot] = NULL;
 	}
 	pthread_mutex_unlock(&regions_lock);
-	for (uint32_t i = 0; region->arenas && i < region->arena_count; i++)
+	for (uint32_t i = 0; region->arenas && i < region->arena_count; i++) {
 		free(region->arenas[i].links);
+		pthread_mutex_destroy(&region->arenas[i].lock);
+	}
 	free(region->caches);
+}
+
+/* An extension's frames that belong to the region at this moment. */
+static uint32_t arena_frames_counted(const struct arena *arena)
+{
+	uint32_t all = arena->end_frame - arena->first_frame;
+
+	switch (arena->state) {
+	case ARENA_OPEN:
+		return all;
+	case ARENA_RETIRED:
+		return all - atomic_load_explicit(&arena->frames_listed, memory_order_relaxed);
+	default:
+		return 0;
+	}
 }
 
 void region_usage(const struct region *region, struct region_usage *ret_usage)
 {
-	struct region_usage usage = {.frames_total = region->page_count - region->data_page};
+	struct region_usage usage = {.frames_total = 0};
 	int64_t leased_all = 0;
+
+	for (uint32_t i = 0; i < region->arena_count; i++)
+		usage.frames_total += arena_frames_counted(&region->arenas[i]);
 
 	for (uint32_t owner = OWNER_FREE + 1; owner < OWNER_COUNT; owner++) {
 		int64_t leased = 0;

@@ -59,7 +59,9 @@ static void block_freed(struct region *region, struct region_span span, enum reg
 	if (class_idx < CACHE_CLASSES && cache_try_lock(cache)) {
 		uint32_t count = cache->counts[class_idx];
 
-		if (__builtin_expect(count < region->cache_caps[class_idx], 1)) {
+		if (__builtin_expect(count < region->cache_caps[class_idx] &&
+					     !frame_retired(region, span.frame_idx),
+			    1)) {
 			cache_slots(cache, class_idx)[count] = span.frame_idx;
 			cache->counts[class_idx] = count + 1;
 			cache_unlock(cache);

@@ -32,11 +32,25 @@ extern _Thread_local struct cache_ref cache_refs[REGIONS_MAX];
 int frames_open(struct region *region);
 void frames_close(struct region *region); /* also for a half-built region */
 struct frame_cache *frames_cache_claim(struct region *region);
+/* Lists all frames of an arena whose memory is there; those of a retired one are listed already.
+ * -ENOMEM. */
+int arena_frames_list(struct region *region, uint32_t arena_idx);
+void caches_raid(struct region *region);
 int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_owner owner,
 	struct region_span *ret_span);
 void frames_free_slow(struct region *region, struct frame_cache *cache, uint32_t frame_idx);
 void frames_refused(const struct region *region, struct region_span span, const char *call,
 	enum region_owner expected) __attribute__((noreturn, cold));
+
+/* Whether the block must not stay in a cache. In the cache's lock: a raid that found no such block
+ * in it set the bit before. */
+static inline bool frame_retired(const struct region *region, uint32_t frame_idx)
+{
+	uint64_t arenas = atomic_load_explicit(&region->extensions_retired, memory_order_relaxed);
+
+	return __builtin_expect(arenas != 0, 0) &&
+	       (arenas >> arena_of_frame(region, frame_idx) & 1) != 0;
+}
 
 /* Returns the class that keeps blocks of this many frames; CACHE_CLASSES when there is none. */
 static inline uint32_t cache_class(uint32_t frame_count)

@@ -57,22 +57,54 @@ static void put_meta(struct layout_plan *plan, const struct region_opts *opts, u
 	put(plan, LAYOUT_FRAMES, page_count, sizeof(struct region_frame));
 }
 
+static void put_data_line(struct layout_plan *plan, uint32_t arena, uint64_t offset, uint64_t bytes)
+{
+	struct layout_entry *entry = &plan->entries[plan->entry_count++];
+
+	entry->kind = LAYOUT_DATA;
+	entry->arena = arena;
+	entry->offset = offset;
+	entry->bytes = bytes;
+	entry->count = (uint32_t)(bytes >> FRAME_SHIFT);
+	entry->entry_bytes = FRAME_BYTES;
+}
+
 static void put_data(struct layout_plan *plan)
 {
 	uint64_t offset = plan->data_page << FRAME_SHIFT;
-	uint64_t end = plan->page_count << FRAME_SHIFT;
 
-	while (offset < end) {
-		struct layout_entry *entry = &plan->entries[plan->entry_count++];
+	while (offset < plan->base_bytes) {
+		uint64_t in_arena = offset & (ARENA_STRIDE - 1);
+		uint64_t bytes = MIN(ARENA_STRIDE - in_arena, plan->base_bytes - offset);
 
-		entry->kind = LAYOUT_DATA;
-		entry->arena = (uint32_t)(offset >> ARENA_SHIFT);
-		entry->offset = offset & (ARENA_STRIDE - 1);
-		entry->bytes = MIN(ARENA_STRIDE - entry->offset, end - offset);
-		entry->count = (uint32_t)(entry->bytes >> FRAME_SHIFT);
-		entry->entry_bytes = FRAME_BYTES;
-		offset += entry->bytes;
+		put_data_line(plan, (uint32_t)(offset >> ARENA_SHIFT), in_arena, bytes);
+		offset += bytes;
 	}
+	for (uint32_t i = plan->base_arena_count; i < plan->arena_count; i++)
+		put_data_line(plan, i, 0, 1ull << plan->extension_shift);
+}
+
+/* Places the extensions behind a base of so many bytes. */
+static void put_extensions(
+	struct layout_plan *plan, const struct region_opts *opts, uint64_t base_bytes)
+{
+	uint64_t more = opts->bytes_max > opts->bytes ? opts->bytes_max - opts->bytes : 0;
+	uint64_t arenas = (base_bytes + ARENA_STRIDE - 1) >> ARENA_SHIFT;
+	uint64_t left = LIMIT_ARENAS_MAX - MIN(arenas, LIMIT_ARENAS_MAX);
+	uint64_t bytes = opts->extension_bytes ? opts->extension_bytes : REGION_EXTENSION_BYTES;
+	uint64_t count;
+
+	while (!opts->extension_bytes && bytes < ARENA_STRIDE && more / bytes > left)
+		bytes *= 2;
+	count = MIN(more / bytes, left);
+	plan->base_bytes = base_bytes;
+	plan->base_arena_count = (uint32_t)arenas;
+	plan->arena_count = (uint32_t)(arenas + count);
+	/* Blocks are aligned in every arena. */
+	plan->extension_offset = ALIGN_UP(base_bytes, BLOCK_BYTES_MAX);
+	plan->extension_shift = (uint32_t)__builtin_ctzll(bytes);
+	plan->page_count =
+		(count ? plan->extension_offset + count * bytes : base_bytes) >> FRAME_SHIFT;
 }
 
 int layout_plan(const struct region_opts *opts, struct layout_plan *ret_plan)
@@ -88,13 +120,12 @@ int layout_plan(const struct region_opts *opts, struct layout_plan *ret_plan)
 	 * begins on a boundary of the largest block, so that every block is aligned. */
 	do {
 		fits = data_offset;
-		put_meta(&plan, opts, (data_offset + data_bytes) >> FRAME_SHIFT);
+		put_extensions(&plan, opts, data_offset + data_bytes);
+		put_meta(&plan, opts, plan.page_count);
 		data_offset = MAX(fits, ALIGN_UP(plan.meta_bytes, BLOCK_BYTES_MAX));
 	} while (data_offset != fits);
 	plan.data_page = data_offset >> FRAME_SHIFT;
-	plan.page_count = (data_offset + data_bytes) >> FRAME_SHIFT;
-	plan.arena_count = (uint32_t)((data_offset + data_bytes + ARENA_STRIDE - 1) >> ARENA_SHIFT);
-	if (plan.arena_count > LIMIT_ARENAS_MAX)
+	if (plan.base_arena_count > LIMIT_ARENAS_MAX)
 		return -EINVAL;
 	CHECK(plan.meta_bytes < ARENA_STRIDE);
 	put_data(&plan);

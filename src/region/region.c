@@ -28,6 +28,11 @@ static int opts_check(const struct region_opts *opts, struct region_opts *ret_op
 	if (checked.ring_entries > LIMIT_RING_ENTRIES_MAX ||
 		(checked.ring_entries & (checked.ring_entries - 1)) != 0)
 		return -EINVAL;
+	if (checked.extension_bytes &&
+		(checked.extension_bytes < BLOCK_BYTES_MAX ||
+			checked.extension_bytes > ARENA_STRIDE ||
+			(checked.extension_bytes & (checked.extension_bytes - 1)) != 0))
+		return -EINVAL;
 	*ret_opts = checked;
 	return 0;
 }
@@ -58,9 +63,16 @@ static void header_open(
 	header->base_addr = (uintptr_t)region->base;
 	header->page_count = plan->page_count;
 	header->data_page = plan->data_page;
-	for (uint32_t i = 0; i < region->arena_count; i++)
+	header->base_arena_count = region->base_arena_count;
+	for (uint32_t i = 0; i < region->base_arena_count; i++) {
 		header->huge_arenas |= (uint64_t)region->arenas[i].face.huge << i;
-	memcpy(header->name, opts->name, strlen(opts->name) + 1); /* its length was checked */
+		header->arenas_there |= 1ull << i;
+	}
+	if (region->base_arena_count < region->arena_count) {
+		header->extension_page = (uint32_t)(plan->extension_offset >> FRAME_SHIFT);
+		header->extension_pages = 1u << (plan->extension_shift - FRAME_SHIFT);
+	}
+	memcpy(header->name, region->name, sizeof(header->name));
 	header->layout_count = plan->entry_count;
 	memcpy(header->layout, plan->entries, plan->entry_count * sizeof(plan->entries[0]));
 }
@@ -84,8 +96,17 @@ int region_open(const struct region_opts *opts, struct region **ret_region)
 	region->page_count = (uint32_t)plan.page_count;
 	region->data_page = (uint32_t)plan.data_page;
 	region->arena_count = plan.arena_count;
+	region->base_bytes = plan.base_bytes;
+	region->base_arena_count = plan.base_arena_count;
+	region->extension_offset = plan.extension_offset;
+	region->extension_shift = plan.extension_shift;
+	memcpy(region->name, checked.name, strlen(checked.name) + 1); /* its length was checked */
+	region->huge_pages = checked.huge_pages;
+	region->numa_bind = checked.numa_bind;
+	region->numa_only = checked.numa_only;
+	region->numa_node = checked.numa_node;
 	region->arenas = calloc(plan.arena_count, sizeof(*region->arenas));
-	error = region->arenas ? arenas_open(region, &checked, &plan) : -ENOMEM;
+	error = region->arenas ? arenas_open(region, &plan) : -ENOMEM;
 	if (error == 0) {
 		header_open(region, &checked, &plan);
 		error = rings_open(region, &plan);

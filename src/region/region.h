@@ -6,6 +6,9 @@
  *             memory-region table | target table | frame table | data frames …
  *   arena 1…: data frames
  *
+ * A region may have extensions: arenas behind the base, of which each is there or not. They come
+ * and go while the region is in use (region_extension_commit and what follows it).
+ *
  * Arenas are memfds (2 MiB huge pages where there are some), sealed against shrinking, so that a
  * second process on the host can map them read-only and look (`nebulaio region dump`). Every offset
  * in the header is relative to an arena's start: nothing in the shared part is a pointer.
@@ -36,15 +39,20 @@ enum region_owner {
 struct region; /* process-private handle */
 
 struct region_opts {
-	const char *name;      /* for /proc/PID/maps and dump; "nebulaio" when NULL */
-	uint64_t bytes;	       /* data frames in all; rounded up to whole huge pages */
-	uint32_t core_count;   /* ring sets; 1 to LIMIT_CORES_MAX */
+	const char *name;   /* for /proc/PID/maps and dump; "nebulaio" when NULL */
+	uint64_t bytes;	    /* data frames in all; rounded up to whole huge pages */
+	uint64_t bytes_max; /* with extensions; those that fit in whole. 0: it keeps its size */
+	uint64_t extension_bytes; /* a power of two from 4 MiB to 1 GiB; 0: the least from 64 MiB
+				     on of which few enough suffice */
+	uint32_t core_count;	  /* ring sets; 1 to LIMIT_CORES_MAX */
 	uint32_t ring_entries; /* per ring, a power of two up to LIMIT_RING_ENTRIES_MAX; 0: 1024 */
 	bool huge_pages;       /* try; without them, plain pages and one log line with the fix */
 	bool numa_bind;	       /* prefer the memory of numa_node; best effort */
 	uint32_t numa_node;
 	bool numa_only; /* with numa_bind: nowhere else */
 };
+
+#define REGION_EXTENSION_BYTES (64 * MIB)
 
 /* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host, or with
  * numa_only the node, has too little memory. -EINVAL: an option is out of its bounds. -EMFILE: too
@@ -57,18 +65,78 @@ int region_open(const struct region_opts *opts, struct region **ret_region);
  * too. No other thread may be using the region. */
 void region_close(struct region *region);
 
-/* ---- Arenas: what devices register, once, at start. ---- */
+/* ---- Arenas: what devices register. ---- */
 struct region_arena {
 	uint8_t *base;
-	uint64_t bytes;
-	int fd; /* the memfd; borrowed */
+	uint64_t bytes; /* also of an extension that is not there */
+	int fd;		/* the memfd; borrowed */
 	bool huge;
 };
+/* Extensions that are not there included: they have the last numbers. */
 uint32_t region_arena_count(const struct region *region);
 struct region_arena region_arena(const struct region *region, uint32_t arena_idx);
 /* Returns the arena that holds all of [data, data + len), or -1 when it is not the region's memory.
  * Takes a few ns. */
 int region_arena_of(const struct region *region, const void *data, size_t len);
+/* Whether a device that is opened now registers the arena: not an extension that is not there, or
+ * is about to go. */
+bool region_arena_registers(const struct region *region, uint32_t arena_idx);
+
+/* ---- Extensions. One thread at a time changes them; the caller sees to that.
+ *
+ *   parked → attaching (memory there; devices register it) → open ⇄ retired (no frame of it is
+ *   leased any more; leases end) → detaching (no lease is left; devices forget it) → parked
+ *
+ * ---- */
+enum region_arena_state {
+	ARENA_PARKED,
+	ARENA_ATTACHING,
+	ARENA_OPEN, /* always that of the base */
+	ARENA_RETIRED,
+	ARENA_DETACHING,
+	ARENA_STATE_COUNT
+};
+const char *region_arena_state_name(enum region_arena_state state);
+uint32_t region_extension_count(const struct region *region);
+uint64_t region_extension_bytes(const struct region *region); /* of each; 0: there are none */
+/* The first extension's arena. */
+uint32_t region_extension_first(const struct region *region);
+enum region_arena_state region_extension_state(const struct region *region, uint32_t arena_idx);
+/* Gives a parked extension its memory, as region_open does: faulted in and locked. Takes tens of
+ * milliseconds, on any thread. -ENOMEM and -EMFILE as region_open; why then says it for people. */
+int region_extension_commit(
+	struct region *region, uint32_t arena_idx, char *ret_why, size_t why_bytes);
+/* Its frames are leased from now on: after commit and the devices' attach, or again after retire.
+ */
+void region_extension_open(struct region *region, uint32_t arena_idx);
+/* No frame of it is leased any more. Leases that exist go on. */
+void region_extension_retire(struct region *region, uint32_t arena_idx);
+/* How many frames of it are leased; of a retired one, this only falls. */
+uint32_t region_extension_leased(struct region *region, uint32_t arena_idx);
+/* Of a retired one without leases (CHECKed), or of an attaching one: devices forget it next. */
+void region_extension_detach(struct region *region, uint32_t arena_idx);
+/* Returns the memory to the kernel, after detach and the devices' detach. */
+void region_extension_park(struct region *region, uint32_t arena_idx);
+
+/* A user that registers arenas on a core, and must know of extensions that come and go. Both
+ * functions are called on the core's thread, and accept an arena that they attached or detached
+ * already. */
+struct region_ring;
+struct region_watch {
+	/* 0, or why the arena cannot be registered: then the extension does not open. */
+	int (*attach)(struct region_watch *watch, uint32_t arena_idx);
+	void (*detach)(struct region_watch *watch, uint32_t arena_idx);
+	/* The region closes, and the watch was not removed. Any thread. */
+	void (*ended)(struct region_watch *watch);
+	struct list link;
+};
+/* The core's thread, or any before the core runs or after. add: before the arenas that
+ * region_arena_registers() names are registered. remove: takes one that was never added. */
+void region_watch_add(struct region_ring *ring, struct region_watch *watch);
+void region_watch_remove(struct region_watch *watch);
+/* The core's thread. After an error of attach, detach undoes what was done. */
+int region_watches_attach(struct region_ring *ring, uint32_t arena_idx);
+void region_watches_detach(struct region_ring *ring, uint32_t arena_idx);
 
 /* ---- Frames. Any thread; a per-thread cache keeps the common case free of locks. ---- */
 
@@ -97,6 +165,12 @@ static inline uint32_t region_frames_for(uint64_t bytes)
  * -EINVAL: 0 or beyond LIMIT_SPAN_FRAMES_MAX. */
 int region_lease(struct region *region, uint32_t frame_count, enum region_owner owner,
 	struct region_span *ret_span);
+/* The same for what lasts as long as a connection or a volume: never from an extension, which could
+ * not go before such a lease ends. Slower. */
+int region_lease_lasting(struct region *region, uint32_t frame_count, enum region_owner owner,
+	struct region_span *ret_span);
+/* False for a span of an extension. */
+bool region_span_lasts(const struct region *region, struct region_span span);
 /* Ends a lease; the owner must be the one that holds it and the references must be 1 (CHECKed). The
  * frames are poisoned under AddressSanitizer. */
 void region_give(struct region *region, struct region_span span, enum region_owner owner);
@@ -117,7 +191,7 @@ bool region_put(struct region *region, struct region_span span, enum region_owne
 const char *region_owner_name(enum region_owner owner);
 
 /* Exact while no lease, give or switch is in progress. Frames in the threads' caches count as
- * free. */
+ * free. Those of an extension count while it is open; of a retired one, those that are leased. */
 struct region_usage {
 	uint64_t frames_total; /* the sum over all owners */
 	uint64_t frames_by_owner[OWNER_COUNT];
@@ -227,8 +301,9 @@ struct region_cqe {
 };
 _Static_assert(sizeof(struct region_cqe) == 32, "two a cache line");
 
-struct region_ring; /* one core's set */
+/* One core's set. */
 struct region_ring *region_ring(struct region *region, uint32_t core_idx);
+struct region *region_of_ring(const struct region_ring *ring);
 
 /* Completions carry a latency where the ring knows the time. Either each entry is timed by itself,
  * which costs one more clock reading at both ends (any thread; off by default) … */

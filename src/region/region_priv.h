@@ -3,9 +3,10 @@
  * in frames_priv.h.
  *
  * Addresses: all arenas lie in one reservation of address space, ARENA_STRIDE apart, and all but
- * the last are that big. So in every arena, a page's number in the whole region is (address - base)
- * >> FRAME_SHIFT, and that number is the frame's index. The header's pages have frame indexes too;
- * they are never leased. */
+ * the last of the base are that big. Behind them lie the extensions, of one size, a power of two.
+ * So in every arena, a page's number in the whole region is (address - base) >> FRAME_SHIFT, and
+ * that number is the frame's index. The header's pages have frame indexes too; they are never
+ * leased. The pages of an extension that is not there cannot be touched. */
 #ifndef REGION_REGION_PRIV_H
 #define REGION_REGION_PRIV_H
 
@@ -31,7 +32,10 @@ struct arena {
 	pthread_mutex_t lock;
 	uint32_t orders_listed; /* a bit for each order whose list is not empty */
 	uint32_t lists[ORDER_MAX + 1];
-	struct frame_link *links; /* by frame index less first_frame */
+	struct frame_link *links; /* by frame index less first_frame; an extension's, once it was
+				     there */
+	_Atomic uint32_t frames_listed; /* free, and in no thread's cache */
+	_Atomic enum region_arena_state state;
 };
 
 /* Blocks of these sizes are kept by threads: 4 KiB, 8 KiB, 64 KiB, 256 KiB, 1 MiB. */
@@ -86,7 +90,8 @@ struct region_ring {
 	uint64_t now_ns; /* of this turn; 0: the ring is not given the time */
 	uint32_t turn;
 	bool turning;
-	uint8_t reap_first; /* the pair to reap first next time */
+	uint8_t reap_first;  /* the pair to reap first next time */
+	struct list watches; /* struct region_watch.link */
 	uint32_t touched_count;
 	uint16_t touched[LIMIT_REGION_TARGETS_MAX];   /* targets whose doorbell this turn rings */
 	uint32_t bell_turn[LIMIT_REGION_TARGETS_MAX]; /* the turn in which it was touched */
@@ -96,7 +101,13 @@ struct region_ring {
 struct region {
 	/* Read by the data path. */
 	uint8_t *base;
-	uint64_t bytes; /* all arenas */
+	uint64_t bytes;	     /* all arenas, extensions included */
+	uint64_t base_bytes; /* without them */
+	uint64_t extension_offset;
+	uint32_t extension_shift; /* of an extension's bytes */
+	uint32_t base_arena_count;
+	_Atomic uint64_t extensions_open;    /* one bit for each arena … */
+	_Atomic uint64_t extensions_retired; /* … whose blocks stay in no cache */
 	struct region_frame *frames;
 	struct frame_cache *caches; /* THREAD_CACHES_MAX */
 	uint64_t serial; /* unique in the process: tells a reused slot from its earlier region */
@@ -117,6 +128,10 @@ struct region {
 	uint32_t target_next;
 	void *reservation;
 	uint64_t reservation_bytes;
+	/* For the memory of extensions, as the base's. */
+	char name[REGION_NAME_BYTES];
+	bool huge_pages, numa_bind, numa_only;
+	uint32_t numa_node;
 };
 
 /* layout.c: where everything lies. */
@@ -124,17 +139,35 @@ struct layout_plan {
 	struct layout_entry entries[LAYOUT_ENTRIES_MAX];
 	uint32_t entry_count;
 	uint64_t meta_bytes; /* header and tables, up to the data or the gap before it */
-	uint64_t page_count;
+	uint64_t page_count; /* extensions included */
 	uint64_t data_page;
 	uint32_t arena_count;
+	uint64_t base_bytes;
+	uint32_t base_arena_count;
+	uint64_t extension_offset;
+	uint32_t extension_shift;
 };
 /* 0, or -EINVAL when it needs more than LIMIT_ARENAS_MAX arenas. opts are within their bounds. */
 int layout_plan(const struct region_opts *opts, struct layout_plan *ret_plan);
 
 /* arena.c: the memory itself. */
-int arenas_open(
-	struct region *region, const struct region_opts *opts, const struct layout_plan *plan);
+int arenas_open(struct region *region, const struct layout_plan *plan);
 void arenas_close(struct region *region); /* also for a half-built region */
+int arena_commit(struct region *region, uint32_t arena_idx, char *ret_why, size_t why_bytes);
+void arena_park(struct region *region, uint32_t arena_idx);
+
+static inline uint32_t arena_of_frame(const struct region *region, uint32_t frame_idx)
+{
+	uint64_t offset = (uint64_t)frame_idx << FRAME_SHIFT;
+
+	if (__builtin_expect(offset < region->base_bytes, 1))
+		return (uint32_t)(offset >> ARENA_SHIFT);
+	return region->base_arena_count +
+	       (uint32_t)((offset - region->extension_offset) >> region->extension_shift);
+}
+
+/* extend.c: at the region's close. */
+void watches_end(struct region_ring *ring);
 
 /* rings.c: setting up; the turn is in rings_dp.c. */
 int rings_open(struct region *region, const struct layout_plan *plan);

@@ -35,6 +35,7 @@ int rings_open(struct region *region, const struct layout_plan *plan)
 			return -ENOMEM;
 		region->rings[i] = ring;
 		ring->region = region;
+		list_init(&ring->watches);
 		pairs = ring->pairs;
 		pairs[PAIR_BASE].sq =
 			queue_open(region, &layout[LAYOUT_BASE_SQ], i, sizeof(struct region_sqe));
@@ -53,6 +54,8 @@ void rings_close(struct region *region)
 	uint32_t core_count = region->header ? region->header->core_count : 0;
 
 	for (uint32_t i = 0; region->rings && i < core_count; i++) {
+		if (region->rings[i])
+			watches_end(region->rings[i]);
 		for (uint32_t pair = 0; region->rings[i] && pair < PAIR_COUNT; pair++)
 			free(region->rings[i]->pairs[pair].spill);
 		free(region->rings[i]);
@@ -64,6 +67,11 @@ struct region_ring *region_ring(struct region *region, uint32_t core_idx)
 {
 	CHECK(core_idx < region->header->core_count);
 	return region->rings[core_idx];
+}
+
+struct region *region_of_ring(const struct region_ring *ring)
+{
+	return ring->region;
 }
 
 void region_timed_set(struct region *region, bool timed)

@@ -83,14 +83,30 @@ void region_ring_now(struct region_ring *ring, uint64_t now_ns)
 	ring->now_ns = now_ns;
 }
 
+/* Memory of an extension that is not there belongs to no arena. */
+static int extension_of(const struct region *region, uint64_t offset, size_t len)
+{
+	uint64_t bytes = 1ull << region->extension_shift;
+	uint64_t past = offset - region->extension_offset;
+	uint32_t arena_idx;
+
+	if (offset < region->extension_offset || offset >= region->bytes)
+		return -1;
+	arena_idx = region->base_arena_count + (uint32_t)(past >> region->extension_shift);
+	if (atomic_load_explicit(&region->arenas[arena_idx].state, memory_order_relaxed) ==
+		ARENA_PARKED)
+		return -1;
+	return len <= bytes - (past & (bytes - 1)) ? (int)arena_idx : -1;
+}
+
 int region_arena_of(const struct region *region, const void *data, size_t len)
 {
 	uint64_t offset = (uint64_t)((uintptr_t)data - (uintptr_t)region->base);
 	uint64_t end_max;
 
-	if (offset >= region->bytes)
-		return -1;
-	end_max = MIN((offset & ~(ARENA_STRIDE - 1)) + ARENA_STRIDE, region->bytes);
+	if (__builtin_expect(offset >= region->base_bytes, 0))
+		return extension_of(region, offset, len);
+	end_max = MIN((offset & ~(ARENA_STRIDE - 1)) + ARENA_STRIDE, region->base_bytes);
 	return len <= end_max - offset ? (int)(offset >> ARENA_SHIFT) : -1;
 }
 

@@ -14,7 +14,7 @@ _Static_assert(1ull << ARENA_SHIFT == ARENA_STRIDE, "the shift matches the strid
 _Static_assert(1u << ORDER_MAX == LIMIT_SPAN_FRAMES_MAX, "the largest block is the largest span");
 
 #define REGION_MAGIC	  "NEBREGN" /* 8 bytes with its end */
-#define REGION_VERSION	  1u
+#define REGION_VERSION	  2u
 #define REGION_NAME_BYTES 32u
 #define REGION_FD_PREFIX  "nebulaio-region:" /* memfd name: prefix, region's name, ".", arena */
 
@@ -56,8 +56,13 @@ struct region_header {
 	uint64_t base_addr; /* in the owning process: for reading entries' addresses, never
 			       dereferenced */
 	uint64_t page_count;
-	uint64_t data_page;   /* the first page of data */
-	uint64_t huge_arenas; /* one bit for each arena */
+	uint64_t data_page;	       /* the first page of data */
+	_Atomic uint64_t huge_arenas;  /* one bit for each arena */
+	_Atomic uint64_t arenas_there; /* likewise; the base's are always there */
+	uint32_t base_arena_count;     /* arenas behind these are extensions */
+	uint32_t extension_page;       /* the first page of the first extension … */
+	uint32_t extension_pages;      /* … and how many each has; 0: there are none */
+	uint32_t reserved1;
 	char name[REGION_NAME_BYTES];
 	_Atomic uint64_t lease_failures;
 	uint32_t layout_count;
@@ -109,6 +114,15 @@ struct region_frame {
 	uint16_t reserved;
 };
 _Static_assert(sizeof(struct region_frame) == 16, "sixteen bytes a page: 0.4 %");
+
+/* The first page of an arena. */
+static inline uint64_t arena_page(const struct region_header *header, uint32_t arena_idx)
+{
+	if (arena_idx < header->base_arena_count)
+		return (uint64_t)arena_idx << (ARENA_SHIFT - FRAME_SHIFT);
+	return header->extension_page +
+	       (uint64_t)(arena_idx - header->base_arena_count) * header->extension_pages;
+}
 
 static inline uint64_t frame_word(uint32_t generation, uint32_t refs, enum region_owner owner)
 {

@@ -56,6 +56,8 @@ static bool data_holds(const struct region_header *header, uint32_t idx)
 	const struct layout_entry *entry = &header->layout[idx];
 
 	return entry->kind == LAYOUT_DATA && entry->arena < header->arena_count &&
+	       arena_page(header, entry->arena) + (entry->offset >> FRAME_SHIFT) + entry->count <=
+		       header->page_count &&
 	       entry->offset <= ARENA_STRIDE && entry->bytes <= ARENA_STRIDE - entry->offset &&
 	       entry->entry_bytes == FRAME_BYTES &&
 	       entry->bytes == (uint64_t)entry->count * FRAME_BYTES;
@@ -64,7 +66,9 @@ static bool data_holds(const struct region_header *header, uint32_t idx)
 /* True when every number of the header is within its bound and consistent with the others. */
 static bool header_holds(const struct region_header *header, uint64_t mapped_bytes)
 {
-	uint64_t pages_max = (uint64_t)header->arena_count << (ARENA_SHIFT - FRAME_SHIFT);
+	/* One block more: extensions begin at its boundary. */
+	uint64_t pages_max = ((uint64_t)header->arena_count << (ARENA_SHIFT - FRAME_SHIFT)) +
+			     LIMIT_SPAN_FRAMES_MAX;
 
 	if (header->version != REGION_VERSION || header->header_bytes != sizeof(*header))
 		return false;
@@ -73,6 +77,9 @@ static bool header_holds(const struct region_header *header, uint64_t mapped_byt
 		return false;
 	if (header->ring_entries == 0 || header->ring_entries > LIMIT_RING_ENTRIES_MAX ||
 		(header->ring_entries & (header->ring_entries - 1)) != 0)
+		return false;
+	if (header->base_arena_count == 0 || header->base_arena_count > header->arena_count ||
+		header->extension_pages > ARENA_STRIDE >> FRAME_SHIFT)
 		return false;
 	if (header->page_count > pages_max || header->data_page > header->page_count)
 		return false;

@@ -42,17 +42,23 @@ static void ring_gather(const struct region_view *view, enum layout_kind kind, u
 	*ret_report = report;
 }
 
+/* Whether the arena's memory is there at this moment. */
+static bool is_there(const struct region_view *view, uint32_t arena_idx)
+{
+	struct region_header *header = (struct region_header *)(uintptr_t)view->base;
+
+	return atomic_load_explicit(&header->arenas_there, memory_order_relaxed) >> arena_idx & 1;
+}
+
 /* Walks from block to block. The allocator may be splitting and merging meanwhile: where a block
  * should begin but none does, the page is skipped and counted as unclear. */
-static void frames_gather(const struct region_view *view, struct frames_report *ret_report)
+static void frames_walk(
+	const struct region_view *view, uint64_t from, uint64_t end, struct frames_report *report)
 {
 	const struct region_frame *table = table_of(view, LAYOUT_FRAMES);
-	uint64_t end = view->header.page_count;
 	uint64_t count;
-	struct frames_report report = {
-		.total = end - view->header.data_page, .largest_free_order = -1};
 
-	for (uint64_t i = view->header.data_page; i < end; i += count) {
+	for (uint64_t i = from; i < end; i += count) {
 		struct region_frame *frame = (struct region_frame *)(uintptr_t)&table[i];
 		uint32_t owner =
 			word_owner(atomic_load_explicit(&frame->word, memory_order_relaxed));
@@ -64,18 +70,34 @@ static void frames_gather(const struct region_view *view, struct frames_report *
 			count == 0 || count > LIMIT_SPAN_FRAMES_MAX || count > end - i ||
 			(kind == FRAME_LISTED && order > ORDER_MAX)) {
 			count = 1;
-			report.unclear++;
+			report->unclear++;
 			continue;
 		}
-		report.by_owner[owner] += count;
+		report->by_owner[owner] += count;
 		if (kind == FRAME_LISTED) {
-			report.free_blocks[order]++;
-			report.largest_free_order = MAX(report.largest_free_order, (int)order);
+			report->free_blocks[order]++;
+			report->largest_free_order = MAX(report->largest_free_order, (int)order);
 		} else if (owner == OWNER_FREE) {
-			report.cached += count;
+			report->cached += count;
 		} else {
-			report.spans++;
+			report->spans++;
 		}
+	}
+}
+
+static void frames_gather(const struct region_view *view, struct frames_report *ret_report)
+{
+	const struct region_header *header = &view->header;
+	struct frames_report report = {.largest_free_order = -1};
+
+	for (uint32_t i = LAYOUT_DATA; i < header->layout_count; i++) {
+		const struct layout_entry *data = &header->layout[i];
+		uint64_t from = arena_page(header, data->arena) + (data->offset >> FRAME_SHIFT);
+
+		if (!is_there(view, data->arena))
+			continue;
+		report.total += data->count;
+		frames_walk(view, from, from + data->count, &report);
 	}
 	*ret_report = report;
 }
@@ -152,11 +174,12 @@ static void text_header(const struct region_view *view, struct buf *out)
 		"count", "entry bytes", "pages");
 	for (uint32_t i = 0; i < header->layout_count; i++) {
 		const struct layout_entry *entry = &header->layout[i];
-		bool huge = header->huge_arenas >> entry->arena & 1;
+		const char *pages = header->huge_arenas >> entry->arena & 1 ? "2 MiB" : "4 KiB";
 
 		buf_printf(out, "%-15s %5u %12" PRIu64 " %14" PRIu64 " %9u %11u  %s\n",
 			layout_kind_name(entry->kind), entry->arena, entry->offset, entry->bytes,
-			entry->count, entry->entry_bytes, huge ? "2 MiB" : "4 KiB");
+			entry->count, entry->entry_bytes,
+			is_there(view, entry->arena) ? pages : "parked");
 	}
 }
 
@@ -242,10 +265,11 @@ static void json_header(const struct region_view *view, struct buf *out)
 
 		buf_printf(out,
 			"%s{\"kind\":\"%s\",\"arena\":%u,\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64
-			",\"count\":%u,\"entry_bytes\":%u,\"huge\":%s}",
+			",\"count\":%u,\"entry_bytes\":%u,\"huge\":%s,\"there\":%s}",
 			i ? "," : "", layout_kind_name(entry->kind), entry->arena, entry->offset,
 			entry->bytes, entry->count, entry->entry_bytes,
-			header->huge_arenas >> entry->arena & 1 ? "true" : "false");
+			header->huge_arenas >> entry->arena & 1 ? "true" : "false",
+			is_there(view, entry->arena) ? "true" : "false");
 	}
 	buf_put_str(out, "]");
 }

@@ -9,7 +9,7 @@ int capsules_open(struct region *region, struct rp_port *port, const uint32_t co
 {
 	uint32_t bytes = (counts[0] + counts[1]) * (uint32_t)sizeof(union wire_capsule);
 	struct region_span span;
-	int err = region_lease(region, region_frames_for(bytes), OWNER_RDMA, &span);
+	int err = region_lease_lasting(region, region_frames_for(bytes), OWNER_RDMA, &span);
 
 	if (err)
 		return err;

@@ -498,7 +498,7 @@ static bool is_backup(const struct s3_request *request, struct slice *ret_path)
 	return !rest.len || rest.data[0] == '/';
 }
 
-/* Root may everything; others may read what has an action of its own. */
+/* Root may everything; others may do what has an action of its own. */
 static const struct s3_error *may_admin(struct s3_call *call)
 {
 	struct slice path = slice_from(call->request->path, strlen("/admin/v1/")), rest;
@@ -512,6 +512,8 @@ static const struct s3_error *may_admin(struct s3_call *call)
 	if (call->request->method == S3_GET &&
 		(slice_eq(path, SLICE("log")) || slice_starts(path, SLICE("log/"))))
 		return s3_call_may_operate(call, "admin:ConsoleLog");
+	if (slice_eq(path, SLICE("region")) || slice_starts(path, SLICE("region/")))
+		return s3_call_may_operate(call, "admin:Region");
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 

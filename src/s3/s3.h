@@ -343,7 +343,8 @@ void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_r
 typedef int s3_admin_tell_fn(void *arg, enum s3_method method, struct slice path, struct buf *out);
 /* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root;
  * users of its account who may "admin:ConsoleLog" may read the log, those who may "admin:Backup"
- * may make backups. tell may be NULL. In a fiber of the first reactor. */
+ * may make backups, those who may "admin:Region" may change the size of the memory region. tell may
+ * be NULL. In a fiber of the first reactor. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_admin_tell_fn *tell, void *tell_arg);
 /* The ARN of who proved that identity, now; empty: its key is gone. */

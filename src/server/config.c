@@ -741,6 +741,11 @@ static void check_memory(const struct config *config, struct config_error *ret_e
 {
 	uint64_t most = config->memory.bytes / 4 * 3;
 
+	if (config->memory.bytes_max && config->memory.bytes_max < config->memory.bytes + 64 * MIB)
+		complain(ret_error,
+			"memory.bytes_max: the region grows by 64MiB or more: set it to at least "
+			"%lluMiB, or to 0 for a region that keeps its size",
+			(unsigned long long)((config->memory.bytes + 64 * MIB) / MIB));
 	if (config->memory.buckets_bytes > most ||
 		(config->memory.buckets_bytes &&
 			config_cache_bytes(config) + config->memory.buckets_bytes > most))

@@ -170,6 +170,8 @@ struct config {
 	} lifecycle;
 	struct {
 		uint64_t bytes;
+		uint64_t bytes_max; /* 0: the region keeps its size */
+		bool adapt;
 		uint64_t cache_bytes;
 		uint64_t buckets_bytes; /* 0: no memory buckets */
 		uint64_t records_bytes, index_cache_bytes;

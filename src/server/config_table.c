@@ -315,9 +315,15 @@ const struct config_key CONFIG_KEYS[] = {
 
 	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
 		"Size of the unified region's data frames"),
+	BYTES("memory.bytes_max", memory.bytes_max, 0, 4 * TIB, "0",
+		"The most that the region may have when it grows while the server runs, in steps "
+		"of 64MiB or more; 0: it keeps its size"),
+	FLAG("memory.adapt", memory.adapt, "true",
+		"Grow the region when it is full and memory is free, and shrink it when memory is "
+		"scarce; false: only when an operator asks"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
 		"Part of the region that may hold cached objects; auto: half of what "
-		"memory.buckets_bytes leaves"),
+		"memory.buckets_bytes leaves, and half of what the region grows by"),
 	BYTES("memory.buckets_bytes", memory.buckets_bytes, 0, 4 * TIB, "0",
 		"Part of the region that memory buckets may have together; their objects end with "
 		"the process; 0: no memory bucket can be made"),

@@ -22,6 +22,7 @@
 #include "server/identities.h"
 #include "server/keys.h"
 #include "server/recovery.h"
+#include "server/memory.h"
 #include "server/volumes.h"
 #include "server/lifecycle.h"
 #include "server/names.h"
@@ -81,6 +82,7 @@ struct server {
 	struct admin_opts admin_opts;
 	struct console *console; /* on the first core; NULL: off */
 	struct tell tell;	 /* its callers are on the first core */
+	struct memory memory;	 /* on the first core */
 	char *accounts_json;	 /* until it has been read into the store */
 	sem_t identities_done;
 	int identities_error;
@@ -146,6 +148,7 @@ static int open_store(struct server *server)
 	const struct region_opts region_opts = {
 		.name = "nebulaio",
 		.bytes = config->memory.bytes,
+		.bytes_max = config->memory.bytes_max,
 		.core_count = server->core_count,
 		.huge_pages = config->memory.huge_pages,
 		.numa_bind = server->numa.memory_node >= 0,
@@ -169,6 +172,11 @@ static int open_store(struct server *server)
 	if (ret)
 		log_error("server", "cannot open the store in %s: %s", config->data.dir,
 			strerror(-ret));
+	memory_init(&server->memory, &(struct memory_opts){.config = config,
+					     .region = server->region,
+					     .store = server->store,
+					     .draining = &server->draining,
+					     .root = ""});
 	return ret;
 }
 
@@ -431,6 +439,7 @@ static void fill_admin_opts(struct server *server)
 		.reactors = server->reactors,
 		.count = server->core_count,
 		.draining = &server->draining,
+		.memory = &server->memory,
 	};
 	server->admin_opts = (struct admin_opts){
 		.region = server->region,
@@ -531,9 +540,9 @@ static int open_console(struct server *server, struct core *core)
 }
 
 /* Frames are scarce: asks the store's cache to give some back. */
-static void reclaim_cache(void *arg, uint32_t frame_count)
+static void reclaim_cache(void *arg, uint32_t frame_count, bool lasting)
 {
-	store_cache_shrink((struct store *)arg, frame_count);
+	store_cache_shrink((struct store *)arg, frame_count, lasting);
 }
 
 static int open_core(struct server *server, uint32_t core_idx)
@@ -559,6 +568,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	core->flow.reclaim = reclaim_cache;
 	core->flow.reclaim_arg = server->store;
 	core->flow.budget = server->budget;
+	memory_core_add(&server->memory, &core->flow);
 	ret = store_attach(server->store, core->reactor);
 	if (ret)
 		return ret;
@@ -573,6 +583,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 		if (!ret)
 			ret = job_discard_start(core->reactor, &server->discard);
 		ret = ret ? ret : job_store_start(core->reactor, server->store);
+		ret = ret ? ret : memory_start(&server->memory);
 		if (ret)
 			return ret;
 	}
@@ -892,6 +903,7 @@ static void drain_main(void *arg)
 			while (atomic_load(&server->cores_draining))
 				fiber_park();
 		}
+		memory_stop(&server->memory);
 		end_fronts(server);
 		lifecycle_close(&server->lifecycle);
 		replicate_close(server->replicate);

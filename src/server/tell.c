@@ -1,5 +1,5 @@
-/* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, and GET
- * /admin/v1/doctor. */
+/* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, GET /admin/v1/doctor,
+ * and hands on what is below /admin/v1/region. */
 #include "server/tell.h"
 #include "server/admin/admin.h"
 
@@ -188,10 +188,12 @@ int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *ou
 	struct tell *tell = arg;
 	uint64_t after = 0, line = LOG_RING_LATEST;
 
+	if (method == S3_GET && is_page(path, SLICE("log"), &line))
+		return tell_log(line, out);
+	if (slice_starts(path, SLICE("region")))
+		return *tell->draining ? -EAGAIN : memory_tell(tell->memory, method, path, out);
 	if (method != S3_GET)
 		return -ENOENT;
-	if (is_page(path, SLICE("log"), &line))
-		return tell_log(line, out);
 	if (*tell->draining)
 		return -EAGAIN;
 	if (slice_eq(path, SLICE("doctor")))

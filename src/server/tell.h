@@ -1,9 +1,10 @@
 /* server/tell.h: answers operators' requests about the running server: RDMA sessions, the latest
- * lines of the log, and the findings of its doctor. */
+ * lines of the log, the findings of its doctor, and the size of its memory region. */
 #ifndef SERVER_TELL_H
 #define SERVER_TELL_H
 
 #include "front/front.h"
+#include "server/memory.h"
 #include "server/paths.h"
 #include "server/server.h"
 
@@ -15,6 +16,7 @@ struct tell {
 	const struct paths *paths;		      /* the other devices */
 	struct reactor *const *reactors;
 	const _Atomic bool *draining;
+	struct memory *memory;
 	uint32_t count;
 	server_doctor_fn *doctor; /* NULL: none */
 	/* The doctor's last findings. */

@@ -76,8 +76,14 @@ void store_close(struct store *store);
 uint64_t store_id(const struct store *store);
 
 /* Returns frames of the cache to the region, least used first, after a lease failed: at least
- * `frames` if the cache has that many without readers. Returns the number of frames. Any thread. */
-uint32_t store_cache_shrink(struct store *store, uint32_t frames);
+ * `frames` if the cache has that many without readers; lasting: of the region's base. Returns the
+ * number of frames. Any thread. */
+uint32_t store_cache_shrink(struct store *store, uint32_t frames, bool lasting);
+/* The most that the cache holds from now on, after store_opts.cache_bytes_max; nothing without a
+ * cache. Any thread; takes as long as it has chunks to drop. */
+void store_cache_resize(struct store *store, uint64_t bytes_max);
+/* Drops the chunks that lie in this memory. Any thread; walks over all chunks. */
+void store_cache_vacate(struct store *store, const uint8_t *data, uint64_t bytes);
 
 /* Ends objects of memory buckets that are too old, every second, until the store quiesces. Fiber
  * call of the first reactor. */

@@ -208,9 +208,21 @@ void store_close(struct store *store)
 	store_unload(store);
 }
 
-uint32_t store_cache_shrink(struct store *store, uint32_t frames)
+uint32_t store_cache_shrink(struct store *store, uint32_t frames, bool lasting)
 {
-	return store->cache ? cache_shrink(store->cache, frames) : 0;
+	return store->cache ? cache_shrink(store->cache, frames, lasting) : 0;
+}
+
+void store_cache_resize(struct store *store, uint64_t bytes_max)
+{
+	if (store->cache)
+		cache_resize(store->cache, bytes_max);
+}
+
+void store_cache_vacate(struct store *store, const uint8_t *data, uint64_t bytes)
+{
+	if (store->cache)
+		cache_vacate(store->cache, data, bytes);
 }
 
 uint64_t store_id(const struct store *store)

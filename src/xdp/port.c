@@ -55,14 +55,15 @@ struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx)
 	return &port->queues[idx];
 }
 
-/* The region's arenas lie side by side; the sockets see them as one piece of memory. */
+/* The arenas of the region's base lie side by side; the sockets see them as one piece of memory.
+ * A socket's memory cannot change: extensions are not in it, and its frames are of the base. */
 static int memory_find(struct xp_port *port)
 {
 	const struct region_arena first = region_arena(port->region, 0);
 
 	port->base = first.base;
 	port->bytes = first.bytes;
-	for (uint32_t i = 1; i < region_arena_count(port->region); i++) {
+	for (uint32_t i = 1; i < region_extension_first(port->region); i++) {
 		const struct region_arena arena = region_arena(port->region, i);
 
 		if (arena.base != port->base + port->bytes) {

@@ -53,7 +53,7 @@ void queue_refill(struct xp_queue *queue)
 	struct region_span span;
 
 	while (queue->in_kernel < port->ring_entries && ring_places_free(&queue->fill) > 0) {
-		if (region_lease(port->region, 1, OWNER_XDP, &span))
+		if (region_lease_lasting(port->region, 1, OWNER_XDP, &span))
 			break; /* tried again at the next call; the kernel counts lost packets */
 		fill_put(queue, span);
 	}

@@ -396,8 +396,8 @@ int native_port_join(struct front_native *front, struct front_native *first)
 		ret = rp_pd_open(front->opts.device, &port->pd);
 	/* The device may read and write it for us; peers cannot address it. */
 	if (!ret)
-		ret = rp_arenas_open(&port->arenas, front->region, port->pd, front->attr.name,
-			RP_ACCESS_LOCAL_WRITE);
+		ret = rp_arenas_open(&port->arenas, front->opts.core->ring, port->pd,
+			front->attr.name, RP_ACCESS_LOCAL_WRITE);
 	return ret;
 }
 

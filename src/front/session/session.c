@@ -24,7 +24,7 @@ static int recv_lease(struct native_session *session, uint32_t bytes, struct reg
 	int ret = -ENOBUFS;
 
 	if (atomic_fetch_add(&places->recv_frames, frames) + frames <= places->recv_frames_max)
-		ret = region_lease(session->front->region, frames, OWNER_RDMA, ret_span);
+		ret = flow_lease_lasting(session->front->opts.core, frames, OWNER_RDMA, ret_span);
 	if (ret)
 		atomic_fetch_sub(&places->recv_frames, frames);
 	return ret;

@@ -147,6 +147,26 @@ static void put_hists(struct buf *out)
 	counter_hist_visit(next_hist, &(struct hist_walk){.out = out});
 }
 
+static void put_region_bytes(
+	const struct region *region, const struct region_usage *usage, struct buf *out)
+{
+	uint64_t step = region_extension_bytes(region), states[ARENA_STATE_COUNT] = {0};
+	char labels[64];
+
+	for (uint32_t i = region_extension_first(region); i < region_arena_count(region); i++)
+		states[region_extension_state(region, i)] += step;
+	metric_head(
+		out, "nebulaio_region_bytes", "Bytes of frames that the memory region has now.");
+	metric_line(out, "nebulaio_region_bytes", NULL, usage->frames_total * FRAME_BYTES);
+	metric_head(out, "nebulaio_region_extension_bytes",
+		"Bytes of the region's extensions by state; parked ones take no memory.");
+	for (uint32_t i = 0; i < ARENA_STATE_COUNT; i++) {
+		snprintf(labels, sizeof(labels), "state=\"%s\"",
+			region_arena_state_name((enum region_arena_state)i));
+		metric_line(out, "nebulaio_region_extension_bytes", labels, states[i]);
+	}
+}
+
 static void put_region(const struct admin_opts *opts, struct buf *out)
 {
 	struct region_usage usage;
@@ -160,6 +180,7 @@ static void put_region(const struct admin_opts *opts, struct buf *out)
 			region_owner_name((enum region_owner)i));
 		metric_line(out, "nebulaio_region_frames", labels, usage.frames_by_owner[i]);
 	}
+	put_region_bytes(opts->region, &usage, out);
 	metric_head(out, "nebulaio_region_lease_failures_total",
 		"Leases that found no frames at first.");
 	metric_line(out, "nebulaio_region_lease_failures_total", NULL, usage.lease_failures);

@@ -119,10 +119,16 @@ static bool is_snug(uint32_t frame_count, uint32_t bytes)
 	       2 * memory_frames_charged(region_frames_for(bytes));
 }
 
-static bool fits_as_is(const struct store_put *put, const struct flow_piece *piece)
+/* Whether the piece's own frames may stay: those of an extension could keep it from going. */
+static bool may_stay(const struct store_put *put, const struct flow_piece *piece)
 {
 	return !put->staging.data && piece->hold == FLOW_HOLD_LEASE &&
-	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
+	       piece->data == piece->span.data && region_span_lasts(put->body->region, piece->span);
+}
+
+static bool fits_as_is(const struct store_put *put, const struct flow_piece *piece)
+{
+	return may_stay(put, piece) && piece->offset % STORE_CHUNK_BYTES == 0 &&
 	       (piece->bytes == STORE_CHUNK_BYTES ||
 		       piece->offset + piece->bytes == put->bytes_total) &&
 	       is_snug(piece->span.frame_count, piece->bytes);
@@ -131,8 +137,7 @@ static bool fits_as_is(const struct store_put *put, const struct flow_piece *pie
 /* Whether the piece's own frames can gather the chunk that it begins. */
 static bool becomes_staging(const struct store_put *put, const struct flow_piece *piece)
 {
-	return !put->staging.data && piece->hold == FLOW_HOLD_LEASE &&
-	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
+	return may_stay(put, piece) && piece->offset % STORE_CHUNK_BYTES == 0 &&
 	       piece->bytes < STORE_CHUNK_BYTES &&
 	       region_span_bytes(piece->span) >=
 		       MIN(put->bytes_total - piece->offset, (uint64_t)STORE_CHUNK_BYTES);
@@ -144,6 +149,7 @@ static void staging_shrink(struct store_put *put)
 	const struct flow_want want = {.frame_count = region_frames_for(put->staging.bytes),
 		.owner = OWNER_APP,
 		.share = FLOW_SHARE_OWN,
+		.lasting = true,
 		.deadline_ns = DEADLINE_NONE};
 	struct flow_piece small = put->staging;
 
@@ -167,13 +173,20 @@ static int staging_open(struct store_put *put, uint64_t offset)
 {
 	uint32_t frame_count =
 		region_frames_for(MIN(put->bytes_total - offset, (uint64_t)STORE_CHUNK_BYTES));
-	const struct flow_want want = {.frame_count = frame_count,
+	struct flow_want want = {.frame_count = frame_count,
 		.owner = OWNER_APP,
 		.share = frame_count > FLOW_FRAMES_SMALL ? put->sink.share : FLOW_SHARE_OWN,
 		.begun = true,
+		.lasting = true,
 		.deadline_ns = put->sink.deadline_ns};
+	int ret;
 
 	put->staging = (struct flow_piece){.hold = FLOW_HOLD_LEASE, .offset = offset};
+	ret = flow_piece_lease_now(put->sink.core, &want, &put->staging);
+	if (ret != -ENOBUFS)
+		return ret;
+	/* An extension's frames are better than a refusal. */
+	want.lasting = false;
 	return flow_piece_lease_now(put->sink.core, &want, &put->staging);
 }
 

@@ -46,7 +46,7 @@ struct cache_shard {
 
 struct cache {
 	struct region *region;
-	uint64_t shard_bytes_max;
+	_Atomic uint64_t shard_bytes_max;
 	uint32_t shard_count;
 	_Atomic uint32_t hand; /* the shard that shrinks next */
 	struct cache_shard shards[SHARDS_MAX];
@@ -158,9 +158,19 @@ bool cache_find(struct cache *cache, uint64_t data_id, uint32_t chunk_idx, uint3
 	return entry != NULL;
 }
 
-/* The CLOCK hand moves until at least this many frames are free, at most twice round. */
-static uint32_t shard_evict(
-	struct cache *cache, struct cache_shard *shard, uint64_t bytes_goal, uint32_t frames_wanted)
+static uint32_t entry_evict(
+	struct cache *cache, struct cache_shard *shard, struct cache_entry *entry)
+{
+	counter_add(&cache_evictions, 1);
+	return entry_drop(cache, shard,
+		entry_slot(shard, chunk_hash(entry->data_id, entry->chunk_idx), entry->data_id,
+			entry->chunk_idx));
+}
+
+/* The CLOCK hand moves until at least this many frames are free, at most twice round. It passes
+ * over entries in extensions when frames that last are wanted. */
+static uint32_t shard_evict(struct cache *cache, struct cache_shard *shard, uint64_t bytes_goal,
+	uint32_t frames_wanted, bool lasting)
 {
 	uint32_t steps = shard->entry_count * 2;
 	uint32_t freed = 0;
@@ -170,16 +180,13 @@ static uint32_t shard_evict(
 		struct cache_entry *entry =
 			CONTAINER_OF(shard->clock.next, struct cache_entry, clock);
 
-		if (entry->used) {
+		if (entry->used || (lasting && !region_span_lasts(cache->region, entry->span))) {
 			entry->used = false;
 			list_remove(&entry->clock);
 			list_push_back(&shard->clock, &entry->clock);
 			continue;
 		}
-		freed += entry_drop(cache, shard,
-			entry_slot(shard, chunk_hash(entry->data_id, entry->chunk_idx),
-				entry->data_id, entry->chunk_idx));
-		counter_add(&cache_evictions, 1);
+		freed += entry_evict(cache, shard, entry);
 	}
 	return freed;
 }
@@ -250,7 +257,7 @@ bool cache_add(struct cache *cache, const struct cache_offer *offer)
 	list_push_back(&shard->clock, &entry->clock);
 	shard->entry_count++;
 	shard->bytes += (uint64_t)frames * FRAME_BYTES;
-	shard_evict(cache, shard, cache->shard_bytes_max, 0);
+	shard_evict(cache, shard, cache->shard_bytes_max, 0, false);
 	pthread_mutex_unlock(&shard->lock);
 	return true;
 }
@@ -270,7 +277,7 @@ void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count)
 	}
 }
 
-uint32_t cache_shrink(struct cache *cache, uint32_t frames)
+uint32_t cache_shrink(struct cache *cache, uint32_t frames, bool lasting)
 {
 	uint32_t from = atomic_fetch_add(&cache->hand, 1);
 	uint32_t freed = 0;
@@ -279,10 +286,38 @@ uint32_t cache_shrink(struct cache *cache, uint32_t frames)
 		struct cache_shard *shard = &cache->shards[(from + i) % cache->shard_count];
 
 		pthread_mutex_lock(&shard->lock);
-		freed += shard_evict(cache, shard, UINT64_MAX, frames - freed);
+		freed += shard_evict(cache, shard, UINT64_MAX, frames - freed, lasting);
 		pthread_mutex_unlock(&shard->lock);
 	}
 	return freed;
+}
+
+void cache_resize(struct cache *cache, uint64_t bytes_max)
+{
+	cache->shard_bytes_max = bytes_max / cache->shard_count;
+	for (uint32_t i = 0; i < cache->shard_count; i++) {
+		struct cache_shard *shard = &cache->shards[i];
+
+		pthread_mutex_lock(&shard->lock);
+		shard_evict(cache, shard, cache->shard_bytes_max, 0, false);
+		pthread_mutex_unlock(&shard->lock);
+	}
+}
+
+void cache_vacate(struct cache *cache, const uint8_t *data, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < cache->shard_count; i++) {
+		struct cache_shard *shard = &cache->shards[i];
+
+		pthread_mutex_lock(&shard->lock);
+		LIST_FOR_EACH_SAFE (link, &shard->clock) {
+			struct cache_entry *entry = CONTAINER_OF(link, struct cache_entry, clock);
+
+			if ((uint64_t)((uintptr_t)entry->span.data - (uintptr_t)data) < bytes)
+				entry_evict(cache, shard, entry);
+		}
+		pthread_mutex_unlock(&shard->lock);
+	}
 }
 
 static struct cache_flight **flight_slot(

@@ -23,7 +23,14 @@ struct cache_offer {
 /* Takes the span over as OWNER_CACHE, or declines: then returns false and changes nothing. */
 bool cache_add(struct cache *cache, const struct cache_offer *offer);
 void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count);
-uint32_t cache_shrink(struct cache *cache, uint32_t frames);
+/* Drops what is used least until so many frames are free, or all has been looked at; lasting: only
+ * those of the region's base count. Returns the number of frames. */
+uint32_t cache_shrink(struct cache *cache, uint32_t frames, bool lasting);
+/* The most that it holds; more is dropped now. */
+void cache_resize(struct cache *cache, uint64_t bytes_max);
+/* Drops all that lies in this memory. Entries that readers use free their frames with the last
+ * reader. */
+void cache_vacate(struct cache *cache, const uint8_t *data, uint64_t bytes);
 uint64_t cache_bytes(struct cache *cache);
 
 /* A chunk on its way from the volume, or a reader that waits for it. Of the chunk's readers, the

@@ -103,7 +103,7 @@ static void put_fiber(struct rig *rig, void *arg)
 			key, (size_t)snprintf(key, sizeof(key), "%u/%u", putter->idx, i % 1000));
 		assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 		while (region_lease(rig->region, 1, OWNER_APP, &span))
-			store_cache_shrink(rig->store, 16);
+			store_cache_shrink(rig->store, 16, false);
 		local_put_frames_take(put, span, BODY_BYTES);
 		assert_int_equal(store_put_commit(put, &meta, NULL, NULL), 0);
 		sample_add(clock_now_ns() - from);

@@ -349,7 +349,7 @@ static struct region_span frames_lease(struct rig *rig, uint64_t bytes)
 	uint32_t frames = MAX(region_frames_for(bytes), 1u);
 
 	while (region_lease(rig->region, frames, OWNER_APP, &span) == -ENOBUFS)
-		if (!store_cache_shrink(rig->store, frames))
+		if (!store_cache_shrink(rig->store, frames, false))
 			fiber_yield();
 	return span;
 }

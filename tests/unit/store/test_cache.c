@@ -102,13 +102,13 @@ static void test_gives_frames_back_under_pressure(void **state)
 	for (uint64_t id = 1; id <= 100; id++)
 		assert_true(chunk_add(id, 0, 32, 32 * FRAME_BYTES));
 	assert_true(cache_find(cache, 50, 0, 32 * FRAME_BYTES, &held));
-	assert_true(cache_shrink(cache, 64) >= 64);
-	assert_int_equal(cache_shrink(cache, UINT32_MAX), 100 * 32 - 64 - 32);
+	assert_true(cache_shrink(cache, 64, false) >= 64);
+	assert_int_equal(cache_shrink(cache, UINT32_MAX, false), 100 * 32 - 64 - 32);
 	region_usage(region, &usage);
 	assert_int_equal(usage.frames_by_owner[OWNER_CACHE], 32);
 	assert_int_equal(held.data[0], 50);
 	assert_true(region_put(region, held, OWNER_CACHE));
-	assert_int_equal(cache_shrink(cache, 1), 0);
+	assert_int_equal(cache_shrink(cache, 1, false), 0);
 	cache_close(cache);
 }
 
