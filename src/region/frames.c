@@ -488,8 +488,9 @@ void frames_close(struct region *region)
 static uint32_t arena_frames_counted(const struct arena *arena)
 {
 	uint32_t all = arena->end_frame - arena->first_frame;
+	enum region_arena_state state = arena->state;
 
-	switch (arena->state) {
+	switch (state) {
 	case ARENA_OPEN:
 		return all;
 	case ARENA_RETIRED:
