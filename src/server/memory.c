@@ -172,7 +172,7 @@ static void cache_follow(struct memory *memory)
 {
 	struct task task = {.opts = &memory->opts, .cache_bytes = cache_bytes(memory)};
 
-	fiber_offload_long(resize_run, &task);
+	fiber_offload(resize_run, &task);
 }
 
 static uint64_t bytes_now(const struct memory *memory)
@@ -189,7 +189,7 @@ static int extension_take(struct memory *memory, uint32_t arena_idx, char *ret_w
 	struct task task = {.opts = &memory->opts, .arena_idx = arena_idx, .why = ret_why};
 	int ret;
 
-	fiber_offload_long(commit_run, &task);
+	fiber_offload(commit_run, &task);
 	if (task.ret)
 		return task.ret;
 	ret = cores_run(memory, core_attach, arena_idx);
@@ -204,7 +204,7 @@ static int extension_take(struct memory *memory, uint32_t arena_idx, char *ret_w
 			       : "");
 	region_extension_detach(region, arena_idx);
 	cores_detach(memory, arena_idx);
-	fiber_offload_long(park_run, &task);
+	fiber_offload(park_run, &task);
 	return ret;
 }
 
@@ -236,7 +236,7 @@ static void press(struct memory *memory, uint32_t arena_idx)
 {
 	struct task task = {.opts = &memory->opts, .arena_idx = arena_idx};
 
-	fiber_offload_long(vacate_run, &task);
+	fiber_offload(vacate_run, &task);
 	(void)cores_run(memory, core_call_in, arena_idx);
 }
 
@@ -249,7 +249,7 @@ static bool extension_give(struct memory *memory, uint32_t arena_idx)
 		return false;
 	region_extension_detach(memory->opts.region, arena_idx);
 	cores_detach(memory, arena_idx);
-	fiber_offload_long(park_run, &task);
+	fiber_offload(park_run, &task);
 	counter_add(&shrunk_total, 1);
 	log_info("server", "the memory region shrank to %llu MiB",
 		(unsigned long long)(bytes_now(memory) / MIB));
