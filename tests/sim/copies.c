@@ -125,7 +125,7 @@ static void copy_part(struct client *client)
 	if (!upload || !source_draw(client, &source, 0, KEYS_PLAIN))
 		return;
 	what.key = upload->key;
-	/* The object made of it would have the content, but not the ETag, that the key had before. */
+	/* The object made of it would have the key's content, but another ETag. */
 	if (source.key == what.key)
 		return;
 	what.part = (uint8_t)prng_below(&client->prng, HISTORY_PARTS_MAX);
