@@ -108,7 +108,6 @@ int s3_write_condition_check(const struct store_meta *current, void *arg)
 		condition->failed = S3_E_INVALID_WRITE_OFFSET;
 	else
 		return 0;
-	condition->refused = true;
 	return -ECANCELED;
 }
 
@@ -117,7 +116,7 @@ const struct s3_error *s3_write_failed(
 {
 	if (error == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (!condition->refused)
+	if (error != -ECANCELED)
 		return s3_fail_errno(call, error);
 	if (condition->failed == S3_E_PRECONDITION_FAILED)
 		s3_fail_detail(call, "Condition",

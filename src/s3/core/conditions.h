@@ -19,14 +19,15 @@ bool s3_etag_matches(struct slice list, const char *etag);
 struct s3_write_condition {
 	struct slice if_match, if_none_match;
 	bool absent;		 /* if the object is not empty, the error is InvalidWriteOffset */
-	enum s3_error_id failed; /* the reason of check's refusal */
-	bool refused;
+	enum s3_error_id failed; /* the reason when the check returned -ECANCELED */
 };
 const struct s3_error *s3_write_condition_parse(
 	struct s3_call *call, struct s3_write_condition *ret_condition);
 bool s3_write_condition_any(const struct s3_write_condition *condition);
 store_check_fn s3_write_condition_check;
-/* The S3 error for the -errno of a commit with that check. */
+/* The S3 error for the -errno of a commit with that check. Only -ECANCELED is the check's refusal.
+ * If the check refused because of another write in the group, and the group cannot be written, both
+ * fail for that reason. */
 const struct s3_error *s3_write_failed(
 	struct s3_call *call, const struct s3_write_condition *condition, int error);
 

@@ -211,7 +211,7 @@ static const struct s3_error *store(struct s3_call *call, struct append *append,
 	}
 	ret = s3_event_commit(call, S3_EVENT_PUT, put, meta, &condition);
 	if (ret)
-		return condition.refused || ret == -ENOENT ? s3_write_failed(call, &condition, ret)
+		return ret == -ECANCELED || ret == -ENOENT ? s3_write_failed(call, &condition, ret)
 							   : failed(call, append, ret);
 	s3_sse_answer(call, &sse);
 	s3_answer_u64(call, SLICE("x-amz-object-size"), meta->bytes);

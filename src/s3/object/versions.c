@@ -33,6 +33,9 @@ const struct s3_error *s3_edit_version(
 	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)
 		return s3_not_of_marker(call);
+	if (ret == -ECANCELED)
+		return s3_fail(call, S3_E_ACCESS_DENIED,
+			"Access Denied because object protected by object lock.");
 	if (ret == -ENOENT) {
 		error = s3_call_bucket(call, &ignored);
 		if (!error && name.version_id.len)

@@ -6,8 +6,8 @@
 #include "s3/core/call.h"
 #include "s3/event/notification.h"
 
-/* Edits the headers of the call's object in the version that the query names; sends the event.
- */
+/* Edits the headers of the call's object in the version that the query names; sends the event. An
+ * edit that the object's lock forbids returns -ECANCELED. */
 const struct s3_error *s3_edit_version(
 	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event);
 
@@ -23,7 +23,7 @@ struct s3_deletion_check {
 	/* The newest delete marker of a key without a current object, for conditions. */
 	bool has_marker;
 	int64_t marker_s;
-	const struct s3_error *refused; /* the error of check */
+	const struct s3_error *refused; /* the error when the check returned -ECANCELED */
 };
 /* Parses conditions; empty text: no condition. */
 const struct s3_error *s3_deletion_time_parse(

@@ -49,7 +49,7 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	if (!ret)
 		ret = deletion.result;
 	s3_event_delete_end(&deletion, &telling, ret);
-	if (ret && check.refused)
+	if (ret == -ECANCELED)
 		return check.refused;
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);

@@ -154,7 +154,7 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 			continue;
 		deletion->list[i] = list[next++];
 		ret = deletion->list[i].result;
-		if (ret && deletion->checks[i].refused)
+		if (ret == -ECANCELED)
 			deletion->refused[i] = deletion->checks[i].refused;
 		else if (ret && ret != -ENOENT)
 			deletion->refused[i] = s3_fail_errno(call, ret);

@@ -60,7 +60,6 @@ struct retention {
 	struct slice mode, until; /* empty: remove it */
 	int64_t until_ms;
 	bool bypass;
-	bool refused;
 };
 
 static bool may_change(const struct retention *retention, struct slice headers)
@@ -85,8 +84,7 @@ static int edit_retention(const struct store_meta *current, struct slice *ret_he
 
 	if (current->delete_marker)
 		return -EISDIR;
-	retention->refused = !may_change(retention, headers);
-	if (retention->refused)
+	if (!may_change(retention, headers))
 		return -ECANCELED;
 	ret = s3_meta_set_hidden(
 		headers, SLICE(S3_LOCK_MODE_HEADER), retention->mode, arena, &headers);
@@ -136,9 +134,6 @@ const struct s3_error *s3_op_put_object_retention(struct s3_call *call)
 							.lock_until = retention.until});
 	if (!error)
 		error = s3_edit_version(call, edit_retention, &retention, S3_EVENT_NONE);
-	if (retention.refused)
-		return s3_fail(call, S3_E_ACCESS_DENIED,
-			"Access Denied because object protected by object lock.");
 	return error ? error : s3_answer_empty(call, 200);
 }
 

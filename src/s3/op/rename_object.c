@@ -32,7 +32,6 @@ static int check_target(const struct store_meta *current, void *arg)
 			S3_CONDITION_HOLDS)
 		return ret;
 	target->tags.failed = S3_E_PRECONDITION_FAILED;
-	target->tags.refused = true;
 	return -ECANCELED;
 }
 

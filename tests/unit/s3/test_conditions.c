@@ -66,9 +66,7 @@ static void test_write_check(void **state)
 
 	(void)state;
 	assert_int_equal(s3_write_condition_check(NULL, &condition), 0);
-	assert_false(condition.refused);
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
-	assert_true(condition.refused);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
 	condition = (struct s3_write_condition){.if_match = SLICE("\"" TAG "\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
@@ -86,6 +84,20 @@ static void test_write_check(void **state)
 	condition = (struct s3_write_condition){.if_match = SLICE("\"x\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
+}
+
+/* A check that refused by what another write of the group would have made says nothing once the
+ * group cannot be written. */
+static void test_refusal_of_a_lost_group(void **state)
+{
+	struct s3_operation operation = {.name = "PutObject"};
+	struct s3_call call = {.magic = S3_CALL_MAGIC, .operation = &operation};
+	struct s3_write_condition condition = {.if_match = SLICE("*")};
+
+	(void)state;
+	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
+	assert_string_equal(s3_write_failed(&call, &condition, -ECANCELED)->code, "NoSuchKey");
+	assert_string_equal(s3_write_failed(&call, &condition, -EHOSTDOWN)->code, "SlowDown");
 }
 
 /* Every code of the table can be found by name and has a message and a status of its kind. */
@@ -113,6 +125,7 @@ int main(void)
 		cmocka_unit_test(test_etags),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_write_check),
+		cmocka_unit_test(test_refusal_of_a_lost_group),
 		cmocka_unit_test(test_error_table),
 	};
 
