@@ -20,28 +20,9 @@ static bool is_found;
 /* The table of functions has another layout in other versions. */
 #define MINOR(version) ((version) >> 8)
 
-static void find(void)
+/* The functions work without the table. */
+static void take(const IMB_MGR *table)
 {
-	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
-	unsigned (*version)(void);
-	IMB_MGR *(*make)(uint64_t);
-	void (*fill)(IMB_MGR *, IMB_ARCH *);
-	IMB_ARCH arch = IMB_ARCH_NONE;
-	IMB_MGR *table;
-
-	if (!library)
-		return;
-	*(void **)&version = dlsym(library, "imb_get_version");
-	*(void **)&make = dlsym(library, "alloc_mb_mgr");
-	*(void **)&fill = dlsym(library, "init_mb_mgr_auto");
-	if (!version || !make || !fill || MINOR(version()) != MINOR(IMB_VERSION_NUM))
-		return;
-	table = make(0);
-	if (!table)
-		return;
-	fill(table, &arch);
-	if (arch < IMB_ARCH_SSE)
-		return;
 	found = (struct aead_mb){
 		.key_bytes = sizeof(struct gcm_key_data),
 		.pre = table->gcm256_pre,
@@ -50,6 +31,33 @@ static void find(void)
 		.end = {table->gcm256_dec_finalize, table->gcm256_enc_finalize},
 	};
 	is_found = true;
+}
+
+static void find(void)
+{
+	void *library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
+	unsigned (*version)(void);
+	IMB_MGR *(*make)(uint64_t);
+	void (*fill)(IMB_MGR *, IMB_ARCH *);
+	void (*end)(IMB_MGR *);
+	IMB_ARCH arch = IMB_ARCH_NONE;
+	IMB_MGR *table;
+
+	if (!library)
+		return;
+	*(void **)&version = dlsym(library, "imb_get_version");
+	*(void **)&make = dlsym(library, "alloc_mb_mgr");
+	*(void **)&fill = dlsym(library, "init_mb_mgr_auto");
+	*(void **)&end = dlsym(library, "free_mb_mgr");
+	if (!version || !make || !fill || !end || MINOR(version()) != MINOR(IMB_VERSION_NUM))
+		return;
+	table = make(0);
+	if (!table)
+		return;
+	fill(table, &arch);
+	if (arch >= IMB_ARCH_SSE)
+		take(table);
+	end(table);
 }
 
 const struct aead_mb *aead_mb_find(void)
