@@ -15,8 +15,13 @@
 void rig_dir_make(struct rig *rig)
 {
 	const char *base = getenv("TMPDIR");
+	char here[256];
 
-	snprintf(rig->dir, sizeof(rig->dir), "%s/nebulaio-store-XXXXXX", base ? base : ".");
+	/* A path that a store takes while it is open must be absolute. */
+	if (!base || base[0] != '/')
+		base = getcwd(here, sizeof(here));
+	assert_non_null(base);
+	snprintf(rig->dir, sizeof(rig->dir), "%s/nebulaio-store-XXXXXX", base);
 	assert_non_null(mkdtemp(rig->dir));
 }
 
