@@ -10,27 +10,13 @@
 #include "s3/core/xml_in.h"
 #include "s3/object/lifecycle.h"
 
-/* A rule without an id gets one, which is stored. */
 static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 {
-	for (struct s3_xml *rule = root->child; rule; rule = rule->next) {
-		struct s3_xml *id;
-		uint8_t random[12];
-		char *text;
+	struct slice ignored;
 
-		if (s3_xml_text(rule, "ID").len)
-			continue;
-		id = mem_arena_get(arena, sizeof(*id));
-		text = mem_arena_get(arena, 2 * sizeof(random));
-		if (!id || !text)
+	for (struct s3_xml *rule = root->child; rule; rule = rule->next)
+		if (!s3_xml_text(rule, "ID").len && s3_xml_add_id(rule, "ID", arena, &ignored))
 			return -ENOMEM;
-		random_fill(random, sizeof(random));
-		hex_encode(random, sizeof(random), text);
-		*id = (struct s3_xml){.name = SLICE("ID"),
-			.text = slice_of(text, 2 * sizeof(random)),
-			.next = rule->child};
-		rule->child = id;
-	}
 	return 0;
 }
 

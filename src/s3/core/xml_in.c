@@ -149,3 +149,22 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name)
 
 	return child ? child->text : SLICE_NONE;
 }
+
+int s3_xml_add_id(
+	struct s3_xml *node, const char *name, struct mem_arena *arena, struct slice *ret_id)
+{
+	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
+	uint8_t random[12];
+	char *text = mem_arena_get(arena, 2 * sizeof(random));
+
+	if (!id || !text)
+		return -ENOMEM;
+	random_fill(random, sizeof(random));
+	hex_encode(random, sizeof(random), text);
+	*id = (struct s3_xml){.name = slice_str(name),
+		.text = slice_of(text, 2 * sizeof(random)),
+		.next = node->child};
+	node->child = id;
+	*ret_id = id->text;
+	return 0;
+}

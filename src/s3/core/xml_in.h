@@ -19,5 +19,9 @@ int s3_xml_parse(struct slice text, struct mem_arena *arena, struct s3_xml **ret
 const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
 /* The text of the first child of that name; empty when absent. */
 struct slice s3_xml_text(const struct s3_xml *node, const char *name);
+/* Puts a first child of that name with a random text into a node: rules that came without an id get
+ * one, which is stored. -ENOMEM. */
+int s3_xml_add_id(
+	struct s3_xml *node, const char *name, struct mem_arena *arena, struct slice *ret_id);
 
 #endif

@@ -122,23 +122,6 @@ static int parse_filter(const struct s3_xml *filter, struct s3_notification_rule
 	return 0;
 }
 
-/* A rule without an id gets one, which is stored. */
-static int name_rule(struct s3_xml *node, struct mem_arena *arena, struct slice *ret_id)
-{
-	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
-	char *text = mem_arena_get(arena, 24);
-	uint8_t random[12];
-
-	if (!id || !text)
-		return -ENOMEM;
-	random_fill(random, sizeof(random));
-	hex_encode(random, sizeof(random), text);
-	*id = (struct s3_xml){.name = SLICE("Id"), .text = slice_of(text, 24), .next = node->child};
-	node->child = id;
-	*ret_id = id->text;
-	return 0;
-}
-
 static int parse_rule(struct s3_xml *node, const struct kind *kind, struct mem_arena *arena,
 	struct s3_notification_rule *rule, struct s3_notification_wrong *ret_wrong)
 {
@@ -165,7 +148,7 @@ static int parse_rule(struct s3_xml *node, const struct kind *kind, struct mem_a
 	if (!rule->target.len)
 		return wrong_argument(
 			ret_wrong, kind->argument, rule->arn, "The ARN could not be parsed");
-	return rule->id.len ? 0 : name_rule(node, arena, &rule->id);
+	return rule->id.len ? 0 : s3_xml_add_id(node, "Id", arena, &rule->id);
 }
 
 /* Whether a key could match both: one prefix begins with the other, and one suffix ends with the

@@ -154,23 +154,6 @@ static int parse_selection(const struct s3_xml *node, struct s3_replication_wron
 	return 0;
 }
 
-/* A rule without an ID gets one, which is stored. */
-static int name_rule(struct s3_xml *node, struct mem_arena *arena, struct slice *ret_id)
-{
-	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
-	char *text = mem_arena_get(arena, 24);
-	uint8_t random[12];
-
-	if (!id || !text)
-		return -ENOMEM;
-	random_fill(random, sizeof(random));
-	hex_encode(random, sizeof(random), text);
-	*id = (struct s3_xml){.name = SLICE("ID"), .text = slice_of(text, 24), .next = node->child};
-	node->child = id;
-	*ret_id = id->text;
-	return 0;
-}
-
 /* The elements that a rule was found to have. */
 struct found {
 	bool filter, status, markers, destination;
@@ -278,7 +261,7 @@ static int parse_rule(struct s3_xml *node, struct s3_replication *replication,
 				"Found duplicate priority. Priority must be unique.");
 	}
 	if (!ret && !rule->id.len)
-		ret = name_rule(node, arena, &rule->id);
+		ret = s3_xml_add_id(node, "ID", arena, &rule->id);
 	replication->count += !ret;
 	return ret;
 }

@@ -142,15 +142,10 @@ static int run_grant(
 {
 	uint32_t blocks;
 	uint64_t block;
-	int ret = grow_lease(put->store, region_frames_for(bytes), &block, &blocks);
+	int ret = grow_segment(put->store, segment, region_frames_for(bytes), &block, &blocks);
 
 	if (ret)
 		return ret;
-	ret = segment_add(segment, block, blocks);
-	if (ret) {
-		space_give(put->store->space, block, blocks);
-		return ret;
-	}
 	ret_run->target = put->store->target;
 	ret_run->volume_offset = block << BLOCK_SHIFT;
 	ret_run->bytes = MIN(bytes, blocks << BLOCK_SHIFT);
@@ -360,14 +355,9 @@ static int grouped_prepare(struct store_put *put, struct commit *commit)
 	if (ret)
 		return ret;
 	while (segment->blocks < blocks) {
-		ret = grow_lease(put->store, blocks - segment->blocks, &block, &leased);
+		ret = grow_segment(put->store, segment, blocks - segment->blocks, &block, &leased);
 		if (ret)
 			return ret;
-		ret = segment_add(segment, block, leased);
-		if (ret) {
-			space_give(put->store->space, block, leased);
-			return ret;
-		}
 	}
 	checks_note(segment, slice_of(put->span.data, put->grouped_bytes));
 	memset(put->span.data + put->grouped_bytes, 0, padding);

@@ -250,15 +250,10 @@ static int chunk_write(struct moving *moving, const uint8_t *chunk, uint32_t blo
 	while (blocks) {
 		uint32_t leased;
 		uint64_t block;
-		int ret = grow_lease(store, blocks, &block, &leased);
+		int ret = grow_segment(store, moving->to, blocks, &block, &leased);
 
 		if (ret)
 			return ret;
-		ret = segment_add(moving->to, block, leased);
-		if (ret) {
-			space_give(store->space, block, leased);
-			return ret;
-		}
 		ret = disk_write_now(store->volume.disk, chunk, (uint64_t)leased << BLOCK_SHIFT,
 			block << BLOCK_SHIFT);
 		if (ret)

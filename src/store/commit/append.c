@@ -54,15 +54,10 @@ static int move_lease(struct store *store, struct segment *segment, uint32_t blo
 	while (segment->blocks < blocks) {
 		uint32_t leased;
 		uint64_t block;
-		int ret = grow_lease(store, blocks - segment->blocks, &block, &leased);
+		int ret = grow_segment(store, segment, blocks - segment->blocks, &block, &leased);
 
 		if (ret)
 			return ret;
-		ret = segment_add(segment, block, leased);
-		if (ret) {
-			space_give(store->space, block, leased);
-			return ret;
-		}
 	}
 	return 0;
 }

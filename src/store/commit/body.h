@@ -74,6 +74,9 @@ void grow_quiesce(struct store *store);
 /* Fiber call: leases a run of up to `blocks`. Grows the volume when it is full or too fragmented.
  * -ENOSPC. */
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);
+/* The same, as one more extent of a segment. -ENOSPC, -ENOMEM: nothing is leased. */
+int grow_segment(struct store *store, struct segment *segment, uint32_t blocks, uint64_t *ret_block,
+	uint32_t *ret_blocks);
 /* -ENOSPC when the file system's free space is below the reserve; checked once a second. */
 int grow_check(struct store *store);
 

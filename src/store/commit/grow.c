@@ -208,6 +208,19 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 	}
 }
 
+int grow_segment(struct store *store, struct segment *segment, uint32_t blocks, uint64_t *ret_block,
+	uint32_t *ret_blocks)
+{
+	int ret = grow_lease(store, blocks, ret_block, ret_blocks);
+
+	if (ret)
+		return ret;
+	ret = segment_add(segment, *ret_block, *ret_blocks);
+	if (ret)
+		space_give(store->space, *ret_block, *ret_blocks);
+	return ret;
+}
+
 /* The space of bodies, without parity. */
 static uint64_t used_bytes(const struct store *store)
 {
