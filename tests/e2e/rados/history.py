@@ -1,6 +1,7 @@
 """tests/e2e/rados/history.py: clients that read and write a few keys over HTTP and RDMA and record when, while one failure
 happens: which one, and its times, a seed decides."""
 
+import contextlib
 import http.client
 import json
 import random
@@ -167,6 +168,23 @@ class NativeWorker(Worker):
         return status in (200, 404)
 
 
+@contextlib.contextmanager
+def working(workers):
+    """They work meanwhile. RuntimeError: one of them failed, or does not end."""
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.stopping.set()
+        for worker in workers:
+            worker.join(PATIENCE_S)
+    errors = [error for worker in workers for error in worker.errors]
+    if errors or any(worker.is_alive() for worker in workers):
+        raise RuntimeError(f"clients failed: {errors[:3]}")
+
+
 class Failures:
     def __init__(self, cluster, gateways, recorder, monitor_s):
         self.cluster, self.gateways, self.recorder, self.monitor_s = cluster, gateways, recorder, monitor_s
@@ -268,21 +286,11 @@ class Failures:
         keys = [f"seed-{seed}-{number}" for number in range(KEYS)]
         workers = [HttpWorker(self.recorder, self.gateways, keys, number, seed) for number in range(HTTP_CLIENTS)]
         workers += [NativeWorker(self.recorder, self.gateways, keys, HTTP_CLIENTS + number, seed) for number in range(NATIVE_CLIENTS)]
-        for worker in workers:
-            worker.start()
-        try:
+        with working(workers):
             self.more(rng.randrange(20, 120))
             self.act(action, rng)
             self.settle()
             self.more()
-        finally:
-            for worker in workers:
-                worker.stopping.set()
-            for worker in workers:
-                worker.join(PATIENCE_S)
-        errors = [error for worker in workers for error in worker.errors]
-        if errors or any(worker.is_alive() for worker in workers):
-            raise RuntimeError(f"clients failed: {errors[:3]}")
         last = HttpWorker(self.recorder, self.gateways, keys, len(workers), seed)
         if not becomes(lambda: last.connect() and last.list(boot_ns())):
             raise RuntimeError("no last reading")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import history  # noqa: E402
 import stores  # noqa: E402
 from gateways import boot_ns  # noqa: E402
-from nebula import PATIENCE_S, Client, becomes  # noqa: E402
+from nebula import Client, becomes  # noqa: E402
 
 CLIENTS, CEPH, FIRST = "10.99.0.2", "10.99.0.1", 11
 NOBODY = "02:00:00:00:00:99"
@@ -231,22 +231,12 @@ class Partitions:
         rng, action = random.Random(seed), ACTIONS[seed % len(ACTIONS)]
         keys = [(bucket, f"seed-{seed}-{number}") for number in range(KEYS) for bucket in self.buckets]
         workers = [Worker(self.recorder, self.gateways, keys, number, seed) for number in range(CLIENT_COUNT)]
-        for worker in workers:
-            worker.start()
-        try:
+        with history.working(workers):
             self.more(rng.randrange(20, 120))
             self.act(action, rng)
             if not becomes(self.whole):
                 raise RuntimeError(f"after it the gateways do not share the stores\n{self.logs()}")
             self.more()
-        finally:
-            for worker in workers:
-                worker.stopping.set()
-            for worker in workers:
-                worker.join(PATIENCE_S)
-        errors = [error for worker in workers for error in worker.errors]
-        if errors or any(worker.is_alive() for worker in workers):
-            raise RuntimeError(f"clients failed: {errors[:3]}")
         last = Worker(self.recorder, self.gateways, keys, len(workers), seed)
         for bucket in self.buckets:
             if not becomes(lambda at=bucket: last.connect() and last.list(at, boot_ns())):
