@@ -25,8 +25,6 @@ static int packets_check(struct flow_args *args)
 	if (args->xdp.rule_count == 0)
 		return cli_usage_error(
 			args->command, "--from has no filter: add udp=PORT, src=…, or all");
-	if (args->transform_count)
-		return cli_usage_error(args->command, "--transform does not work with packets");
 	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
 		return cli_usage_error(args->command,
 			"a stream is one body: --roll-bytes and --roll-seconds do not apply");

@@ -12,12 +12,19 @@
 struct body {
 	struct job *job;
 	struct flow_marker marker;
+	struct flow_transforms *transforms; /* of its bytes; NULL: none */
 };
 
 struct job {
 	struct flow_base base;
 	struct xp_port *port;
 	struct flow_capture *capture;
+	struct flow_transforms *packet_transforms;
+	/* The texts of the transforms of bytes, which each body opens anew. */
+	const char *const *texts;
+	uint32_t text_count;
+	bool resized; /* these change lengths */
+	char why[FLOW_TRANSFORM_WHY_BYTES];
 	struct flow_link *link; /* to RDMA: the link of the only body */
 	struct body *streamed;	/* that body, while it is being written */
 	struct flow_listener *listener;
@@ -178,6 +185,12 @@ static bool payloads(const struct flow_args *args)
 	return args->form == FLOW_FORM_PAYLOAD;
 }
 
+/* The size that pieces are multiples of. */
+static uint32_t piece_unit(const struct job *job)
+{
+	return payloads(job->base.args) && !job->resized ? XP_PAYLOAD_OFFSET : FRAME_BYTES;
+}
+
 static int body_sink_open(struct body *body, const char *name, struct flow_sink **ret_sink)
 {
 	struct job *job = body->job;
@@ -186,7 +199,7 @@ static int body_sink_open(struct body *body, const char *name, struct flow_sink 
 		.path = name,
 		.replace = args->force,
 		.fixed = job->base.fixed,
-		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
+		.unit = piece_unit(job),
 		.failed = body_write_failed,
 		.sync_bytes = args->sync_bytes,
 		.durable = body_durable,
@@ -216,7 +229,9 @@ static int body_sink_open(struct body *body, const char *name, struct flow_sink 
 
 static void body_failed(struct job *job, const char *name, int error)
 {
-	if (job->link && flow_link_why(job->link)[0])
+	if (job->why[0])
+		fprintf(stderr, "nebulaio flow: %s: %s\n", name, job->why);
+	else if (job->link && flow_link_why(job->link)[0])
 		fprintf(stderr, "nebulaio flow: %s: %s; %llu bytes are acknowledged\n",
 			flow_link_peer(job->link), flow_link_why(job->link),
 			(unsigned long long)job->link_stats.acknowledged);
@@ -224,7 +239,7 @@ static void body_failed(struct job *job, const char *name, int error)
 		fprintf(stderr, "nebulaio flow: %s exists already; --force replaces it\n", name);
 	else
 		fprintf(stderr, "nebulaio flow: %s: %s\n", name, strerror(-error));
-	job->exit_code = CLI_FAILED;
+	job->exit_code = error == -EBADMSG ? CLI_DAMAGED : CLI_FAILED;
 	flow_capture_stop(job->capture);
 }
 
@@ -235,13 +250,35 @@ static void body_refused(struct job *job, struct flow_source *source, const char
 	flow_source_close(source);
 }
 
+/* The source of the bytes that leave the transforms. With an error the sources are closed. */
+static int transforms_enter(struct body *body, struct flow_source **source)
+{
+	struct job *job = body->job;
+	const struct flow_transform_opts opts = {
+		.unit = piece_unit(job), .prompt = job->link != NULL};
+	int ret;
+
+	if (!job->text_count)
+		return 0;
+	ret = flow_transforms_open(job->texts, job->text_count, &body->transforms, job->why);
+	if (ret)
+		flow_source_close(*source);
+	else
+		ret = flow_transform_source_open(*source, body->transforms, &opts, source);
+	return ret;
+}
+
 static int body_run(
 	struct body *body, struct flow_source *source, struct flow_sink *sink, uint64_t *ret_bytes)
 {
 	struct job *job = body->job;
 	struct flow_stage *stages[] = {&body->marker.stage};
-	int ret;
+	int ret = transforms_enter(body, &source);
 
+	if (ret) {
+		flow_sink_finish(sink, true);
+		return ret;
+	}
 	flow_marker_init(&body->marker, source, &job->base.took[FLOW_TOOK_DURABLE],
 		&job->base.took[FLOW_TOOK_PEER]);
 	job->streamed = job->link ? body : NULL;
@@ -249,6 +286,9 @@ static int body_run(
 	job->streamed = NULL;
 	if (!ret && job->base.args->to.kind != FLOW_NULL)
 		body_durable(body, UINT64_MAX);
+	if (body->transforms && flow_transforms_why(body->transforms)[0])
+		snprintf(job->why, sizeof(job->why), "%s", flow_transforms_why(body->transforms));
+	flow_transforms_close(body->transforms);
 	return ret;
 }
 
@@ -294,8 +334,8 @@ static int taking_start(struct job *job)
 {
 	const struct flow_args *args = job->base.args;
 	const struct flow_link_opts link = {.sends = true,
-		.record_bytes = payloads(args) ? STREAM_RECORD_BYTES : 0,
-		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
+		.record_bytes = payloads(args) && !job->resized ? STREAM_RECORD_BYTES : 0,
+		.unit = piece_unit(job),
 		.bytes_total = UINT64_MAX,
 		.acknowledged = link_acknowledged,
 		.delivered = link_delivered,
@@ -341,6 +381,20 @@ static void stream_end(struct job *job)
 		body_failed(job, flow_link_peer(job->link), ret);
 }
 
+static void capture_failed(struct job *job, int error)
+{
+	const struct flow_transforms *transforms = job->packet_transforms;
+
+	if (transforms && flow_transforms_why(transforms)[0])
+		fprintf(stderr, "nebulaio flow: %s; all earlier packets are stored\n",
+			flow_transforms_why(transforms));
+	else
+		fprintf(stderr,
+			"nebulaio flow: the interface %s is gone; all earlier packets are stored\n",
+			job->base.args->xdp.interface);
+	job->exit_code = error == -EBADMSG ? CLI_DAMAGED : CLI_FAILED;
+}
+
 static void body_main(void *arg)
 {
 	struct job *job = arg;
@@ -363,12 +417,8 @@ static void body_main(void *arg)
 	else if (ret == 1)
 		body_store(job, body);
 	free(body);
-	if (ret < 0) {
-		fprintf(stderr,
-			"nebulaio flow: the interface %s is gone; all earlier packets are stored\n",
-			job->base.args->xdp.interface);
-		job->exit_code = CLI_FAILED;
-	}
+	if (ret < 0)
+		capture_failed(job, ret);
 	if (--job->bodies_running == 0)
 		job_end(job);
 }
@@ -421,6 +471,20 @@ static const char *times_text(const struct flow_capture_stats *stats, char buf[6
 	return buf;
 }
 
+static void unfit_line(const struct job *job, uint64_t unfit)
+{
+	fprintf(stderr, "%llu packets were not stored: each must ", (unsigned long long)unfit);
+	if (!payloads(job->base.args))
+		fprintf(stderr, job->packet_transforms ? "lie in one frame\n" : "be whole\n");
+	else if (job->resized)
+		fprintf(stderr, "lie in one frame and be a UDP datagram with a payload\n");
+	else
+		fprintf(stderr,
+			"be an untagged IPv4 packet without options, with a UDP payload of a "
+			"multiple of %u bytes\n",
+			XP_PAYLOAD_OFFSET);
+}
+
 static void summary(const struct job *job)
 {
 	struct flow_capture_stats stats;
@@ -436,14 +500,16 @@ static void summary(const struct job *job)
 		printf("{");
 		flow_took_json(&job->base);
 		printf("\"packets\":%llu,\"packet_bytes\":%llu,\"body_bytes\":%llu,\"bodies\":%u,"
-		       "\"lost\":%llu,\"unfit\":%llu,\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
+		       "\"lost\":%llu,\"unfit\":%llu,\"removed\":%llu,"
+		       "\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
 		       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\","
 		       "\"mode\":\"%s\",\"hardware_times\":%llu,\"acknowledged\":%llu,"
 		       "\"records_out\":%llu,"
 		       "\"crc64nvme_out\":\"%016llx\"}\n",
 			(unsigned long long)stats.packets, (unsigned long long)stats.packet_bytes,
 			(unsigned long long)stats.body_bytes, job->bodies_stored,
-			(unsigned long long)stats.lost, (unsigned long long)stats.unfit, seconds,
+			(unsigned long long)stats.lost, (unsigned long long)stats.unfit,
+			(unsigned long long)stats.removed, seconds,
 			flow_cpu_seconds() - job->base.start_cpu_seconds,
 			(unsigned long long)copied, (unsigned long long)client_copied, transport,
 			xp_mode_name(xp_mode(job->port)), (unsigned long long)stats.stamped,
@@ -459,11 +525,11 @@ static void summary(const struct job *job)
 		xp_mode_name(xp_mode(job->port)), times_text(&stats, times),
 		remote_bytes_text(copied + client_copied, copies));
 	flow_took_lines(&job->base);
+	if (stats.removed)
+		fprintf(stderr, "%llu packets were dropped by transforms\n",
+			(unsigned long long)stats.removed);
 	if (stats.unfit)
-		fprintf(stderr,
-			"%llu packets were not stored: each must be an untagged IPv4 packet "
-			"without options, with a UDP payload of a multiple of %u bytes\n",
-			(unsigned long long)stats.unfit, XP_PAYLOAD_OFFSET);
+		unfit_line(job, stats.unfit);
 }
 
 /* ---- Start and end. ---- */
@@ -512,7 +578,8 @@ static int capture_open(struct job *job)
 	const struct flow_capture_opts opts = {
 		.form = payloads(args) ? FLOW_CAPTURE_PAYLOAD : FLOW_CAPTURE_PCAPNG,
 		.interface = args->xdp.interface,
-		.payload_unit = XP_PAYLOAD_OFFSET,
+		.payload_unit = job->resized ? 1 : XP_PAYLOAD_OFFSET,
+		.transforms = job->packet_transforms,
 		.roll_bytes = args->roll_bytes,
 		.roll_ns = args->roll_seconds * NS_PER_S,
 		.kernel_time = args->xdp.kernel_time,
@@ -536,6 +603,34 @@ static int capture_open(struct job *job)
 	return ret ? CLI_FAILED : CLI_OK;
 }
 
+/* Opens the transforms of packets, and tries those of bytes. */
+static int transforms_open(struct job *job, const struct flow_args *args)
+{
+	struct flow_transforms *tried;
+	uint32_t packets = 0;
+	bool of_packets = true;
+	int ret = 0;
+
+	while (!ret && of_packets && packets < args->transform_count) {
+		ret = flow_transform_of_packets(args->transforms[packets], &of_packets, job->why);
+		packets += !ret && of_packets;
+	}
+	if (!ret && packets)
+		ret = flow_transforms_open(
+			args->transforms, packets, &job->packet_transforms, job->why);
+	job->texts = &args->transforms[packets];
+	job->text_count = args->transform_count - packets;
+	if (!ret && job->text_count) {
+		ret = flow_transforms_open(job->texts, job->text_count, &tried, job->why);
+		job->resized = !ret && !flow_transforms_same_length(tried);
+		if (!ret)
+			flow_transforms_close(tried);
+	}
+	if (ret)
+		fprintf(stderr, "nebulaio flow: --transform: %s\n", job->why);
+	return ret ? CLI_USAGE : CLI_OK;
+}
+
 static void run(struct job *job)
 {
 	job->base.start_ns = clock_now_ns();
@@ -549,8 +644,10 @@ static void run(struct job *job)
 int flow_capture_run(struct flow_args *args)
 {
 	static struct job job;
-	int ret = devices_open(&job, args);
+	int ret = transforms_open(&job, args);
 
+	if (!ret)
+		ret = devices_open(&job, args);
 	if (!ret)
 		ret = capture_open(&job);
 	if (!ret) {
@@ -558,6 +655,7 @@ int flow_capture_run(struct flow_args *args)
 		ret = job.exit_code;
 	}
 	flow_capture_close(job.capture);
+	flow_transforms_close(job.packet_transforms);
 	xp_close(job.port);
 	flow_base_close(&job.base);
 	return ret;

@@ -518,6 +518,14 @@ int flow_move_run(struct flow_args *args)
 		fprintf(stderr, "nebulaio flow: --transform: %s\n", why);
 		return CLI_USAGE;
 	}
+	if (move.transforms && flow_transforms_of_packets(move.transforms)) {
+		fprintf(stderr,
+			"nebulaio flow: --transform: %s works on packets: it needs an xdp: "
+			"source\n",
+			args->transforms[0]);
+		flow_transforms_close(move.transforms);
+		return CLI_USAGE;
+	}
 	if (to->kind != FLOW_RDMA && to->kind != FLOW_NULL &&
 		!flow_name(to->kind == FLOW_S3 ? to->key : to->path, clock_real_ns(), 1,
 			move.target, sizeof(move.target))) {

@@ -33,6 +33,13 @@
  * to the capacity, which may be no more than the piece has. convert takes from one buffer and gives
  * into another, and may keep bytes between calls: it grows, shrinks, joins and splits.
  *
+ * PACKETS. A transform with NEB_TRANSFORM_PACKETS works on the packets of an xdp: source, before
+ * anything is made of them: each call of change has one whole packet, from its Ethernet header on,
+ * in the frame in which it arrived. It may rewrite the packet, shorten it, or drop it (0 bytes). It
+ * has one state for the whole flow, flush is not called, and such transforms come first in the
+ * chain. Packets longer than a frame (about 3,600 bytes) do not pass them; they are counted. A
+ * transform without the flag gets the bytes of the file, object or stream that the packets become.
+ *
  * TRUST. A transform runs inside the process, with all of its rights and memory. The program checks
  * every length that a transform returns against its bounds and ends the flow with an error when one
  * is impossible. It cannot check a transform's writes: a write outside of the given buffers damages
@@ -65,6 +72,8 @@ extern "C" {
  * acknowledges durable bytes to its sender piece by piece; other flows acknowledge nothing before
  * their end. */
 #define NEB_TRANSFORM_SAME_LENGTH 1u
+/* It works on packets, one whole packet in each call. Only with change. */
+#define NEB_TRANSFORM_PACKETS 2u
 
 /* ---- Results of convert and flush, beside 0 and a negative errno. ---- */
 /* There is more to give than there was room for: the next call comes with new room. */
@@ -88,7 +97,7 @@ struct neb_transform_out {
 /* ---- A transform. ---- */
 struct neb_transform {
 	uint32_t version; /* NEB_TRANSFORM_VERSION */
-	uint32_t flags;	  /* NEB_TRANSFORM_SAME_LENGTH, or 0 */
+	uint32_t flags;	  /* NEB_TRANSFORM_SAME_LENGTH, NEB_TRANSFORM_PACKETS, or 0 */
 	const char *name; /* for messages; up to 31 characters */
 	/* Once for each flow, before its first piece. options: the text after the colon behind the
 	 * path, "" when there is none; valid during the call. On failure *ret_state stays as it is,

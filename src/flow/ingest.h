@@ -8,11 +8,15 @@
  * Copies: a pcapng body is packets with headers between them, gathered into chunks, so each packet
  * is copied once (COPY_GATHER). Plain payloads go uncopied from the packet's frame to the disk.
  *
+ * Transforms of packets change each packet in its frame before anything else is done with it, a
+ * batch at a time on a helper thread.
+ *
  * All calls inside fibers of the core's reactor, unless stated otherwise. */
 #ifndef FLOW_INGEST_H
 #define FLOW_INGEST_H
 
 #include "flow/flow.h"
+#include "flow/transform.h"
 #include "xdp/xdp.h"
 
 /* ---- pcapng. Source: draft-ietf-opsawg-pcapng. Blocks in the host's byte order. ---- */
@@ -45,7 +49,10 @@ struct flow_capture;
 struct flow_capture_opts {
 	enum flow_capture_form form;
 	const char *interface; /* named in the body */
-	uint32_t payload_unit; /* a power of two, 512 or more */
+	/* A power of two, 512 or more: payloads are whole units at addresses that devices accept.
+	 * 1: of any length at any address, for transforms that give other pieces. */
+	uint32_t payload_unit;
+	struct flow_transforms *transforms; /* of packets, borrowed; NULL: none */
 	uint64_t roll_bytes; /* a body ends at the first packet that makes it this long; 0: never */
 	uint64_t roll_ns;    /* … or this long after its first packet; 0: never */
 	bool kernel_time;    /* pcapng: never the card's */
@@ -58,7 +65,9 @@ struct flow_capture_opts {
 struct flow_capture_stats {
 	uint64_t packets, packet_bytes; /* written to bodies */
 	uint64_t body_bytes;
-	uint64_t unfit;	  /* payload form: not UDP, or of another length */
+	/* Payload form: not UDP, or of another length. With transforms: of several frames. */
+	uint64_t unfit;
+	uint64_t removed; /* by transforms */
 	uint64_t lost;	  /* because the rings were full */
 	uint64_t stamped; /* pcapng: packets with the card's time */
 };
@@ -68,7 +77,7 @@ int flow_capture_open(struct flow_core *core, struct xp_port *port,
 	const struct flow_capture_opts *opts, struct flow_capture **ret_capture);
 void flow_capture_close(struct flow_capture *capture); /* takes NULL; no body open */
 /* Waits for the first packet of the next body: 1; 0: the capture has ended; -ENODEV: its interface
- * is gone. */
+ * is gone; or the error of a transform of packets. */
 int flow_capture_wait(struct flow_capture *capture);
 /* A source of one body, after a wait that returned 1. */
 int flow_capture_source_open(struct flow_capture *capture, struct flow_source **ret_source);

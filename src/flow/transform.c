@@ -17,6 +17,7 @@ static const struct neb_transform *const BUILT_IN[] = {
 	&FLOW_TRANSFORM_COMPRESS,
 	&FLOW_TRANSFORM_DECOMPRESS,
 	&FLOW_TRANSFORM_FILTER,
+	&FLOW_TRANSFORM_SNAP,
 };
 
 struct parts {
@@ -56,7 +57,7 @@ static int parts_of(const char *text, struct parts *parts, char why[FLOW_TRANSFO
 		return 0;
 	return refuse(why,
 		"there is no transform '%.60s': aes256ctr, aes256gcm, aes256gcm-decrypt, zstd, "
-		"unzstd, filter, or a shared object by a path with a slash, ./%.60s",
+		"unzstd, filter, snap, or a shared object by a path with a slash, ./%.60s",
 		parts->name, parts->name);
 }
 
@@ -84,7 +85,7 @@ static int transform_check(
 	if (!transform->name || !transform->change == !transform->convert)
 		return refuse(
 			why, "%.150s: its neb_transform needs a name, and change or convert", path);
-	if (transform->flags & ~NEB_TRANSFORM_SAME_LENGTH ||
+	if (transform->flags & ~(NEB_TRANSFORM_SAME_LENGTH | NEB_TRANSFORM_PACKETS) ||
 		(transform->flags && !transform->change))
 		return refuse(why, "%.150s: its neb_transform has flags 0x%x, which mean nothing",
 			path, transform->flags);
@@ -120,6 +121,17 @@ static int library_load(const char *path, void **ret_library,
 
 /* ---- Opening. ---- */
 
+static bool of_packets(const struct neb_transform *transform)
+{
+	return transform->flags & NEB_TRANSFORM_PACKETS;
+}
+
+bool flow_transforms_of_packets(const struct flow_transforms *self)
+{
+	flow_transforms_check(self);
+	return self->count && of_packets(self->items[0].ops);
+}
+
 int flow_transforms_add(struct flow_transforms *self, const struct neb_transform *transform,
 	const char *options, char why[FLOW_TRANSFORM_WHY_BYTES])
 {
@@ -134,6 +146,12 @@ int flow_transforms_add(struct flow_transforms *self, const struct neb_transform
 			FLOW_TRANSFORMS_MAX);
 		return -E2BIG;
 	}
+	if (self->count && of_packets(transform) != flow_transforms_of_packets(self))
+		return refuse(why,
+			"%s works on %s, the transforms before it on %s: those of packets come "
+			"first, and only behind an xdp: source",
+			transform->name, of_packets(transform) ? "packets" : "bytes",
+			of_packets(transform) ? "bytes" : "packets");
 	item = &self->items[self->count];
 	*item = (struct flow_transform_item){.ops = transform};
 	snprintf(item->name, sizeof(item->name), "%.31s", transform->name);
@@ -148,19 +166,43 @@ int flow_transforms_add(struct flow_transforms *self, const struct neb_transform
 	return 0;
 }
 
+/* *ret_library: NULL for a built-in one; otherwise the caller closes it. */
+static int transform_find(const char *text, struct parts *parts, void **ret_library,
+	const struct neb_transform **ret_transform, char why[FLOW_TRANSFORM_WHY_BYTES])
+{
+	int ret = parts_of(text, parts, why);
+
+	*ret_library = NULL;
+	if (ret)
+		return ret;
+	*ret_transform = parts->built_in;
+	return parts->built_in ? 0 : library_load(parts->name, ret_library, ret_transform, why);
+}
+
+int flow_transform_of_packets(
+	const char *text, bool *ret_packets, char why[FLOW_TRANSFORM_WHY_BYTES])
+{
+	const struct neb_transform *transform;
+	struct parts parts;
+	void *library;
+	int ret = transform_find(text, &parts, &library, &transform, why);
+
+	if (ret)
+		return ret;
+	*ret_packets = of_packets(transform);
+	if (library)
+		dlclose(library);
+	return 0;
+}
+
 static int text_add(
 	struct flow_transforms *self, const char *text, char why[FLOW_TRANSFORM_WHY_BYTES])
 {
 	const struct neb_transform *transform;
 	struct parts parts;
-	void *library = NULL;
-	int ret = parts_of(text, &parts, why);
+	void *library;
+	int ret = transform_find(text, &parts, &library, &transform, why);
 
-	if (ret)
-		return ret;
-	transform = parts.built_in;
-	if (!transform)
-		ret = library_load(parts.name, &library, &transform, why);
 	if (ret)
 		return ret;
 	ret = flow_transforms_add(self, transform, parts.options, why);

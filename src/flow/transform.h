@@ -24,6 +24,7 @@ bool flow_transform_check(const char *text, char why[FLOW_TRANSFORM_WHY_BYTES]);
 /* Opens the transforms in this order; shared objects are loaded and their constructors run.
  * -EINVAL: a text or a shared object is wrong; -ENOMEM; what a transform's own open returned. why
  * has the reason. Any thread. */
+/* All of them work on packets, or all on bytes. */
 int flow_transforms_open(const char *const *texts, uint32_t count, struct flow_transforms **ret,
 	char why[FLOW_TRANSFORM_WHY_BYTES]);
 /* The same with a given transform, for tests. Its name is for messages. */
@@ -33,6 +34,13 @@ int flow_transforms_open_one(const struct neb_transform *transform, const char *
 int flow_transforms_add(struct flow_transforms *self, const struct neb_transform *transform,
 	const char *options, char why[FLOW_TRANSFORM_WHY_BYTES]);
 void flow_transforms_close(struct flow_transforms *self); /* takes NULL */
+/* Whether the transform of this text works on packets. A shared object is loaded for this, and its
+ * constructors run. -EINVAL: it is wrong, with the reason. */
+int flow_transform_of_packets(
+	const char *text, bool *ret_packets, char why[FLOW_TRANSFORM_WHY_BYTES]);
+/* The same of a chain; false if it is empty. Its pieces are whole packets, and only
+ * flow_transforms_piece is called. */
+bool flow_transforms_of_packets(const struct flow_transforms *self);
 /* Whether every piece is changed in place and keeps its length. */
 bool flow_transforms_same_length(const struct flow_transforms *self);
 /* After an error: the transform and its message. "" before. */

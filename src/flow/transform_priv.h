@@ -47,6 +47,7 @@ extern const struct neb_transform FLOW_TRANSFORM_UNSEAL;     /* aes256gcm-decryp
 extern const struct neb_transform FLOW_TRANSFORM_COMPRESS;   /* zstd */
 extern const struct neb_transform FLOW_TRANSFORM_DECOMPRESS; /* unzstd */
 extern const struct neb_transform FLOW_TRANSFORM_FILTER;     /* filter */
+extern const struct neb_transform FLOW_TRANSFORM_SNAP;	     /* snap */
 /* Copies: for the end of a chain that changes bytes in place, but not always with the same
  * length. */
 extern const struct neb_transform FLOW_TRANSFORM_GATHER;

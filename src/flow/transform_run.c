@@ -162,6 +162,8 @@ static void segments_make(struct flow_transforms *self)
 	if (self->segment_count)
 		return;
 	segment_begin(self, 0);
+	if (flow_transforms_of_packets(self))
+		return;
 	for (uint32_t i = 0; i < self->count; i++) {
 		if (self->items[i].ops->convert)
 			segment_begin(self, i);

@@ -30,11 +30,15 @@ struct flow_capture {
 	struct flow_capture_opts opts;
 	char interface[64];
 	struct xp_packet batch[BATCH];
+	uint32_t batch_wire_bytes[BATCH]; /* as they came, before the transforms */
+	uint32_t batch_good;		  /* the transforms failed at this packet; or the count */
+	bool batch_goes_on;		  /* the last packet of the last batch has more frames */
 	uint32_t batch_idx, batch_count;
 	struct xp_queue *batch_queue;
 	uint32_t queue_next;
 	struct xp_packet parts[PARTS_MAX]; /* of the current packet */
 	uint32_t part_count;
+	uint32_t wire_bytes; /* of the first part */
 	struct fiber *waiter;
 	uint64_t packet_ns; /* arrival of the last batch */
 	uint64_t stop_ns;   /* time that the stop was noticed; 0: not yet */
@@ -80,16 +84,80 @@ void flow_capture_stop(struct flow_capture *capture)
 		fiber_wake(capture->waiter);
 }
 
+/* Changes the packets of the batch that lie in one frame; packet_take() refuses those of several
+ * frames. After an error the batch ends before the packet that failed. On the helper thread. */
+static void batch_transform(void *arg)
+{
+	struct flow_capture *capture = arg;
+
+	for (uint32_t i = 0; i < capture->batch_count; i++) {
+		struct xp_packet *packet = &capture->batch[i];
+		const uint8_t *end = packet->span.data + region_span_bytes(packet->span);
+		struct flow_run run = {.data = packet->data,
+			.to = packet->bytes,
+			.capacity = (size_t)(end - packet->data)};
+		bool part = packet->more || capture->batch_goes_on;
+
+		capture->batch_wire_bytes[i] = packet->bytes;
+		capture->batch_goes_on = packet->more;
+		if (part)
+			continue;
+		capture->error = flow_transforms_piece(capture->opts.transforms, &run);
+		if (capture->error) {
+			capture->batch_good = i;
+			return;
+		}
+		packet->bytes = (uint32_t)run.to;
+	}
+	capture->batch_good = capture->batch_count;
+}
+
+/* Takes the packets out of the batch that are not stored. */
+static void batch_sift(struct flow_capture *capture)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < capture->batch_count; i++) {
+		struct xp_packet packet = capture->batch[i];
+
+		if (i < capture->batch_good && packet.bytes) {
+			capture->batch_wire_bytes[kept] = capture->batch_wire_bytes[i];
+			capture->batch[kept++] = packet;
+			continue;
+		}
+		capture->stats.removed += i < capture->batch_good;
+		xp_recycle(capture->batch_queue, packet.span);
+	}
+	capture->batch_count = kept;
+}
+
+/* Takes packets of the queue into the empty batch: how many came, of which transforms may have left
+ * fewer. */
+static uint32_t batch_fill(struct flow_capture *capture, struct xp_queue *queue)
+{
+	const uint32_t came = xp_receive(queue, capture->batch, BATCH);
+
+	capture->batch_idx = 0;
+	capture->batch_count = came;
+	capture->batch_queue = queue;
+	if (!came || !capture->opts.transforms)
+		return came;
+	fiber_offload(batch_transform, capture);
+	batch_sift(capture);
+	if (capture->error) {
+		capture->ended = true;
+		flow_capture_stop(capture);
+	}
+	return came;
+}
+
 static bool batch_receive(struct flow_capture *capture)
 {
 	for (uint32_t i = 0; i < xp_queue_count(capture->port); i++) {
 		struct xp_queue *queue = xp_queue(capture->port, capture->queue_next);
 
 		capture->queue_next = (capture->queue_next + 1) % xp_queue_count(capture->port);
-		capture->batch_count = xp_receive(queue, capture->batch, BATCH);
-		capture->batch_idx = 0;
-		capture->batch_queue = queue;
-		if (capture->batch_count) {
+		if (batch_fill(capture, queue)) {
 			capture->packet_ns = clock_now_ns();
 			return true;
 		}
@@ -121,13 +189,17 @@ static bool batch_wait(struct flow_capture *capture, uint64_t deadline_ns)
 {
 	while (capture->batch_idx == capture->batch_count && !capture->ended) {
 		bool stopping = capture->stopping;
+		bool came = batch_receive(capture);
 		uint64_t wait_ns;
 		int ret;
 
-		if (batch_receive(capture))
+		if (capture->batch_count || capture->ended)
 			break;
 		if (clock_now_ns() >= capture->opts.deadline_ns)
 			flow_capture_stop(capture);
+		/* Transforms dropped the batch: the next one may wait already. */
+		if (came && clock_now_ns() < deadline_ns)
+			continue;
 		if (stopping && !capture->stop_ns)
 			capture->stop_ns = clock_now_ns();
 		wait_ns = stopping ? MAX(capture->stop_ns, capture->packet_ns) + DRAIN_NS
@@ -136,7 +208,7 @@ static bool batch_wait(struct flow_capture *capture, uint64_t deadline_ns)
 		if (ret == -ENODEV)
 			capture->error = ret;
 		if (ret == -ENODEV || (stopping && clock_now_ns() >= wait_ns))
-			capture->ended = !batch_receive(capture);
+			capture->ended |= !batch_receive(capture);
 		if (ret == -ETIMEDOUT && clock_now_ns() >= deadline_ns)
 			break;
 	}
@@ -159,19 +231,20 @@ static bool packet_take(struct flow_capture *capture)
 	capture->part_count = 0;
 	while (more) {
 		if (capture->batch_idx == capture->batch_count) {
-			capture->batch_count =
-				xp_receive(capture->batch_queue, capture->batch, BATCH);
-			capture->batch_idx = 0;
+			batch_fill(capture, capture->batch_queue);
 			if (!capture->batch_count)
 				break;
 		}
 		if (capture->part_count == PARTS_MAX)
 			xp_recycle(
 				capture->batch_queue, capture->parts[--capture->part_count].span);
+		if (!capture->part_count)
+			capture->wire_bytes = capture->batch_wire_bytes[capture->batch_idx];
 		capture->parts[capture->part_count] = capture->batch[capture->batch_idx++];
 		more = capture->parts[capture->part_count++].more;
 	}
-	if (!more && capture->part_count < PARTS_MAX)
+	if (!more && capture->part_count < PARTS_MAX &&
+		(capture->part_count == 1 || !capture->opts.transforms))
 		return true;
 	parts_recycle(capture);
 	capture->stats.unfit++;
@@ -319,7 +392,8 @@ static void put_packet(struct flow_xdp_source *self)
 
 	for (uint32_t i = 0; i < capture->part_count; i++)
 		bytes += capture->parts[i].bytes;
-	pcapng_packet_head(head, real_ns, bytes, bytes);
+	pcapng_packet_head(
+		head, real_ns, bytes, capture->opts.transforms ? capture->wire_bytes : bytes);
 	put_made(self, head, sizeof(head));
 	for (uint32_t i = 0; i < capture->part_count; i++)
 		put_gathered(self, capture->parts[i].data, capture->parts[i].bytes);
@@ -477,7 +551,8 @@ static int payload_next(
 			continue;
 		if (capture->part_count == 1)
 			bytes = payload_find(packet, &data);
-		if (bytes == 0 || bytes % unit || (uintptr_t)data % XP_PAYLOAD_OFFSET) {
+		if (bytes == 0 || bytes % unit ||
+			(unit > 1 && (uintptr_t)data % XP_PAYLOAD_OFFSET)) {
 			capture->stats.unfit++;
 			parts_recycle(capture);
 			continue;

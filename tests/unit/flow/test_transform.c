@@ -627,6 +627,71 @@ static void test_too_many(void **state)
 	free(out);
 }
 
+/* ---- Packets. ---- */
+
+static int even_only(void *state, uint8_t *data, size_t *bytes, size_t capacity)
+{
+	(void)state;
+	assert_true(*bytes <= capacity);
+	data[0] ^= 0xff;
+	*bytes = data[*bytes - 1] % 2 ? 0 : *bytes;
+	return 0;
+}
+
+static const struct neb_transform EVEN = {
+	.flags = NEB_TRANSFORM_PACKETS, .name = "even", .change = even_only};
+
+/* Each piece is a whole packet: changed in place, cut, or dropped; nothing is gathered. */
+static void test_packets(void **state)
+{
+	struct flow_transforms *chain;
+	uint8_t data[8] = {1, 2, 3, 4, 5, 6};
+	struct flow_run packet = {.data = data, .to = 6, .capacity = sizeof(data)};
+
+	(void)state;
+	assert_int_equal(flow_transforms_open(NULL, 0, &chain, why), 0);
+	assert_false(flow_transforms_of_packets(chain));
+	assert_int_equal(flow_transforms_add(chain, &EVEN, "", why), 0);
+	assert_int_equal(flow_transforms_add(chain, &FLOW_TRANSFORM_SNAP, "4", why), 0);
+	assert_true(flow_transforms_of_packets(chain));
+	assert_false(flow_transforms_same_length(chain));
+	assert_int_equal(flow_transforms_piece(chain, &packet), 0);
+	assert_int_equal(packet.to, 4);
+	assert_int_equal(data[0], 1 ^ 0xff);
+	packet.to = 3;
+	assert_int_equal(flow_transforms_piece(chain, &packet), 0);
+	assert_int_equal(packet.to, 0);
+	packet.to = 4;
+	assert_int_equal(flow_transforms_piece(chain, &packet), 0);
+	assert_int_equal(packet.to, 4);
+	flow_transforms_close(chain);
+}
+
+static void test_packets_come_first(void **state)
+{
+	const char *const LATE[] = {"zstd", "snap:64"}, *const EARLY[] = {"snap:64", "zstd"};
+	const char *const OPTIONS[] = {
+		"snap", "snap:", "snap:0", "snap:-1", "snap:9x", "snap:9999999"};
+	struct flow_transforms *chain;
+	bool packets = false;
+
+	(void)state;
+	assert_int_equal(flow_transforms_open(LATE, 2, &chain, why), -EINVAL);
+	assert_non_null(strstr(why, "snap works on packets, the transforms before it on bytes"));
+	assert_int_equal(flow_transforms_open(EARLY, 2, &chain, why), -EINVAL);
+	assert_non_null(strstr(why, "zstd works on bytes, the transforms before it on packets"));
+	for (size_t i = 0; i < sizeof(OPTIONS) / sizeof(*OPTIONS); i++) {
+		assert_int_equal(flow_transforms_open(&OPTIONS[i], 1, &chain, why), -EINVAL);
+		assert_non_null(strstr(why, "it needs a number of bytes"));
+	}
+	assert_int_equal(flow_transform_of_packets("snap:9", &packets, why), 0);
+	assert_true(packets);
+	assert_int_equal(flow_transform_of_packets("zstd", &packets, why), 0);
+	assert_false(packets);
+	assert_int_equal(flow_transform_of_packets("none", &packets, why), -EINVAL);
+	assert_int_equal(flow_transform_of_packets("/dev/null", &packets, why), -EINVAL);
+}
+
 /* ---- Texts and shared objects. ---- */
 
 static void refused(const char *text, const char *says)
@@ -688,7 +753,7 @@ static void test_shared_objects(void **state)
 	refused(module_path("good", ":bad"), "invert: 'bad' is not good");
 	refused(module_path("good", ""), "'' is not good");
 	refused(module_path("version", ":good"), "is made for version 2");
-	refused(module_path("flags", ":good"), "has flags 0x3");
+	refused(module_path("flags", ":good"), "has flags 0x5");
 	refused(module_path("both", ":good"), "change or convert");
 	refused(module_path("nothing", ":good"), "has no symbol neb_transform");
 	refused(file_text("", "key32") + 1, "key32");
@@ -731,6 +796,8 @@ int main(void)
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_chains),
 		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_packets),
+		cmocka_unit_test(test_packets_come_first),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_shared_objects),
 	};
