@@ -59,15 +59,15 @@ static void link_close(struct replicate_link *link)
 	free(link);
 }
 
-/* A value of the answer's, cut to the room that there is. */
+/* A value of the answer's, or none where it is longer than its room. */
 static void header_take(
 	const struct neb_result *result, const char *name, char *ret_value, size_t bytes)
 {
 	const char *value;
 	int len = neb_result_header(result, name, &value);
 
-	if (len > 0)
-		slice_copy_str(slice_of(value, MIN((size_t)len, bytes - 1)), ret_value, bytes);
+	if (len > 0 && (size_t)len < bytes)
+		slice_copy_str(slice_of(value, (size_t)len), ret_value, bytes);
 }
 
 static void result_take(const struct neb_result *result, struct replicate_result *ret_result)

@@ -16,7 +16,7 @@
 #define PART_BYTES	   (64 * MIB) /* of an object whose own parts are not known */
 #define PARTS_MAX	   10000u
 #define NO_VERSION	   "-" /* the target's bucket has no versions */
-#define QUERY_BYTES	   192u
+#define QUERY_BYTES	   (3u * S3_REPLICATE_VERSION_MAX + 64u)
 #define UPLOAD_ID_BYTES	   1024u
 #define UPLOAD_QUERY_BYTES (3u * UPLOAD_ID_BYTES + 64u)
 
@@ -185,6 +185,7 @@ struct send {
 	const struct window_row *row;
 	struct exchange exchange;
 	char key[LIMIT_KEY_LEN_MAX + 1];
+	char query[QUERY_BYTES]; /* of a change */
 	char *why;
 };
 
@@ -554,13 +555,22 @@ static enum outcome send_marker(struct send *send)
 }
 
 /* "tagging", and the version that it is about. */
-static void query_make(const struct send *send, const char *what, char ret_query[QUERY_BYTES])
+static int query_make(struct send *send, const char *what)
 {
 	struct slice version = send->job->target_version;
-	bool named = version.len && !slice_eq(version, SLICE(NO_VERSION));
+	struct buf text;
+	int ret;
 
-	snprintf(ret_query, QUERY_BYTES, "%s=%s%.*s", what, named ? "&versionId=" : "",
-		named ? (int)version.len : 0, named ? version.data : "");
+	buf_init(&text, QUERY_BYTES - 1);
+	buf_printf(&text, "%s=", what);
+	if (version.len && !slice_eq(version, SLICE(NO_VERSION))) {
+		buf_put_str(&text, "&versionId=");
+		uri_encode(version, 0, &text);
+	}
+	ret = text.failed ? -ENOMEM
+			  : slice_copy_str(buf_slice(&text), send->query, sizeof(send->query));
+	buf_free(&text);
+	return ret;
 }
 
 static void tags_xml(struct slice tags, struct buf *xml)
@@ -585,23 +595,23 @@ static void tags_xml(struct slice tags, struct buf *xml)
 static enum outcome send_change(struct send *send)
 {
 	const struct s3_replicate_job *job = send->job;
-	char query[QUERY_BYTES];
 	enum outcome outcome;
 	struct buf xml;
+	int ret;
 
 	/* The object itself could not be sent. */
 	if (!job->target_version.len)
 		return OUTCOME_DROPPED;
 	buf_init(&xml, 64 * KIB);
 	if (send->row->row.kind == S3_REPLICATE_TAGS) {
-		query_make(send, "tagging", query);
+		ret = query_make(send, "tagging");
 		tags_xml(job->tags, &xml);
 	} else if (send->row->row.kind == S3_REPLICATE_HOLD) {
-		query_make(send, "legal-hold", query);
+		ret = query_make(send, "legal-hold");
 		buf_printf(&xml, "<LegalHold><Status>%s</Status></LegalHold>",
 			slice_eq(job->hold, SLICE("ON")) ? "ON" : "OFF");
 	} else {
-		query_make(send, "retention", query);
+		ret = query_make(send, "retention");
 		buf_put_str(&xml, "<Retention>");
 		if (job->lock_mode.len)
 			buf_printf(&xml, "<Mode>%.*s</Mode><RetainUntilDate>%.*s</RetainUntilDate>",
@@ -609,18 +619,17 @@ static enum outcome send_change(struct send *send)
 		buf_put_str(&xml, "</Retention>");
 	}
 	buf_put(&xml, "", 1);
-	if (xml.failed)
+	if (xml.failed || ret)
 		outcome = failed_here(send, "a change", -ENOMEM);
 	else if (send->row->row.kind == S3_REPLICATE_TAGS && !job->tags.len)
-		outcome = send_small(send, "DELETE", query, NULL, false);
+		outcome = send_small(send, "DELETE", send->query, NULL, false);
 	else
-		outcome = send_small(send, "PUT", query, xml.data,
+		outcome = send_small(send, "PUT", send->query, xml.data,
 			send->row->row.kind == S3_REPLICATE_RETENTION);
 	buf_free(&xml);
 	if (outcome == OUTCOME_SENT) {
-		int ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
+		ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
 			"COMPLETED", SLICE_NONE);
-
 		if (ret && ret != -ENOENT)
 			outcome = failed_here(send, "the source's status", ret);
 	}

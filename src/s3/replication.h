@@ -16,6 +16,7 @@
 #define S3_REPLICATE_NAME_MAX	  63u
 #define S3_REPLICATE_ENDPOINT_MAX 1023u
 #define S3_REPLICATE_ERROR_BYTES  256u
+#define S3_REPLICATE_VERSION_MAX  1024u /* bytes of a target's version id: S3's own bound */
 struct s3_replicate_place {
 	char name[S3_REPLICATE_NAME_MAX + 1];
 	char endpoints[S3_REPLICATE_ENDPOINT_MAX + 1]; /* as neb_options has them */

@@ -233,18 +233,16 @@ static int edit_status(const struct store_meta *current, struct slice *ret_heade
 	struct note *note = arg;
 	struct slice headers = slice_of(current->headers, current->headers_len);
 	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
-	char text[96];
-	int len;
 
 	slice_split(&value, ' ');
 	if (note->target_version.len)
 		value = note->target_version;
 	if (current->delete_marker)
 		return -ECANCELED;
-	len = snprintf(text, sizeof(text), "%s%s%.*s", note->status ? note->status : "",
-		value.len ? " " : "", (int)MIN(value.len, 64), value.len ? value.data : "");
-	return s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER),
-		note->status ? slice_of(text, (size_t)len) : SLICE_NONE, &note->arena, ret_headers);
+	return note->status ? s3_replica_set(headers, slice_str(note->status), value, &note->arena,
+				      ret_headers)
+			    : s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER), SLICE_NONE,
+				      &note->arena, ret_headers);
 }
 
 int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, const char *status,

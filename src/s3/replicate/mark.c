@@ -13,7 +13,6 @@
 
 #define HOLE_BYTES   32u /* a version id */
 #define HOLE_AT	     2u	 /* behind the NUL and the kind */
-#define STATUS_BYTES 80u
 
 /* ---- Rows. ---- */
 
@@ -105,14 +104,26 @@ static int row_make(struct s3_call *call, struct s3_replica_mark *mark,
 	return ret_text->data ? 0 : -ENOMEM;
 }
 
+int s3_replica_set(struct slice headers, struct slice word, struct slice id,
+	struct mem_arena *arena, struct slice *ret_headers)
+{
+	size_t bytes = word.len + 1 + id.len;
+	char *text = mem_arena_get(arena, bytes);
+
+	if (!text)
+		return -ENOMEM;
+	slice_copy(word, text);
+	text[word.len] = ' ';
+	slice_copy(id, text + word.len + 1);
+	return s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER),
+		slice_of(text, id.len ? bytes : word.len), arena, ret_headers);
+}
+
 static int status_set(
-	struct s3_call *call, struct store_meta *meta, const char *word, struct slice id)
+	struct s3_call *call, struct store_meta *meta, struct slice word, struct slice id)
 {
 	struct slice headers = slice_of(meta->headers, meta->headers_len);
-	char text[STATUS_BYTES];
-	int len = snprintf(text, sizeof(text), "%s%s%.*s", word, id.len ? " " : "", SLICE_FMT(id));
-	int ret = s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER), slice_of(text, (size_t)len),
-		&call->arena, &headers);
+	int ret = s3_replica_set(headers, word, id, &call->arena, &headers);
 
 	meta->headers = headers.data;
 	meta->headers_len = (uint32_t)headers.len;
@@ -138,13 +149,13 @@ int s3_replica_begin_put(
 
 	*ret_mark = (struct s3_replica_mark){.kind = S3_REPLICATE_PUT, .bytes = meta->bytes};
 	if (of.len)
-		return status_set(call, meta, "REPLICA", clean_id(of));
+		return status_set(call, meta, SLICE("REPLICA"), clean_id(of));
 	if (!replication)
 		return 0;
 	ret = s3_tags_decode(s3_tags_of_object(meta), &call->arena, &tags);
 	if (ret || !s3_replication_rule_of(replication, call->key, &tags))
 		return ret == -ENOMEM ? ret : 0;
-	ret = status_set(call, meta, "PENDING", SLICE_NONE);
+	ret = status_set(call, meta, SLICE("PENDING"), SLICE_NONE);
 	return ret ? ret : row_make(call, ret_mark, replication, call->key, &ret_mark->row.text);
 }
 
@@ -196,7 +207,6 @@ int s3_replica_edit(const struct store_meta *current, struct slice *ret_headers,
 {
 	struct s3_replica_mark *mark = arg;
 	struct slice value, word;
-	char text[STATUS_BYTES];
 	int ret = mark->edit(current, ret_headers, mark->edit_arg);
 
 	if (ret || !mark->text)
@@ -208,10 +218,7 @@ int s3_replica_edit(const struct store_meta *current, struct slice *ret_headers,
 		return 0;
 	}
 	s3_replicate_row_fill(mark->text, mark->kind, current->version_id);
-	snprintf(text, sizeof(text), "PENDING%s%.*s", value.len ? " " : "",
-		(int)MIN(value.len, HOLE_BYTES), value.len ? value.data : "");
-	return s3_meta_set_hidden(
-		*ret_headers, SLICE(S3_REPLICA_HEADER), slice_str(text), mark->arena, ret_headers);
+	return s3_replica_set(*ret_headers, SLICE("PENDING"), value, mark->arena, ret_headers);
 }
 
 void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *outcome)

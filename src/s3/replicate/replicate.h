@@ -102,6 +102,10 @@ static inline bool s3_replicate_is_row(struct slice text)
  * NULL: no memory. */
 struct slice s3_replicate_row_text(const struct s3_replicate_row *row, struct mem_arena *arena);
 void s3_replicate_row_fill(char *text, enum s3_replicate_kind kind, const char *version_id);
+/* Sets the hidden header to the word and, unless it is empty, the id of the version that is the
+ * object's replica (or of which it is one). -ENOMEM. */
+int s3_replica_set(struct slice headers, struct slice word, struct slice id,
+	struct mem_arena *arena, struct slice *ret_headers);
 /* Answers the headers that tell about the hidden one. */
 void s3_replica_answer(struct s3_call *call, struct slice value);
 
