@@ -8,6 +8,24 @@
 #define POLL_NS_MIN (30 * NS_PER_MS) /* a row is in the index soon after its commit */
 #define POLL_NS_MAX (2 * NS_PER_S)
 #define SETTLE_NS   (50 * NS_PER_MS) /* rows that were sent are collected for this long */
+#define RETRY_ROWS  32u		     /* parked rows that are tried again at once */
+
+/* To the window, or behind a parked one of its key. False: there is no room. */
+static bool row_add(struct course *course, const struct s3_replicate_row *row,
+	struct slice version_id, struct slice text)
+{
+	uint64_t hash;
+
+	if (!course->parked.count)
+		return window_add(&course->window, row->number, version_id, text);
+	hash = parked_hash(row);
+	if (!parked_has(&course->parked, hash))
+		return window_add(&course->window, row->number, version_id, text);
+	if (parked_reserve(&course->parked, 1))
+		return false;
+	parked_add(&course->parked, row->number, hash, row->time_ns);
+	return true;
+}
 
 static bool row_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
 {
@@ -16,7 +34,7 @@ static bool row_visit(uint64_t number, struct slice version_id, struct slice tex
 
 	if (s3_replicate_row_parse(number, version_id, text, &row) &&
 		slice_eq(row.target, slice_str(course->name)) &&
-		!window_add(&course->window, number, version_id, text))
+		!row_add(course, &row, version_id, text))
 		return false;
 	course->cursor = number;
 	return !atomic_load(&course->replicate->ending);
@@ -38,6 +56,77 @@ static bool fill(struct course *course)
 	return course->window.count > before;
 }
 
+/* ---- Rows that the target refuses. ---- */
+
+/* Too many of them leave no room for others: they wait in the store. */
+static void shed(struct course *course)
+{
+	uint64_t now_ns = clock_now_ns();
+	uint32_t stuck;
+
+	if (course->window.count <= WINDOW_ROWS_MAX / 2)
+		return;
+	stuck = window_stuck_count(&course->window, now_ns);
+	if (stuck <= WINDOW_ROWS_MAX / 4 || parked_reserve(&course->parked, stuck))
+		return;
+	if (!course->parked.count)
+		course->retry_ns = now_ns + WINDOW_PAUSE_MAX;
+	window_shed(&course->window, now_ns, &course->parked);
+}
+
+struct back {
+	struct course *course;
+	uint64_t number;
+	bool failed;
+};
+
+static bool back_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
+{
+	struct back *back = arg;
+	struct window *window = &back->course->window;
+	struct window_row *row;
+
+	if (number != back->number)
+		return false;
+	back->failed = !window_add(window, number, version_id, text);
+	if (back->failed)
+		return false;
+	row = window->rows[window->count - 1];
+	row->was_parked = row->told = true;
+	row->tries = 6; /* refused again, it waits for WINDOW_PAUSE_MAX */
+	return false;
+}
+
+/* Each in its turn, a few at once, until the target takes them. */
+static void retry(struct course *course)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct parked *parked = &course->parked;
+
+	if (!parked->count || now_ns < course->retry_ns)
+		return;
+	course->retry_ns = now_ns + WINDOW_PAUSE_MAX;
+	for (uint32_t i = 0; i < RETRY_ROWS && course->window.count < WINDOW_ROWS_MAX; i++) {
+		struct back back = {
+			.course = course, .number = parked_next(parked, course->parked_at)};
+
+		if (!back.number) {
+			course->parked_at = 0;
+			break;
+		}
+		/* Without memory, or when the index cannot be read: later. */
+		if (store_outbox_visit_all(
+			    course->replicate->opts.store, back.number - 1, back_visit, &back) ||
+			back.failed)
+			break;
+		parked_remove(parked, back.number);
+		course->parked_at = back.number;
+	}
+	if (!parked->count)
+		parked_free(parked);
+	course_wake_lanes(course);
+}
+
 static void end_done(struct course *course)
 {
 	uint64_t numbers[WINDOW_ROWS_MAX];
@@ -54,10 +143,14 @@ static void end_done(struct course *course)
 static void tell(const struct course *course)
 {
 	bool away = clock_now_ns() < course->paused_until_ns || course->told_away;
-	struct s3_replicate_state state = {.refused = window_refused_count(&course->window),
+	const struct parked *parked = &course->parked;
+	struct s3_replicate_state state = {
+		.refused = window_refused_count(&course->window) + parked->count,
 		.transport = course->transport,
 		.oldest_ns = course->window.count ? course->window.rows[0]->row.time_ns : 0};
 
+	if (parked->count && (!state.oldest_ns || parked->rows[0].time_ns < state.oldest_ns))
+		state.oldest_ns = parked->rows[0].time_ns;
 	state.word = away		    ? "away"
 		     : state.refused	    ? "refused"
 		     : course->window.count ? "sending"
@@ -77,6 +170,7 @@ static void look_at_place(struct course *course)
 		course->paused_until_ns = 0;
 		course->pause_ns = 0;
 		window_hurry(&course->window);
+		course->retry_ns = 0;
 		course_wake_lanes(course);
 	}
 	secret_wipe(&place, sizeof(place));
@@ -109,6 +203,8 @@ static void course_main(void *arg)
 	course->fiber = fiber_self();
 	while (!atomic_load(&replicate->ending)) {
 		look_at_place(course);
+		shed(course);
+		retry(course);
 		found = fill(course);
 		if (found)
 			course_wake_lanes(course);
@@ -145,6 +241,7 @@ int course_open(struct replicate *replicate, const char *name, struct course **r
 		return ret;
 	course->replicate = replicate;
 	course->poll_ns = POLL_NS_MIN;
+	course->sent = 1;
 	slice_copy_str(slice_str(name), course->name, sizeof(course->name));
 	while (!ret && course->lane_count < LANES) {
 		ret = lane_open(&course->lanes[course->lane_count], course);
@@ -169,5 +266,6 @@ void course_close(struct course *course)
 		fiber_park();
 	}
 	window_free(&course->window);
+	parked_free(&course->parked);
 	free(course);
 }

@@ -136,8 +136,12 @@ static void row_end(
 	row->maybe_sent |= outcome >= OUTCOME_FAILED;
 	if (outcome >= OUTCOME_FAILED)
 		snprintf(course->error, sizeof(course->error), "%s", why);
+	/* What fails again while others are taken is about the row. */
+	if (outcome == OUTCOME_AWAY && row->sent_at && row->sent_at < course->sent)
+		outcome = OUTCOME_REFUSED;
 	if (outcome == OUTCOME_AWAY) {
 		row->phase = WINDOW_WAITS;
+		row->sent_at = course->sent;
 		course_pause(course, why);
 		return;
 	}
@@ -150,7 +154,11 @@ static void row_end(
 		tell_failed(course, row, why);
 	if (outcome == OUTCOME_SENT && course->told_away)
 		log_info("replicate", "%s: the target takes objects again", course->name);
+	/* Others that it refused may pass now, too. */
+	if (row->was_parked)
+		course->retry_ns = 0;
 	if (outcome == OUTCOME_SENT) {
+		course->sent++;
 		course->told_away = false;
 		course->pause_ns = 0;
 		course->error[0] = '\0';

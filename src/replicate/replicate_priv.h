@@ -3,6 +3,7 @@
  *   worker.c  starts a course for each target, and walks for resyncs
  *   course.c  one target: fills its window from the store's rows, ends rows that were sent
  *   window.c  the rows of a target that are in memory: which may be sent now
+ *   parked.c  those that it refuses, when they are too many for the window
  *   lane.c    sends one row at a time: a fiber that reads, and a thread that blocks
  *   send.c    what a row's kind asks for, as requests to the target
  *   read.c    the bytes of a version */
@@ -31,6 +32,8 @@ struct window_row {
 	uint64_t next_ns; /* not before */
 	bool told;	  /* its refusal was logged */
 	bool maybe_sent;  /* a request of it had no clear answer */
+	bool was_parked;
+	uint64_t sent_at; /* course.sent when the target last took nothing; 0: never */
 };
 /* In the order of their numbers. */
 struct window {
@@ -51,7 +54,38 @@ uint32_t window_refused_count(const struct window *window);
 uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max);
 /* Refused rows may run at once. */
 void window_hurry(struct window *window);
+struct parked;
+/* Rows that wait because the target refused them, or an earlier one of their key. */
+uint32_t window_stuck_count(const struct window *window, uint64_t now_ns);
+/* Moves these to parked, which has room for them. */
+void window_shed(struct window *window, uint64_t now_ns, struct parked *parked);
 void window_free(struct window *window);
+
+/* ---- parked.c ---- */
+#define PARKED_ROWS_MAX (256u * 1024u) /* 14 MiB */
+struct parked_row {
+	uint64_t number, hash, time_ns;
+};
+struct parked_key;
+/* In the order of their numbers. */
+struct parked {
+	struct parked_row *rows;
+	uint32_t count, room;
+	struct parked_key *keys;
+	uint32_t slots, forgotten;
+};
+/* Of its bucket and key; never 0. Keys that share one wait for each other. */
+uint64_t parked_hash(const struct s3_replicate_row *row);
+/* Room for that many more. -ENOSPC, -ENOMEM. */
+int parked_reserve(struct parked *parked, uint32_t more);
+void parked_add(struct parked *parked, uint64_t number, uint64_t hash, uint64_t time_ns);
+/* Whether a row of that key is parked: a later one must not pass. */
+bool parked_has(const struct parked *parked, uint64_t hash);
+/* The next row's number behind that one that no earlier row of its key waits for; 0: none. */
+uint64_t parked_next(const struct parked *parked, uint64_t after);
+/* The number is that of a parked row, the first of its key. */
+void parked_remove(struct parked *parked, uint64_t number);
+void parked_free(struct parked *parked);
 
 /* ---- lane.c ---- */
 #define LANES		  8u
@@ -89,6 +123,10 @@ struct course {
 	struct replicate *replicate;
 	char name[S3_REPLICATE_NAME_MAX + 1];
 	struct window window;
+	struct parked parked;
+	uint64_t parked_at;  /* number of the last row that was taken out */
+	uint64_t retry_ns;   /* parked rows are tried again */
+	uint64_t sent;	     /* rows, and one */
 	uint64_t cursor;     /* number of the last row that was looked at */
 	uint64_t generation; /* of the place that was used last */
 	struct fiber *fiber;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "codec/codec.h"
@@ -15,7 +16,8 @@
 #define REPLICA_HEADER	   "x-nebulaio-replica"
 #define PART_BYTES	   (64 * MIB) /* of an object whose own parts are not known */
 #define PARTS_MAX	   10000u
-#define NO_VERSION	   "-" /* the target's bucket has no versions */
+#define SPARE_BYTES	   (1 * GIB) /* of the data folder's disk */
+#define NO_VERSION	   "-"	     /* the target's bucket has no versions */
 #define QUERY_BYTES	   (3u * S3_REPLICATE_VERSION_MAX + 64u)
 #define UPLOAD_ID_BYTES	   1024u
 #define UPLOAD_QUERY_BYTES (3u * UPLOAD_ID_BYTES + 64u)
@@ -152,12 +154,28 @@ static int file_open(struct lane *lane)
 	return lane->file < 0 ? -errno : 0;
 }
 
+/* Takes the body's room at once, and only what the index, which is in the same folder, can spare.
+ */
+static void file_reserve(struct lane *lane, void *arg)
+{
+	struct piece *piece = arg;
+	struct statvfs room;
+
+	piece->ret = file_open(lane);
+	if (!piece->ret && fstatvfs(lane->file, &room))
+		piece->ret = -errno;
+	if (!piece->ret && (uint64_t)room.f_bavail * room.f_frsize < piece->bytes + SPARE_BYTES)
+		piece->ret = -ENOSPC;
+	if (!piece->ret && fallocate(lane->file, 0, 0, (off_t)piece->bytes) && errno != EOPNOTSUPP)
+		piece->ret = -errno;
+}
+
 static void file_write(struct lane *lane, void *arg)
 {
 	struct piece *piece = arg;
 	uint64_t done = 0;
 
-	piece->ret = file_open(lane);
+	piece->ret = 0;
 	while (!piece->ret && done < piece->bytes) {
 		ssize_t wrote = pwrite(lane->file, lane->buffer + done, piece->bytes - done,
 			(off_t)(piece->offset + done));
@@ -218,7 +236,7 @@ static enum outcome exchange_do(struct send *send)
 static int body_stage(struct send *send, uint64_t offset, uint64_t bytes)
 {
 	struct lane *lane = send->lane;
-	struct piece piece = {.offset = 0};
+	struct piece piece = {.bytes = bytes};
 
 	if (!lane->buffer)
 		lane->buffer = malloc(LANE_BUFFER_BYTES);
@@ -227,6 +245,10 @@ static int body_stage(struct send *send, uint64_t offset, uint64_t bytes)
 	send->exchange.from_file = bytes > LANE_BUFFER_BYTES;
 	send->exchange.request.body = lane->buffer;
 	send->exchange.request.bytes = bytes;
+	if (send->exchange.from_file)
+		lane_do(lane, file_reserve, &piece);
+	if (piece.ret)
+		return piece.ret;
 	do {
 		int ret;
 

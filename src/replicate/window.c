@@ -86,6 +86,29 @@ uint32_t window_refused_count(const struct window *window)
 	return count;
 }
 
+static bool is_stuck(const struct window *window, uint32_t idx, uint64_t now_ns)
+{
+	if (window->rows[idx]->phase != WINDOW_WAITS)
+		return false;
+	for (uint32_t i = 0; i <= idx; i++) {
+		const struct window_row *row = window->rows[i];
+
+		if (row->phase == WINDOW_WAITS && row->tries && row->next_ns > now_ns &&
+			same_key(row, window->rows[idx]))
+			return true;
+	}
+	return false;
+}
+
+uint32_t window_stuck_count(const struct window *window, uint64_t now_ns)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < window->count; i++)
+		count += is_stuck(window, i, now_ns);
+	return count;
+}
+
 static void row_free(struct window_row *row)
 {
 	free(row->text);
@@ -108,6 +131,26 @@ uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max)
 	}
 	window->count = kept;
 	return count;
+}
+
+void window_shed(struct window *window, uint64_t now_ns, struct parked *parked)
+{
+	bool stuck[WINDOW_ROWS_MAX];
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < window->count; i++)
+		stuck[i] = is_stuck(window, i, now_ns);
+	for (uint32_t i = 0; i < window->count; i++) {
+		struct window_row *row = window->rows[i];
+
+		if (!stuck[i]) {
+			window->rows[kept++] = row;
+			continue;
+		}
+		parked_add(parked, row->row.number, parked_hash(&row->row), row->row.time_ns);
+		row_free(row);
+	}
+	window->count = kept;
 }
 
 void window_hurry(struct window *window)

@@ -2,8 +2,10 @@
  * in which order, and when again; and what an answer means for its row. */
 #include "../unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 
+#include "base/prng.h"
 #include "replicate/replicate_priv.h"
 #include "s3/replicate/replicate.h"
 
@@ -136,6 +138,79 @@ static void test_full(void **state)
 	assert_true(add(1000, "more"));
 }
 
+static void test_parked(void **state)
+{
+	struct parked parked = {.count = 0};
+	uint64_t hash;
+
+	(void)state;
+	assert_int_equal(parked_next(&parked, 0), 0);
+	assert_false(parked_has(&parked, 7));
+	/* "a" is refused; its next row and "c" wait for nothing else. */
+	assert_true(add(1, "a") && add(2, "b") && add(3, "a") && add(4, "c"));
+	window_refused(window_take(&window, 0), 0);
+	assert_int_equal(window_stuck_count(&window, 0), 2);
+	assert_int_equal(window_stuck_count(&window, WINDOW_PAUSE_MIN), 0);
+	assert_int_equal(parked_reserve(&parked, 2), 0);
+	hash = parked_hash(&window.rows[0]->row);
+	window_shed(&window, 0, &parked);
+	assert_int_equal(window.count, 2);
+	assert_int_equal(window.rows[0]->row.number, 2);
+	assert_int_equal(window.rows[1]->row.number, 4);
+	assert_int_equal(parked.count, 2);
+	assert_true(parked_has(&parked, hash));
+	assert_false(parked_has(&parked, parked_hash(&window.rows[0]->row)));
+	/* The first of the key, then the next one. */
+	assert_int_equal(parked_next(&parked, 0), 1);
+	assert_int_equal(parked_next(&parked, 1), 0);
+	parked_remove(&parked, 1);
+	assert_int_equal(parked_next(&parked, 1), 3);
+	parked_remove(&parked, 3);
+	assert_false(parked_has(&parked, hash));
+	parked_free(&parked);
+}
+
+/* Rows of 100 keys in any order, against a plain list. */
+static void test_parked_many(void **state)
+{
+	static uint64_t numbers[4096];
+	struct parked parked = {.count = 0};
+	struct prng prng;
+	uint32_t count = 0, next = 0;
+
+	(void)state;
+	prng_seed(&prng, 1);
+	for (uint32_t i = 0; i < 20000; i++) {
+		if (next < 4095 && (!count || prng_below(&prng, 3))) {
+			assert_int_equal(parked_reserve(&parked, 1), 0);
+			next++;
+			numbers[next] = 1 + prng_below(&prng, 100);
+			parked_add(&parked, next, numbers[next], next);
+			count++;
+		} else {
+			uint64_t number = parked_next(&parked, prng_below(&prng, next + 1));
+
+			if (!number)
+				continue;
+			for (uint64_t older = 1; older < number; older++)
+				assert_int_not_equal(numbers[older], numbers[number]);
+			parked_remove(&parked, number);
+			numbers[number] = 0;
+			count--;
+		}
+		assert_int_equal(parked.count, count);
+	}
+	for (uint64_t hash = 1; hash <= 100; hash++) {
+		bool has = false;
+
+		for (uint32_t i = 1; i <= next; i++)
+			has |= numbers[i] == hash;
+		assert_int_equal(parked_has(&parked, hash), has);
+	}
+	assert_int_equal(parked_reserve(&parked, PARKED_ROWS_MAX + 1), -ENOSPC);
+	parked_free(&parked);
+}
+
 static enum outcome outcome_of(uint32_t status, const char *code)
 {
 	struct replicate_result result = {.status = status};
@@ -181,6 +256,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_order_of_a_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_parked, setup, teardown),
+		cmocka_unit_test(test_parked_many),
 		cmocka_unit_test(test_answers),
 	};
 
