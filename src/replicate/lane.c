@@ -136,7 +136,7 @@ static void row_end(
 	row->maybe_sent |= outcome >= OUTCOME_FAILED;
 	if (outcome >= OUTCOME_FAILED)
 		snprintf(course->error, sizeof(course->error), "%s", why);
-	/* What fails again while others are taken is about the row. */
+	/* A row that fails again while others are taken is at fault itself. */
 	if (outcome == OUTCOME_AWAY && row->sent_at && row->sent_at < course->sent)
 		outcome = OUTCOME_REFUSED;
 	if (outcome == OUTCOME_AWAY) {

@@ -28,7 +28,7 @@ struct replicate_result {
 	const char *transport; /* "rdma", "http"; static */
 	char etag[84];
 	char version_id[S3_REPLICATE_VERSION_MAX + 1]; /* a longer one: empty */
-	char replica_of[65]; /* the answer's S3_REPLICA_REQUEST */
+	char replica_of[65];			       /* the answer's S3_REPLICA_REQUEST */
 	char code[64], message[256];
 	size_t answer_len;
 };

@@ -11,8 +11,8 @@
 #include "s3/core/answer.h"
 #include "s3/replicate/replicate.h"
 
-#define HOLE_BYTES   32u /* a version id */
-#define HOLE_AT	     2u	 /* behind the NUL and the kind */
+#define HOLE_BYTES 32u /* a version id */
+#define HOLE_AT	   2u  /* behind the NUL and the kind */
 
 /* ---- Rows. ---- */
 
