@@ -56,6 +56,7 @@ struct connection {
 	struct front_http_opts http;
 	struct front_http *waiting; /* it has no fiber */
 	uint16_t share;		    /* of its fiber, meanwhile */
+	struct fiber_start more;    /* its next request waits for one */
 	bool idle;
 	bool serving;
 	bool evicted;
@@ -165,7 +166,9 @@ static void connection_again(void *arg)
 	struct reactor *reactor = connection->listen->opts.core->reactor;
 
 	CHECK(connection->magic == CONNECTION_MAGIC);
-	if (!fiber_spawn_in(reactor, connection->share, "http", connection_more, connection))
+	connection->more = (struct fiber_start){
+		.name = "http", .fn = connection_more, .arg = connection};
+	if (!fiber_start_in(reactor, connection->share, &connection->more))
 		return;
 	log_warn("listen", "connection from %s cut: too many fibers on this core",
 		net_peer(connection->stream));

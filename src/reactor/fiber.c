@@ -83,7 +83,7 @@ static struct fiber *fiber_map(struct reactor *reactor)
 	fiber->state = FIBER_IDLE;
 	fiber->remote_msg.fn = fiber_remote_arrived;
 	atomic_init(&fiber->remote_posted, false);
-	list_init(&fiber->link);
+	list_init(&fiber->place.link);
 	list_push_back(&reactor->fibers_all, &fiber->all_link);
 	reactor->fibers_mapped++;
 	return fiber;
@@ -104,22 +104,31 @@ void fiber_unmap(struct fiber *fiber)
 	CHECK(err == 0);
 }
 
-int fiber_spawn_in(
-	struct reactor *reactor, uint16_t share, const char *name, fiber_fn *fn, void *arg)
+/* Makes sure of a fiber for a later fiber_begin. */
+static int fiber_reserve(struct reactor *reactor)
 {
-	struct list *link;
 	struct fiber *fiber;
 
 	check_thread(reactor);
-	CHECK(share < REACTOR_SHARES);
 	if (reactor->stats.fibers >= reactor->opts.fibers_max) {
 		counter_add(&fibers_full, 1);
 		return -EAGAIN;
 	}
-	link = list_pop(&reactor->fibers_idle);
-	fiber = link ? CONTAINER_OF(link, struct fiber, link) : fiber_map(reactor);
-	if (!fiber)
-		return -ENOMEM;
+	if (reactor->stats.fibers == reactor->fibers_mapped) {
+		fiber = fiber_map(reactor);
+		if (!fiber)
+			return -ENOMEM;
+		list_push_back(&reactor->fibers_idle, &fiber->place.link);
+	}
+	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+struct fiber *fiber_begin(struct reactor *reactor, const struct fiber_start *start)
+{
+	struct fiber *fiber =
+		CONTAINER_OF(list_pop(&reactor->fibers_idle), struct fiber, place.link);
+
 	CHECK(fiber->state == FIBER_IDLE);
 #if SANITIZER_ADDRESS
 	/* The function that ran here last never returned from its outermost frame. */
@@ -130,24 +139,42 @@ int fiber_spawn_in(
 #else
 	fiber->sanitizer = NULL;
 #endif
-	fiber->name = name;
+	fiber->name = start->name;
 	memcpy(fiber->request, reactor->running ? reactor->running->request : "",
 		reactor->running ? sizeof(fiber->request) : 1);
-	fiber->fn = fn;
-	fiber->arg = arg;
+	fiber->fn = start->fn;
+	fiber->arg = start->arg;
 	fiber->cause = CAUSE_OTHER;
 	fiber->wake_pending = false;
 	switch_prepare(&fiber->ctx, fiber->stack, fiber->stack_bytes, fiber_main, fiber);
 	fiber->state = FIBER_RUNNABLE;
-	fiber->share = share;
-	share_push(reactor, fiber);
-	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
+	fiber->place.share = start->place.share;
+	return fiber;
+}
+
+int fiber_start_in(struct reactor *reactor, uint16_t share, struct fiber_start *start)
+{
+	int ret = fiber_reserve(reactor);
+
+	CHECK(share < REACTOR_SHARES);
+	if (ret)
+		return ret;
+	start->place.share = share;
+	start->place.is_start = true;
+	share_push(reactor, &start->place);
 	return 0;
 }
 
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)
 {
-	uint16_t share = reactor->running ? reactor->running->share : 0;
+	const struct fiber_start start = {
+		.place.share = reactor->running ? reactor->running->place.share : 0,
+		.name = name,
+		.fn = fn,
+		.arg = arg};
+	int ret = fiber_reserve(reactor);
 
-	return fiber_spawn_in(reactor, share, name, fn, arg);
+	if (!ret)
+		share_push(reactor, &fiber_begin(reactor, &start)->place);
+	return ret;
 }

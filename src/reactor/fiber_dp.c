@@ -60,7 +60,7 @@ static void make_runnable(struct fiber *fiber, enum fiber_cause cause)
 {
 	fiber->state = FIBER_RUNNABLE;
 	fiber->cause = cause;
-	share_push(fiber->reactor, fiber);
+	share_push(fiber->reactor, &fiber->place);
 }
 
 static void retire(struct reactor *reactor, struct fiber *fiber)
@@ -69,7 +69,7 @@ static void retire(struct reactor *reactor, struct fiber *fiber)
 	__tsan_destroy_fiber(fiber->sanitizer);
 #endif
 	/* The stack used last is the warmest: it is reused first. */
-	list_push_front(&reactor->fibers_idle, &fiber->link);
+	list_push_front(&reactor->fibers_idle, &fiber->place.link);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
 }
 
@@ -92,8 +92,8 @@ int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg
 	if (ret || reactor->running || reactor_current != reactor)
 		return ret;
 	/* A fiber that is spawned outside fibers belongs to the server's own share. */
-	fiber = CONTAINER_OF(reactor->shares[0].runnable.prev, struct fiber, link);
-	share_take(reactor, fiber);
+	fiber = CONTAINER_OF(reactor->shares[0].runnable.prev, struct fiber, place.link);
+	share_take(reactor, &fiber->place);
 	fiber_enter(reactor, fiber);
 	stat_add(&reactor->stats.fiber_switches, 1);
 	return 0;

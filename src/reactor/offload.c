@@ -113,7 +113,7 @@ static void turn_add(struct pool *pool, uint16_t share)
 
 static void queue_push(struct pool *pool, struct offload *offload)
 {
-	uint16_t share = offload->fiber->share;
+	uint16_t share = offload->fiber->place.share;
 	struct turn *turn = &pool->turn_of[share];
 
 	if (!turn->waits) {
@@ -128,7 +128,7 @@ static void queue_push(struct pool *pool, struct offload *offload)
 /* Takes the call out of the queue. A share that has more calls queues again. */
 static void queue_take(struct pool *pool, struct offload *offload)
 {
-	uint16_t share = offload->fiber->share;
+	uint16_t share = offload->fiber->place.share;
 	struct turn *turn = &pool->turn_of[share];
 
 	list_remove(&offload->link);

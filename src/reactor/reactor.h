@@ -76,9 +76,24 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
  * it stops for the first time. A function that never waits is finished on return, and the next one
  * runs on its warm stack. The caller must be ready for everything that fn does. */
 int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
-/* As fiber_spawn, but in this share, whoever calls. */
-int fiber_spawn_in(
-	struct reactor *reactor, uint16_t share, const char *name, fiber_fn *fn, void *arg);
+/* Something's place among what waits for the processor; the reactor's. */
+struct fiber_place {
+	struct list link;
+	uint32_t round;
+	uint16_t share;
+	bool is_start;
+};
+/* A function that waits for the processor and has no stack yet. It gets one when its turn comes, so
+ * that of many that wait each can use the same warm one. In the caller's memory, and the caller's
+ * again once fn is called. */
+struct fiber_start {
+	struct fiber_place place;
+	const char *name;
+	fiber_fn *fn;
+	void *arg;
+};
+/* As fiber_spawn, of start's name, fn and arg, in this share, whoever calls. */
+int fiber_start_in(struct reactor *reactor, uint16_t share, struct fiber_start *start);
 /* Fiber call: runs fn in a fiber of that reactor and waits until it returns; on the caller's own
  * reactor, in the caller's fiber. The errors of fiber_spawn there: fn did not run. */
 int fiber_run_on(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);

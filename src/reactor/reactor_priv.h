@@ -57,14 +57,12 @@ enum fiber_state { FIBER_IDLE, FIBER_RUNNABLE, FIBER_RUNNING, FIBER_PARKED, FIBE
 enum fiber_cause { CAUSE_OTHER, CAUSE_WAKE, CAUSE_DEADLINE };
 
 struct fiber {
-	struct list link; /* its share's run queue, or the cache */
+	struct fiber_place place; /* in its share's run queue; its link also in the cache */
 	struct switch_ctx ctx;
 	struct reactor *reactor;
 	enum fiber_state state;
 	enum fiber_cause cause;
 	bool wake_pending;
-	uint16_t share;
-	uint32_t round; /* in which it became runnable */
 	const char *name;
 	char request[FIBER_REQUEST_BYTES]; /* the id of the request that it works for; empty: none
 					    */
@@ -79,7 +77,7 @@ struct fiber {
 	void *sanitizer; /* the fake stack (address) or the fiber (thread) */
 };
 
-/* Fibers that wait for the processor on one client's behalf (share_dp.c). */
+/* Fibers and starts that wait for the processor on one client's behalf (share_dp.c). */
 struct share {
 	struct list runnable;
 	struct list link; /* in shares_fresh or shares_old, while queued */
@@ -102,7 +100,7 @@ struct reactor {
 	_Atomic uint32_t helpers; /* threads that work for it and may touch this structure */
 	int wake_fd;
 
-	_Alignas(64) uint32_t runnable; /* fibers, of all shares */
+	_Alignas(64) uint32_t runnable; /* fibers and starts, of all shares */
 	uint32_t round;
 	struct list shares_fresh, shares_old;
 	uint64_t round_begin_ticks, round_ticks, speed_due_ticks;
@@ -129,7 +127,7 @@ struct reactor {
 	uint32_t cpus;		 /* that the process may use */
 	struct list fibers_idle; /* cached, with their stacks */
 	struct list fibers_all;
-	uint32_t fibers_mapped;
+	uint32_t fibers_mapped; /* stats.fibers of them are in use, or reserved by a start */
 	uint32_t page_bytes;
 	bool ring_open;
 	struct uring_op wake_op;
@@ -183,6 +181,9 @@ static inline void check_thread(const struct reactor *reactor)
 void fiber_helped_set(struct fiber *fiber);
 void fiber_unmap(struct fiber *fiber);
 
+/* Takes a reserved fiber and makes it runnable, but in no queue. */
+struct fiber *fiber_begin(struct reactor *reactor, const struct fiber_start *start);
+
 /* fiber_dp.c */
 void fiber_main(void *arg);
 /* Runs a runnable fiber that is in no queue, until it stops or ends. */
@@ -194,8 +195,8 @@ void fiber_remote_arrived(struct reactor_msg *msg);
 
 /* share_dp.c */
 void shares_init(struct reactor *reactor);
-void share_push(struct reactor *reactor, struct fiber *fiber);
-void share_take(struct reactor *reactor, struct fiber *fiber);
+void share_push(struct reactor *reactor, struct fiber_place *place);
+void share_take(struct reactor *reactor, struct fiber_place *place);
 /* Runs the fibers that are runnable now, each once: all fibers of the server's own share, and those
  * of clients until their time is used up. Returns how many it ran. */
 uint32_t fibers_round(struct reactor *reactor);

@@ -45,35 +45,48 @@ void shares_init(struct reactor *reactor)
 	speed_measure(reactor);
 }
 
-void share_push(struct reactor *reactor, struct fiber *fiber)
+void share_push(struct reactor *reactor, struct fiber_place *place)
 {
-	struct share *share = &reactor->shares[fiber->share];
+	struct share *share = &reactor->shares[place->share];
 
-	fiber->round = reactor->round;
-	list_push_back(&share->runnable, &fiber->link);
+	place->round = reactor->round;
+	list_push_back(&share->runnable, &place->link);
 	reactor->runnable++;
-	if (share->queued || !fiber->share)
+	if (share->queued || !place->share)
 		return;
 	share->queued = share->fresh = true;
 	share->credit_ticks = reactor->quantum_ticks;
 	list_push_back(&reactor->shares_fresh, &share->link);
 }
 
-void share_take(struct reactor *reactor, struct fiber *fiber)
+void share_take(struct reactor *reactor, struct fiber_place *place)
 {
-	list_remove(&fiber->link);
+	list_remove(&place->link);
 	reactor->runnable--;
 }
 
-/* The first fiber of a share; NULL when there is none, or when it became runnable in this round. */
-static struct fiber *share_first(const struct reactor *reactor, const struct share *share)
+/* The first of a share; NULL when there is none, or when it became runnable in this round. */
+static struct fiber_place *share_first(const struct reactor *reactor, const struct share *share)
 {
-	struct fiber *fiber;
+	struct fiber_place *place;
 
 	if (list_empty(&share->runnable))
 		return NULL;
-	fiber = CONTAINER_OF(share->runnable.next, struct fiber, link);
-	return fiber->round == reactor->round ? NULL : fiber;
+	place = CONTAINER_OF(share->runnable.next, struct fiber_place, link);
+	return place->round == reactor->round ? NULL : place;
+}
+
+/* Takes it out of its queue and runs it, until it stops or ends. */
+static void place_run(struct reactor *reactor, struct fiber_place *place)
+{
+	struct fiber *fiber;
+
+	share_take(reactor, place);
+	if (place->is_start)
+		fiber = fiber_begin(reactor, CONTAINER_OF(place, struct fiber_start, place));
+	else
+		fiber = CONTAINER_OF(place, struct fiber, place);
+	fiber_enter(reactor, fiber);
 }
 
 static void share_retire(struct reactor *reactor, struct share *share)
@@ -116,14 +129,14 @@ static uint32_t serve_clients(struct reactor *reactor)
 
 	list_init(&done);
 	while ((share = share_next(reactor)) != NULL) {
-		struct fiber *fiber = share_first(reactor, share);
+		struct fiber_place *first = share_first(reactor, share);
 		uint64_t begin_ticks = now_ticks;
 
-		if (!fiber && list_empty(&share->runnable)) {
+		if (!first && list_empty(&share->runnable)) {
 			share_retire(reactor, share);
 			continue;
 		}
-		if (!fiber) { /* its fibers became runnable in this round */
+		if (!first) { /* its fibers became runnable in this round */
 			list_remove(&share->link);
 			share->fresh = false;
 			list_push_back(&done, &share->link);
@@ -133,12 +146,11 @@ static uint32_t serve_clients(struct reactor *reactor)
 			share_rotate(reactor, share);
 			continue;
 		}
-		if (fiber->share != reactor->share_last) {
-			reactor->share_last = fiber->share;
+		if (first->share != reactor->share_last) {
+			reactor->share_last = first->share;
 			reactor->mixed_ticks = begin_ticks;
 		}
-		share_take(reactor, fiber);
-		fiber_enter(reactor, fiber);
+		place_run(reactor, first);
 		count++;
 		now_ticks = clock_ticks();
 		share->credit_ticks -= (int64_t)(now_ticks - begin_ticks);
@@ -152,7 +164,7 @@ static uint32_t serve_clients(struct reactor *reactor)
 
 uint32_t fibers_round(struct reactor *reactor)
 {
-	struct fiber *fiber;
+	struct fiber_place *first;
 	uint32_t count = 0;
 
 	if (!reactor->runnable)
@@ -161,9 +173,8 @@ uint32_t fibers_round(struct reactor *reactor)
 		speed_measure(reactor);
 	/* Fibers that become runnable during the round wait for the next. */
 	reactor->round++;
-	while ((fiber = share_first(reactor, &reactor->shares[0])) != NULL) {
-		share_take(reactor, fiber);
-		fiber_enter(reactor, fiber);
+	while ((first = share_first(reactor, &reactor->shares[0])) != NULL) {
+		place_run(reactor, first);
 		count++;
 	}
 	if (reactor->runnable) {
@@ -180,14 +191,14 @@ void fiber_share_set(uint16_t share)
 
 	CHECK(share < REACTOR_SHARES);
 	if (fiber)
-		fiber->share = share;
+		fiber->place.share = share;
 }
 
 uint16_t fiber_share(void)
 {
 	const struct fiber *fiber = fiber_self();
 
-	return fiber ? fiber->share : 0;
+	return fiber ? fiber->place.share : 0;
 }
 
 bool fiber_contended(void)
@@ -195,7 +206,7 @@ bool fiber_contended(void)
 	const struct fiber *fiber = fiber_self();
 	const struct reactor *reactor = reactor_current;
 
-	return !fiber || !fiber->share ||
+	return !fiber || !fiber->place.share ||
 	       reactor->round_begin_ticks - reactor->mixed_ticks <
 		       ROUNDS_MIXED * reactor->round_ticks;
 }
@@ -205,7 +216,7 @@ void fiber_yield_due(void)
 	struct fiber *fiber = fiber_self();
 	struct reactor *reactor = reactor_current;
 
-	if (fiber && fiber->share &&
+	if (fiber && fiber->place.share &&
 		clock_ticks() - reactor->round_begin_ticks > reactor->round_ticks)
 		fiber_yield();
 }

@@ -94,6 +94,69 @@ static void test_a_fiber_may_run_at_once(void **state)
 	assert_int_equal(rig_stats().fibers, 0);
 }
 
+#define STARTS 4u
+
+/* A start, and where its function found its stack. */
+struct begun {
+	struct fiber_start start;
+	uintptr_t stack;
+	bool waits;
+};
+
+static void begins(void *arg)
+{
+	struct begun *begun = arg;
+
+	begun->stack = (uintptr_t)__builtin_frame_address(0);
+	note(begun->start.name[0]);
+	assert_int_equal(fiber_share(), 1);
+	if (begun->waits)
+		fiber_yield();
+}
+
+static void begun_start(struct begun *begun, const char *name)
+{
+	begun->start = (struct fiber_start){.name = name, .fn = begins, .arg = begun};
+	assert_int_equal(fiber_start_in(rig, 1, &begun->start), 0);
+}
+
+/* One after the other, in the order of their starts, on the stack that the one before has left; the
+ * one that waits keeps its own. */
+static void test_starts_have_no_stack_until_they_run(void **state)
+{
+	static const char *const names[STARTS] = {"1", "2", "3", "4"};
+	struct begun begun[STARTS] = {{.waits = false}};
+
+	(void)state;
+	begun[2].waits = true;
+	for (uint32_t i = 0; i < STARTS; i++)
+		begun_start(&begun[i], names[i]);
+	assert_int_equal(rig_stats().fibers, STARTS);
+	rig_run();
+	assert_string_equal(journal, "1234");
+	assert_ptr_equal(begun[1].stack, begun[0].stack);
+	assert_ptr_equal(begun[2].stack, begun[0].stack);
+	assert_ptr_not_equal(begun[3].stack, begun[0].stack);
+	assert_int_equal(rig_stats().fibers, 0);
+}
+
+/* A start that was accepted has its fiber. */
+static void test_starts_count_as_fibers(void **state)
+{
+	struct begun begun[2] = {{.waits = false}};
+	struct fiber_start more = {.name = "3", .fn = spawned, .arg = "3"};
+
+	(void)state;
+	reactor_close(rig);
+	rig_open_with((struct reactor_opts){.fibers_max = 2});
+	begun_start(&begun[0], "1");
+	begun_start(&begun[1], "2");
+	assert_int_equal(fiber_start_in(rig, 1, &more), -EAGAIN);
+	assert_int_equal(fiber_spawn(rig, "test", spawned, "3"), -EAGAIN);
+	rig_run();
+	assert_string_equal(journal, "12");
+}
+
 static struct fiber *parked;
 
 static void parks_twice(void *arg)
@@ -452,6 +515,8 @@ int main(void)
 		RIG_TEST(test_runs_in_order_of_spawning),
 		RIG_TEST(test_a_fiber_spawned_by_a_fiber_runs_a_turn_later),
 		RIG_TEST(test_a_fiber_may_run_at_once),
+		RIG_TEST(test_starts_have_no_stack_until_they_run),
+		RIG_TEST(test_starts_count_as_fibers),
 		RIG_TEST(test_wakes_before_return_count_once),
 		RIG_TEST(test_one_wake_is_remembered),
 		RIG_TEST(test_a_wake_during_a_yield_is_remembered),
