@@ -539,9 +539,18 @@ static void note_busy(struct sim_qp *qp)
 		list_push_back(&qp->send_cq->busy, &qp->busy);
 }
 
+/* Where the next send goes. An empty queue begins at its first entries again, as a completion queue
+ * does. */
+static uint32_t next_send(struct sim_qp *qp)
+{
+	if (qp->sq_head == qp->sq_tail)
+		qp->sq_head = qp->sq_exec = qp->sq_tail = 0;
+	return qp->sq_tail & qp->sq_mask;
+}
+
 static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t total)
 {
-	uint32_t idx = qp->sq_tail & qp->sq_mask;
+	uint32_t idx = next_send(qp);
 	struct sim_send *send = &qp->sq[idx];
 	struct rp_sge *sges = &qp->sq_sges[idx * qp->sq_sge_max];
 	uint32_t count = 0;
@@ -873,6 +882,10 @@ int sim_cq_poll(struct rp_cq *base, struct rp_wc *wcs, uint32_t max)
 	count = MIN(cq->tail - cq->head, max);
 	for (uint32_t i = 0; i < count; i++)
 		wcs[i] = cq->wcs[cq->head++ & cq->mask];
+	/* An empty queue begins at its first entries again, which are in the processor's cache: a
+	 * large one would take a new line for each completion. */
+	if (cq->head == cq->tail)
+		cq->head = cq->tail = 0;
 	if (SIM_UNLIKELY(cq->overrun) && !count)
 		return -EIO;
 	return (int)count;

@@ -346,6 +346,40 @@ static void test_damaged_bells_and_no_key(void **state)
 	pair_close(&pair);
 }
 
+/* Work that comes one by one always takes the first entries of its queues; what is added to a queue
+ * that is not empty goes behind the rest. */
+static void test_empty_queues_begin_again(void **state)
+{
+	const struct rp_send_wr wr = {.wr_id = 1, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED};
+	struct sim_cq *cq;
+	struct sim_qp *qp;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	qp = CONTAINER_OF(pair.a.qp, struct sim_qp, base);
+	cq = CONTAINER_OF(pair.b.cq, struct sim_cq, base);
+	for (uint32_t i = 0; i < 5; i++) {
+		assert_int_equal(post_recv_at(&pair.b, 2, 0, 64), 0);
+		assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), 0);
+		assert_int_equal(qp->sq_tail, 1);
+		wc_expect(&pair.b, NULL, 2, RP_WC_SUCCESS);
+		assert_int_equal(cq->tail, 0);
+		wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(post_recv_at(&pair.b, 2 + i, 64 * i, 64), 0);
+		assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 64 * i, 64)), 0);
+		assert_int_equal(qp->sq_tail, i + 1);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		wc_expect(&pair.b, NULL, 2 + i, RP_WC_SUCCESS);
+	assert_int_equal(cq->tail, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
+	pair_close(&pair);
+}
+
 /* More private data than an event has room for is refused. */
 static void test_private_bytes_of_a_packet(void **state)
 {
@@ -813,6 +847,7 @@ static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_nonsense_datagrams),
 	cmocka_unit_test(test_scribbled_wire),
 	cmocka_unit_test(test_damaged_bells_and_no_key),
+	cmocka_unit_test(test_empty_queues_begin_again),
 	cmocka_unit_test(test_private_bytes_of_a_packet),
 	cmocka_unit_test(test_nonsense_on_the_socket),
 	cmocka_unit_test(test_join_refused),
