@@ -129,6 +129,7 @@ int nbd_open(const struct nbd_opts *opts, const char *address, struct nbd **ret_
 	nbd->opts = *opts;
 	memcpy(nbd->exports, opts->exports, opts->export_count * sizeof(nbd->exports[0]));
 	nbd->opts.exports = nbd->exports;
+	nbd->starved_ns = NBD_STARVED_NS;
 	list_init(&nbd->connections);
 	list_init(&nbd->starved);
 	if (strncmp(address, NBD_UNIX_SCHEME, strlen(NBD_UNIX_SCHEME)) == 0)

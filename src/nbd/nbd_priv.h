@@ -93,6 +93,9 @@ _Static_assert(sizeof(struct nbd_answer_wire) == 16, "as the protocol has it");
 /* A client that stops for this long in the middle of a message is cut off, because it holds frames.
  * Between requests a client may be silent for ever. */
 #define NBD_STALL_NS (30 * NS_PER_S)
+/* Nor may it take one byte now and then, when another client's request has waited this long for
+ * frames. */
+#define NBD_STARVED_NS (30 * NS_PER_S)
 /* From the connection to the choice of an export. */
 #define NBD_HANDSHAKE_NS (30 * NS_PER_S)
 
@@ -108,6 +111,7 @@ struct nbd {
 	struct list connections;
 	uint32_t connection_count;
 	struct list starved; /* struct nbd_wait: fibers that wait for frames, the first first */
+	uint64_t starved_ns; /* NBD_STARVED_NS, but in tests */
 	bool draining, accepting;
 	struct fiber *acceptor; /* waits for room */
 	struct fiber *drainer;
@@ -132,7 +136,9 @@ struct nbd_connection {
 	bool evicted;
 	bool complained;
 	uint32_t requests;
-	struct fiber *receiver; /* waits for the end of a request */
+	uint64_t frames_held;			 /* by its requests */
+	uint64_t sends_since_ns, takes_since_ns; /* one payload; 0: none */
+	struct fiber *receiver;			 /* waits for the end of a request */
 	bool sending;
 	struct list senders; /* struct nbd_wait */
 	uint64_t read_bytes, written_bytes;

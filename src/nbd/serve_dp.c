@@ -19,10 +19,35 @@ struct request {
 	uint32_t bytes;
 	struct region_span span; /* data NULL: no payload */
 	enum region_owner owner; /* of the span */
+	uint32_t frames;	 /* of the span */
 	int error;		 /* 0 or -errno */
 };
 
 /* ---- Frames. ---- */
+
+/* Cuts off the connection that holds most frames of those whose client is slow to take or to send
+ * one payload. */
+static void slow_one_end(struct nbd *nbd)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct nbd_connection *worst = NULL;
+
+	LIST_FOR_EACH (link, &nbd->connections) {
+		struct nbd_connection *connection = CONTAINER_OF(link, struct nbd_connection, link);
+		uint64_t since_ns =
+			MIN(connection->sends_since_ns - 1, connection->takes_since_ns - 1);
+
+		if (since_ns < now_ns - nbd->starved_ns &&
+			(!worst || connection->frames_held > worst->frames_held))
+			worst = connection;
+	}
+	if (!worst)
+		return;
+	log_warn("nbd", "%s: %s is cut off: it is slow, and others wait for its memory",
+		worst->export->name, net_peer(worst->stream));
+	worst->sends_since_ns = worst->takes_since_ns = 0;
+	net_shutdown(worst->stream);
+}
 
 /* Waits until it is this fiber's turn and there are frames. It holds none meanwhile, so the
  * requests that do will end. */
@@ -41,14 +66,18 @@ static int frames_lease(struct request *request)
 			if (nbd->starved.next == &wait.link)
 				ret = region_lease(
 					nbd->opts.region, frames, OWNER_NET, &request->span);
-			if (ret == -ENOBUFS)
-				fiber_park();
+			if (ret == -ENOBUFS &&
+				fiber_park_until(clock_now_ns() + nbd->starved_ns) == -ETIMEDOUT &&
+				nbd->starved.next == &wait.link)
+				slow_one_end(nbd);
 		}
 		list_remove(&wait.link);
 		if (!list_empty(&nbd->starved))
 			fiber_wake(CONTAINER_OF(nbd->starved.next, struct nbd_wait, link)->fiber);
 	}
 	request->owner = OWNER_NET;
+	request->frames = frames;
+	request->connection->frames_held += ret ? 0 : frames;
 	return ret;
 }
 
@@ -66,6 +95,7 @@ static void frames_give(struct request *request)
 		return;
 	region_give(nbd->opts.region, request->span, request->owner);
 	request->span.data = NULL;
+	request->connection->frames_held -= request->frames;
 	if (!list_empty(&nbd->starved))
 		fiber_wake(CONTAINER_OF(nbd->starved.next, struct nbd_wait, link)->fiber);
 }
@@ -131,10 +161,12 @@ static void answer(struct request *request)
 	struct iovec iov[2] = {{&head, sizeof(head)}, {request->span.data, request->bytes}};
 
 	send_begin(connection);
+	connection->sends_since_ns = data ? clock_now_ns() : 0;
 	if (net_sendv_stall(connection->stream, iov, data ? 2 : 1, NBD_STALL_NS, DEADLINE_NONE))
 		net_shutdown(connection->stream);
 	else if (data)
 		connection->read_bytes += request->bytes;
+	connection->sends_since_ns = 0;
 	send_end(connection);
 }
 
@@ -314,18 +346,21 @@ static int payload_skip(struct request *request)
 
 static int payload_take(struct request *request)
 {
+	struct nbd_connection *connection = request->connection;
 	uint32_t at = 0;
 	size_t got;
 	int ret = 0;
 
+	connection->takes_since_ns = clock_now_ns();
 	while (at < request->bytes && !ret) {
-		ret = net_recv_full(request->connection->stream, request->span.data + at,
+		ret = net_recv_full(connection->stream, request->span.data + at,
 			request->bytes - at, clock_now_ns() + NBD_STALL_NS, &got);
 		if (!ret && !got)
 			ret = -ECONNRESET;
 		at += ret ? 0 : (uint32_t)got;
 	}
-	request->connection->written_bytes += at;
+	connection->takes_since_ns = 0;
+	connection->written_bytes += at;
 	return ret;
 }
 

@@ -12,7 +12,7 @@
 
 #include "nbd/nbd_priv.h"
 
-#define RIG_VOLUME_BYTES (256 * KIB)
+#define RIG_VOLUME_BYTES (512 * KIB)
 
 struct rig {
 	struct reactor *reactor;
@@ -47,7 +47,9 @@ static inline void rig_open(struct rig *rig, const char *faults)
 	rig->nbd.exports[0] = (struct nbd_export){"volume", rig->disk, false};
 	rig->nbd.opts = (struct nbd_opts){
 		.reactor = rig->reactor, .region = rig->region, .export_count = 1};
+	rig->nbd.starved_ns = NBD_STARVED_NS;
 	list_init(&rig->nbd.starved);
+	list_init(&rig->nbd.connections);
 }
 
 static inline void rig_close(struct rig *rig)
@@ -69,10 +71,12 @@ static inline void rig_serve(void *arg)
 		.magic = NBD_CONNECTION_MAGIC, .nbd = &from->rig->nbd, .stream = from->stream};
 
 	list_init(&connection.senders);
+	list_push_back(&from->rig->nbd.connections, &connection.link);
 	from->rig->handshake = nbd_handshake(&connection);
 	if (!from->rig->handshake)
 		nbd_serve(&connection);
 	CHECK(!connection.requests && list_empty(&connection.senders));
+	list_remove(&connection.link);
 	net_close(connection.stream);
 	from->rig->serving = false;
 }

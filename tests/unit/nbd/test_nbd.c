@@ -125,6 +125,58 @@ static void test_draining(void **state)
 	assert_int_equal(error_at(HELLO_BYTES + 10), NBD_ESHUTDOWN);
 }
 
+/* A client that asks for all that there is, and takes some bytes now and then, does not keep
+ * another one waiting for ever. */
+static void test_answers_not_taken(void **state)
+{
+	struct rig_connection slow = {.rig = &rig}, other = {.rig = &rig};
+	bool asked = false;
+	uint64_t until_ns, next_ns = 0;
+	size_t at = 0, got = 0;
+	int fds[2], others[2];
+
+	(void)state;
+	rig_open(&rig, NULL);
+	rig.nbd.starved_ns = 50 * NS_PER_MS;
+	say_hello();
+	for (uint32_t i = 0; i < NBD_REQUESTS_MAX; i++)
+		say_request(NBD_CMD_READ, 0, RIG_VOLUME_BYTES, i);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, others), 0);
+	assert_int_equal(net_stream_take(rig.reactor, fds[1], &slow.stream), 0);
+	assert_int_equal(net_stream_take(rig.reactor, others[1], &other.stream), 0);
+	rig.serving = true;
+	assert_int_equal(fiber_spawn(rig.reactor, "serve", rig_serve, &slow), 0);
+	until_ns = clock_now_ns() + 60 * NS_PER_S;
+	while (got < HELLO_BYTES + 10 + ANSWER_BYTES + RIG_VOLUME_BYTES) {
+		ssize_t sent_now = send(fds[0], sent + at, sent_bytes - at, MSG_NOSIGNAL);
+		ssize_t took;
+
+		at += sent_now > 0 ? (size_t)sent_now : 0;
+		reactor_turn(rig.reactor);
+		if (clock_now_ns() > next_ns && recv(fds[0], answers, 12 * KIB, 0) > 0)
+			next_ns = clock_now_ns() + NS_PER_S;
+		/* All frames are held: the other client comes. */
+		if (!asked && !list_empty(&rig.nbd.starved)) {
+			say_hello();
+			say_request(NBD_CMD_READ, 0, RIG_VOLUME_BYTES, 1);
+			assert_int_equal(send(others[0], sent, sent_bytes, 0), sent_bytes);
+			assert_int_equal(fiber_spawn(rig.reactor, "serve", rig_serve, &other), 0);
+			sent_bytes = at = 0;
+			asked = true;
+		}
+		while ((took = recv(others[0], answers, sizeof(answers), 0)) > 0)
+			got += (size_t)took;
+		assert_true(clock_now_ns() < until_ns);
+	}
+	close(fds[0]);
+	close(others[0]);
+	while (!list_empty(&rig.nbd.connections))
+		reactor_turn(rig.reactor);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +184,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_cut_anywhere, teardown),
 		cmocka_unit_test_teardown(test_zeros, teardown),
 		cmocka_unit_test_teardown(test_draining, teardown),
+		cmocka_unit_test_teardown(test_answers_not_taken, teardown),
 	};
 
 	return cmocka_run_group_tests_name("nbd", tests, NULL, NULL);
