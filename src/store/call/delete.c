@@ -208,7 +208,11 @@ int local_bucket_create(
 
 	if (len == 0 || len > LIMIT_BUCKET_LEN_MAX)
 		return -EINVAL;
+	commit.bucket_made = bucket_alloc();
+	if (!commit.bucket_made)
+		return -ENOMEM;
 	commit_run(store, &commit);
+	free(commit.bucket_made);
 	return commit.result;
 }
 

@@ -58,7 +58,7 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 		log_error("store", "a damaged bucket record in the index: run fsck");
 		return true;
 	}
-	return buckets_add(store->buckets, &info, NULL) == 0;
+	return buckets_add(store->buckets, &info) == 0;
 }
 
 /* A program without quotas may have deleted the bucket. */

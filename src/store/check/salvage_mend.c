@@ -108,7 +108,7 @@ static void bucket_remake(struct mend *mend, uint64_t id)
 	key_bucket(&key, slice_str(info.name));
 	row_change(mend, MUTATION_PUT, &key, slice_of((const char *)record, len));
 	if (!mend->ret)
-		mend->ret = buckets_add(mend->store->buckets, &info, NULL);
+		mend->ret = buckets_add(mend->store->buckets, &info);
 	mend->salvage->report->buckets_remade++;
 	buf_printf(mend->salvage->out,
 		"made: bucket %s, owned by root, for objects whose bucket record is lost\n",

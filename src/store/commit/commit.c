@@ -233,9 +233,11 @@ static void memory_quota(struct bucket *bucket, struct store_quota *quota)
 
 void commit_publish(struct store *store, struct commit *commit, struct group *group)
 {
-	if (commit->kind == COMMIT_BUCKET_CREATE && !commit->result)
-		commit->result =
-			buckets_add(store->buckets, &commit->bucket_info, commit->bucket_memory);
+	if (commit->kind == COMMIT_BUCKET_CREATE && !commit->result) {
+		buckets_take(store->buckets, commit->bucket_made, &commit->bucket_info,
+			commit->bucket_memory);
+		commit->bucket_made = NULL;
+	}
 	if (commit->kind == COMMIT_BUCKET_DELETE && !commit->result) {
 		if (commit->bucket->memory)
 			store_memory_leave(commit->bucket->memory, &store->memory_reserved,

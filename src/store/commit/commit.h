@@ -96,6 +96,7 @@ struct commit {
 	enum commit_kind kind;
 	struct bucket *bucket; /* borrowed; for a bucket's own commits: by the committer */
 	struct store_bucket bucket_info; /* for a creation; the name, for the others */
+	struct bucket *bucket_made;	 /* of a creation: made before the log has it */
 	struct store *bucket_memory;	 /* of a memory bucket that is made; or NULL */
 	store_bucket_edit_fn *bucket_edit;
 	void *arg;

@@ -169,13 +169,16 @@ void bucket_used_add(struct bucket *bucket, int64_t bytes, int64_t objects)
 	atomic_fetch_add_explicit(&bucket->used_objects, (uint64_t)objects, memory_order_relaxed);
 }
 
-int buckets_add(struct buckets *buckets, const struct store_bucket *info, struct store *memory)
+struct bucket *bucket_alloc(void)
 {
-	struct bucket *bucket = (struct bucket *)calloc(1, sizeof(*bucket));
+	return (struct bucket *)calloc(1, sizeof(struct bucket));
+}
+
+void buckets_take(struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info,
+	struct store *memory)
+{
 	struct bucket **slot;
 
-	if (!bucket)
-		return -ENOMEM;
 	bucket->info = *info;
 	bucket->memory = memory;
 	bucket->memory_reserved = memory ? info->memory.bytes : 0;
@@ -191,6 +194,15 @@ int buckets_add(struct buckets *buckets, const struct store_bucket *info, struct
 	buckets->count++;
 	table_changed(buckets);
 	pthread_rwlock_unlock(&buckets->lock);
+}
+
+int buckets_add(struct buckets *buckets, const struct store_bucket *info)
+{
+	struct bucket *bucket = bucket_alloc();
+
+	if (!bucket)
+		return -ENOMEM;
+	buckets_take(buckets, bucket, info, NULL);
 	return 0;
 }
 

@@ -37,8 +37,14 @@ struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
 uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);
 void bucket_put(struct bucket *bucket);
 uint32_t buckets_count(struct buckets *buckets);
-/* -ENOMEM; the name must not exist. memory: of a memory bucket, and taken over; otherwise NULL. */
-int buckets_add(struct buckets *buckets, const struct store_bucket *info, struct store *memory);
+/* An empty one, which buckets_take fills, or free() ends; NULL: no memory. */
+struct bucket *bucket_alloc(void);
+/* The name must not exist. Takes over the bucket, and memory, which is NULL but of a memory bucket.
+ */
+void buckets_take(struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info,
+	struct store *memory);
+/* At a start: both, for a bucket that is not in memory. -ENOMEM. */
+int buckets_add(struct buckets *buckets, const struct store_bucket *info);
 /* Takes over versioning, flags and quota. */
 void buckets_change(
 	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);
