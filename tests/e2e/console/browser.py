@@ -18,7 +18,7 @@ import nebula
 
 try:
     from selenium import webdriver
-    from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
@@ -72,6 +72,14 @@ def missing():
         return "python3-selenium is not installed: scripts/deps test"
     return next((f"{path} is not there: scripts/deps test" for path in (CHROMIUM, DRIVER) if not pathlib.Path(path).exists()), None)
 
+# The elements of a selector that one sees, and that say a text: one call of the browser, however many they are.
+SHOWN = """function shown(selector, text) {
+    const says = (each) => (each.innerText ?? each.textContent).replace(/[\\t ]+/g, ' ').includes(text) || each.getAttribute('aria-label') === text;
+    const seen = (each) => each.checkVisibility({checkOpacity: true, checkVisibilityCSS: true}) && [...each.getClientRects()].some((box) => box.width && box.height);
+    return [...document.querySelectorAll(selector)].filter((each) => (text === null || says(each)) && seen(each));
+}
+"""
+
 
 class Page:
     """A browser with one window."""
@@ -113,10 +121,11 @@ class Page:
 
     def all(self, selector, text=None):
         """The visible elements with that text."""
-        with contextlib.suppress(StaleElementReferenceException):
-            return [each for each in self.driver.find_elements(By.CSS_SELECTOR, selector)
-                    if each.is_displayed() and (text is None or text in each.text or text == each.get_attribute("aria-label"))]
-        return []
+        return self.run(SHOWN + "return shown(...arguments)", selector, text)
+
+    def texts(self, selector, text=None):
+        """What they say, all at one moment."""
+        return self.run(SHOWN + "return shown(...arguments).map((each) => each.innerText)", selector, text)
 
     def one(self, selector, text=None):
         """Waits for the first of them."""
@@ -191,7 +200,7 @@ class Walk:
         faults = []
         for dark in (False, True):
             self.page.dark(dark)
-            self.page.run(self.axe)
+            self.page.run("return 'axe' in window") or self.page.run(self.axe)
             found = self.page.driver.execute_async_script(
                 "const done = arguments[1]; axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then((result) => done(result.violations))", AXE_RULES)
             faults += [(("dark" if dark else "light"), each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
@@ -404,7 +413,7 @@ class Walk:
         self.s3.request("PUT", "/hostile/run.js", b"hit()", headers={"Content-Type": "text/javascript"})
         page.run("window.hits = 0; window.hit = () => { window.hits++; }")
         page.go("b/hostile", "button.item", HOSTILE[0])
-        shown = [each.text for each in page.all("button.item")]
+        shown = page.texts("button.item")
         tap.check(set(HOSTILE) <= set(shown), "hostile names are shown as they are", shown)
         for name in HOSTILE:
             page.click("button.item", name)
@@ -483,7 +492,7 @@ class Walk:
         page.one(".rules li", "AmazonS3ReadOnlyAccess")
         page.click("button", "Create key")
         page.one("dialog .copy")
-        key, secret = [each.text for each in page.all("dialog .copy code")]
+        key, secret = page.texts("dialog .copy code")
         page.picture("new-key")
         page.click("dialog button", "Close")
         page.one(".rules li", key)
@@ -498,7 +507,7 @@ class Walk:
         tap.check(page.one(".tiles", "0.") and page.one(".volumes", "good"), "the version and the volumes are told")
         tap.check(page.one(".plot", "Copies by the processor") and page.one(".plot", "Volumes: errors"), "copies per byte and the volumes' errors are plotted")
         page.click("button", "Scrub now")
-        tap.check(nebula.becomes(lambda: any("Completed since the start\n1," in each.text for each in page.all(".card", "Scrub"))), "a scrub is begun, and its end is told", [each.text for each in page.all(".card", "Scrub")])
+        tap.check(nebula.becomes(lambda: any("Completed since the start\n1," in each for each in page.texts(".card", "Scrub"))), "a scrub is begun, and its end is told", page.texts(".card", "Scrub"))
         tap.check(page.one(".plot", "Scrub") and page.one(".card", "Scrub").text.count("none") == 1, "with nothing damaged")
         page.picture("health-cards")
         page.run("scrollTo(0, 0)")
@@ -601,7 +610,7 @@ class Walk:
         page.type("#account-number", "111122223333")
         page.type("#account-name", "Photos")
         page.click("dialog button", "Create")
-        key, secret = [each.text for each in page.all("dialog .copy code")] if page.one("dialog .copy") else ("", "")
+        key, secret = page.texts("dialog .copy code") if page.one("dialog .copy") else ("", "")
         page.click("dialog button", "Close")
         page.one("tbody tr", "111122223333")
         client = nebula.Client(self.server.http, key, secret)
@@ -644,16 +653,16 @@ class Walk:
         page.click(".tabs a", "Log")
         page.one(".log tbody tr", "copy: started")
         while page.all("button", "Earlier lines"):
-            shown = len(page.all(".log tbody tr"))
+            shown = len(page.texts(".log tbody tr"))
             page.click("button", "Earlier lines")
-            if not nebula.becomes(lambda: len(page.all(".log tbody tr")) > shown or not page.all("button", "Earlier lines")):
+            if not nebula.becomes(lambda: len(page.texts(".log tbody tr")) > shown or not page.all("button", "Earlier lines")):
                 break
         tap.check(page.one(".log tbody tr", "sign-in refused"), "earlier lines of the log are shown when one asks")
         page.type("#log-words", "sign-in REFUSED")
-        tap.check(nebula.becomes(lambda: page.all(".log tbody tr") and all("sign-in refused" in each.text for each in page.all(".log tbody tr"))), "lines of the log with certain words")
-        before = len(page.all(".log tbody tr"))
+        tap.check(nebula.becomes(lambda: len(page.texts(".log tbody tr", "sign-in refused")) == len(page.texts(".log tbody tr")) > 0), "lines of the log with certain words")
+        before = len(page.texts(".log tbody tr"))
         refuse = "return fetch('/api/sign-in', {method: 'POST', headers: {'X-Console': '1'}, body: JSON.stringify({accessKey: 'nobody', secretKey: 'the-wrong-secret'})}).then((answer) => answer.status)"
-        tap.check(page.run(refuse) == 401 and nebula.becomes(lambda: len(page.all(".log tbody tr")) == before + 1), "a new line appears by itself", before)
+        tap.check(page.run(refuse) == 401 and nebula.becomes(lambda: len(page.texts(".log tbody tr")) == before + 1), "a new line appears by itself", before)
         tap.check("the-wrong-secret" not in page.driver.page_source and nebula.SECRET_KEY not in page.driver.page_source, "no secret is in it")
         page.click("button", "Hold")
         tap.check(page.one("button", "Go on").get_attribute("aria-pressed") == "true", "and the page can be held")
