@@ -25,6 +25,9 @@ READY_S = 180
 # For the work of another process: long enough that only a hang exceeds it, even on a busy machine.
 PATIENCE_S = 180
 
+# A region is written as a server starts: the default of 512 MiB would cost each start more than the rest of it. A test's
+# own setting overrides this.
+REGION = "memory.bytes=128MiB"
 # A server with minimal resources: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
 # session, a log of 1 MiB. Any suite runs against such a server with NEBULAIO_TEST_SMALL=1; its own settings override
 # these.
@@ -76,7 +79,7 @@ class Server:
 
     def command(self):
         return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
-                "--set", "admin.address=127.0.0.1:0",
+                "--set", "admin.address=127.0.0.1:0", "--set", REGION,
                 *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.volume(), *self.extra]
 
     def volume(self):

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/check/set_change.h"
@@ -517,9 +518,130 @@ static void test_torn_superblocks(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A checkpoint holds the lock of the volume for seconds. ---- */
+
+#define LOCKED_SECONDS_MAX 30 /* for a core that waits for the lock: the test would wait for ever \
+			       */
+
+/* In place of a checkpoint. */
+struct holder {
+	struct volume *volume;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool holds, may_end, gave_up;
+};
+
+static void *hold_run(void *arg)
+{
+	struct holder *holder = (struct holder *)arg;
+	struct timespec until;
+
+	pthread_mutex_lock(&holder->volume->lock);
+	pthread_mutex_lock(&holder->lock);
+	holder->holds = true;
+	pthread_cond_signal(&holder->changed);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LOCKED_SECONDS_MAX;
+	while (!holder->may_end && !holder->gave_up)
+		holder->gave_up = pthread_cond_timedwait(&holder->changed, &holder->lock, &until) ==
+				  ETIMEDOUT;
+	pthread_mutex_unlock(&holder->lock);
+	pthread_mutex_unlock(&holder->volume->lock);
+	return NULL;
+}
+
+static void hold_begin(struct holder *holder, struct volume *volume)
+{
+	*holder = (struct holder){.volume = volume,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER};
+	assert_int_equal(pthread_create(&holder->thread, NULL, hold_run, holder), 0);
+	pthread_mutex_lock(&holder->lock);
+	while (!holder->holds)
+		pthread_cond_wait(&holder->changed, &holder->lock);
+	pthread_mutex_unlock(&holder->lock);
+}
+
+/* Whether nobody made it wait too long. */
+static bool hold_end(struct holder *holder)
+{
+	pthread_mutex_lock(&holder->lock);
+	holder->may_end = true;
+	pthread_cond_signal(&holder->changed);
+	pthread_mutex_unlock(&holder->lock);
+	pthread_join(holder->thread, NULL);
+	return !holder->gave_up;
+}
+
+static uint32_t asks_begun, asks_ended;
+
+static void ask_path(struct rig *rig)
+{
+	char path[512];
+
+	store_volume_path(rig->store, 0, path, sizeof(path));
+	assert_non_null(strstr(path, "/m0"));
+}
+
+static void ask_replace(struct rig *rig)
+{
+	assert_int_equal(store_volume_replace(rig->store, 1, "/none/of/these"), 0);
+}
+
+static void ask_change(struct rig *rig)
+{
+	assert_int_equal(change_ask(rig, &(const struct wanted){.remove = 1u << 9}), -ENOENT);
+}
+
+static void (*const ASKS[])(struct rig *) = {ask_path, ask_replace, ask_change};
+
+static void ask(struct rig *rig, void *arg)
+{
+	uint32_t which = *(uint32_t *)arg;
+	struct holder holder;
+
+	if (which < ARRAY_LEN(ASKS)) {
+		asks_begun++;
+		ASKS[which](rig);
+		asks_ended++;
+		return;
+	}
+	/* The fiber beside them. */
+	hold_begin(&holder, &rig->store->volume);
+	while (asks_begun < ARRAY_LEN(ASKS))
+		fiber_yield();
+	assert_int_equal(asks_ended, 0);
+	assert_true(hold_end(&holder));
+}
+
+static void asks(struct rig *rig, void *arg)
+{
+	uint32_t which[ARRAY_LEN(ASKS) + 1];
+
+	(void)arg;
+	for (uint32_t i = 0; i < ARRAY_LEN(which); i++)
+		which[i] = (uint32_t)ARRAY_LEN(ASKS) - i;
+	rig_fibers(rig, (uint32_t)ARRAY_LEN(which), ask, which, sizeof(which[0]));
+	assert_int_equal(asks_ended, ARRAY_LEN(ASKS));
+}
+
+/* Requests that need the lock leave their core to others. */
+static void test_a_long_checkpoint_holds_up_no_core(void **state)
+{
+	struct paths paths;
+	struct rig rig;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	rig_run(&rig, asks, NULL);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_long_checkpoint_holds_up_no_core),
 		cmocka_unit_test(test_volumes_are_added_and_removed),
 		cmocka_unit_test(test_other_numbers),
 		cmocka_unit_test(test_foreign_volume),
