@@ -15,6 +15,7 @@
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
 /* Packets: a longer slice, since starting their generator takes some of it. */
 #define PACKET_SLICES 3u
+#define CUTS_MAX      16u /* of a slice, each by a signal */
 /* Waits because of a noisy tenant are long and rare: a longer slice sees more of them. */
 #define TENANT_SLICES 3u
 /* Warming up: every object once, but no longer than this. */
@@ -392,7 +393,23 @@ static int packets_run(
 		rig->wire, path, (uint32_t)subject->bytes, rig->opts->slice_ns, got);
 }
 
-static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
+/* A process that is stopped and continued has its generator cut short by the kernel (EINTR), which
+ * does not say how much was sent: the slice is measured again. The signals that end a run set
+ * *stop. */
+static int packets_run_whole(struct bench_rig *rig, const struct bench_subject *subject,
+	struct bench_wire_result *got, const volatile sig_atomic_t *stop)
+{
+	int ret = -EINTR;
+
+	for (uint32_t i = 0; i < CUTS_MAX && ret == -EINTR && !*stop; i++) {
+		hist_reset(&rig->slice);
+		ret = packets_run(rig, subject, got);
+	}
+	return ret;
+}
+
+static void slice_of_packets(
+	struct bench_rig *rig, struct bench_record *record, const volatile sig_atomic_t *stop)
 {
 	const struct bench_subject *subject = &record->subject;
 	bool row = subject->kind == BENCH_ROW;
@@ -405,7 +422,8 @@ static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
 	hist_reset(&rig->slice);
 	bench_usage_self(&before);
 	bench_ticks_now(&begin);
-	ret = (subject->op == BENCH_FLOW ? stream_run : packets_run)(rig, subject, &got);
+	ret = subject->op == BENCH_FLOW ? stream_run(rig, subject, &got)
+					: packets_run_whole(rig, subject, &got, stop);
 	bench_ticks_now(&end);
 	bench_usage_self(&after);
 	if (ret || !got.received || (told && !rig->slice.count)) {
@@ -426,14 +444,14 @@ static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
 
 /* ---- A group. ---- */
 
-static void slice(struct bench_rig *rig, struct member *member)
+static void slice(struct bench_rig *rig, struct member *member, const volatile sig_atomic_t *stop)
 {
 	enum bench_kind kind = member->record->subject.kind;
 
 	if (member->record->failed[0])
 		return;
 	if (kind == BENCH_RECVMMSG || (kind == BENCH_ROW && !uses_server(&member->record->subject)))
-		slice_of_packets(rig, member->record);
+		slice_of_packets(rig, member->record, stop);
 	else if (kind == BENCH_ROW || kind == BENCH_NGINX)
 		slice_of_load(rig, member);
 	else
@@ -467,7 +485,7 @@ void bench_measure_group(
 	for (uint32_t r = 0; r < rig->opts->repetitions && !*stop; r++) {
 		/* Every other turn goes backwards: no row comes after the same one each time. */
 		for (uint32_t m = 0; m < group->count && !*stop; m++)
-			slice(rig, &members[r % 2 ? group->count - 1 - m : m]);
+			slice(rig, &members[r % 2 ? group->count - 1 - m : m], stop);
 	}
 	for (uint32_t m = 0; m < group->count; m++) {
 		bench_runner_close(&members[m].runner);

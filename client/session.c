@@ -10,6 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* It stands still, is too busy, or there is none and the network is silent. */
+#define NOBODY_ANSWERED "no server answered there in time"
+
 /* ---- Beginning. ---- */
 
 /* Capsules live in separate memory, for which no peer has a key. */
@@ -484,6 +487,8 @@ static void cm_events(struct client_device *device)
 		else if (event.type == RP_CM_REJECTED)
 			client_session_lose(session, event.why ? -EACCES : -ECONNREFUSED,
 				event.why ? event.why : "the connection was rejected");
+		else if (event.type == RP_CM_UNREACHABLE && event.late)
+			client_session_lose(session, -ETIMEDOUT, NOBODY_ANSWERED);
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED,
 				device->simulated
@@ -504,7 +509,6 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
 
 		if (session->phase < SESSION_OPEN && session->deadline_ns <= now_ns)
-			client_session_lose(
-				session, -ETIMEDOUT, "setting up a session took too long");
+			client_session_lose(session, -ETIMEDOUT, NOBODY_ANSWERED);
 	}
 }

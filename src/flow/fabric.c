@@ -91,7 +91,8 @@ static void on_event(struct flow_fabric *fabric, struct rp_cm_event *event)
 			event->why ? event->why
 				   : link_refusal_text(event->private_data, event->private_len));
 	} else if (event->type == RP_CM_UNREACHABLE) {
-		link_fail(link, -ECONNREFUSED, "nothing listens there");
+		link_fail(link, -ECONNREFUSED,
+			event->late ? "nobody answered there in time" : "nothing listens there");
 	} else {
 		link_fail(link, -EPIPE, "the peer is gone");
 	}

@@ -314,6 +314,7 @@ struct rp_cm_event {
 	struct rp_qp *qp;		 /* the other types */
 	struct rp_group *group;		 /* GROUP_JOINED, GROUP_FAILED */
 	const char *why; /* REJECTED: a text for people; NULL: the peer gave no reason */
+	bool late;	 /* UNREACHABLE: nobody answered in time; else nobody listens there */
 	char peer[64];	 /* "192.0.2.1:40001"; simulated: "127.0.0.1:" and the process */
 	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
 	uint32_t private_len;

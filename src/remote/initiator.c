@@ -186,7 +186,8 @@ void remote_event(void *arg, struct rp_cm_event *event)
 		remote_lane_fail(
 			lane, -ECONNREFUSED, event->why ? event->why : "it refuses the connection");
 	} else if (event->type == RP_CM_UNREACHABLE) {
-		remote_lane_fail(lane, -EHOSTUNREACH, "nothing listens there");
+		remote_lane_fail(lane, -EHOSTUNREACH,
+			event->late ? "nobody answered there in time" : "nothing listens there");
 	} else {
 		remote_lane_fail(lane, -ENOTCONN, "it is gone");
 	}

@@ -38,7 +38,8 @@ static struct sim_handle event_handle = {SIM_HANDLE_EVENT};
 
 static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct sim_packet *packet)
 {
-	struct rp_cm_event event = {.type = type, .qp = &conn->qp->base, .why = conn->why};
+	struct rp_cm_event event = {
+		.type = type, .qp = &conn->qp->base, .why = conn->why, .late = conn->late};
 
 	if (conn->joined)
 		return;
@@ -698,7 +699,8 @@ static void timer_fired(struct sim_device *device)
 
 		if (!retry && conn->phase != SIM_CONN_WAIT_REPLY)
 			continue;
-		if (now_ns >= conn->deadline_ns)
+		conn->late = now_ns >= conn->deadline_ns;
+		if (conn->late)
 			conn_fail(conn, RP_CM_UNREACHABLE, NULL);
 		else if (retry && now_ns >= conn->retry_ns)
 			connect_go(conn);

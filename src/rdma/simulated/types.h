@@ -121,6 +121,7 @@ struct sim_conn {
 	char address[64];
 	uint16_t port;
 	const char *why;	       /* why it did not come up; NULL: not known */
+	bool late;		       /* it did not come up in time */
 	int wire_fd;		       /* until the hello is sent */
 	void *pairing;		       /* sim_pairing() of the wire */
 	struct sim_listener *listener; /* until it closes */

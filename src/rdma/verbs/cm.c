@@ -153,7 +153,7 @@ static bool told_pop(struct verbs_device *device, struct rp_cm_event *ret_event)
 		return false;
 	qp = CONTAINER_OF(device->told.next, struct verbs_qp, told_link);
 	untell(qp);
-	*ret_event = (struct rp_cm_event){.type = qp->told, .qp = &qp->base};
+	*ret_event = (struct rp_cm_event){.type = qp->told, .qp = &qp->base, .late = qp->told_late};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
 	return true;
 }
@@ -194,7 +194,15 @@ static void attempt_fail(struct verbs_qp *qp, enum rp_cm_type type, const char *
 	verbs_id_close(qp);
 	qp->conn = VERBS_CONN_NONE;
 	verbs_timer_update(qp->device);
+	qp->told_late = false;
 	tell(qp, type);
+}
+
+/* Nobody answered. */
+static void attempt_late(struct verbs_qp *qp)
+{
+	attempt_fail(qp, RP_CM_UNREACHABLE, "no answer in time");
+	qp->told_late = true;
 }
 
 void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type)
@@ -555,8 +563,6 @@ void verbs_cm_forget(struct verbs_qp *qp)
 
 static const char *failure_text(const struct verbs_notice *notice)
 {
-	if (notice->type == RDMA_CM_EVENT_UNREACHABLE)
-		return "no answer";
 	return notice->status < 0 ? strerror(-notice->status) : rdma_event_str(notice->type);
 }
 
@@ -602,7 +608,9 @@ static bool qp_notice(
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		if (is_trying(qp))
+		if (is_trying(qp) && notice->type == RDMA_CM_EVENT_UNREACHABLE)
+			attempt_late(qp);
+		else if (is_trying(qp))
 			attempt_fail(qp, RP_CM_UNREACHABLE, failure_text(notice));
 		else
 			verbs_conn_down(qp, RP_CM_DISCONNECTED);
@@ -688,7 +696,7 @@ static void timer_fired(struct verbs_device *device)
 		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
 
 		if (is_trying(qp) && now_ns >= qp->deadline_ns)
-			attempt_fail(qp, RP_CM_UNREACHABLE, "no answer in time");
+			attempt_late(qp);
 	}
 	verbs_timer_update(device);
 }

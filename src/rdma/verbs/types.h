@@ -164,6 +164,7 @@ struct verbs_qp {
 	struct list link;
 	struct list told_link;
 	enum rp_cm_type told;
+	bool told_late;
 };
 
 struct verbs_listener {

@@ -191,6 +191,36 @@ static void test_no_server(void **state)
 	neb_client_close(client);
 }
 
+/* A server that stands still is not taken for none. */
+static void test_silent_server(void **state)
+{
+	const struct rp_open_opts device_opts = {.device_name = "simulated", .gid_index = -1};
+	struct neb_options options = {.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_RDMA,
+		.device_name = "simulated",
+		.connect_timeout_ns = 100 * NS_PER_MS,
+		.request_timeout_ns = 3600 * NS_PER_S,
+		.log = count_warnings};
+	struct rp_listener *listener;
+	struct rp_device *device;
+	struct neb_client *client;
+	struct neb_result result;
+	char endpoint[64];
+
+	(void)state;
+	assert_int_equal(rp_open(&device_opts, &device), 0);
+	assert_int_equal(rp_listen(device, "127.0.0.1", 0, NULL, &listener), 0);
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", rp_listener_port(listener));
+	options.endpoints = endpoint;
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(neb_ping(client, &result), -ETIMEDOUT);
+	assert_non_null(strstr(result.message, "no server answered there in time"));
+	neb_client_close(client);
+	rp_listener_close(listener);
+	rp_close(device);
+}
+
 static bool count_entry(void *arg, const struct neb_entry *entry)
 {
 	(void)entry;
@@ -473,6 +503,7 @@ int main(void)
 		cmocka_unit_test(test_device_is_found),
 		cmocka_unit_test(test_two_stores),
 		cmocka_unit_test(test_no_server),
+		cmocka_unit_test(test_silent_server),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),

@@ -62,6 +62,7 @@ static void nobody_expect(struct end *a)
 		assert_true(clock_now_ns() < deadline_ns);
 	assert_int_equal(got, 1);
 	assert_true(event.type == RP_CM_UNREACHABLE || event.type == RP_CM_REJECTED);
+	assert_false(event.late);
 	assert_ptr_equal(event.qp, a->qp);
 }
 
@@ -152,14 +153,15 @@ static void test_unreachable(void **state)
 
 static void test_deadline(void **state)
 {
-	struct rp_cm_event event;
+	struct rp_cm_event event, late;
 	struct pair pair;
 
 	(void)state;
 	meeting_open(&pair, suite->address);
 	event = asked(&pair, 500 * NS_PER_MS);
 	/* Neither accepted nor rejected in time. */
-	cm_expect(pair.a.device, RP_CM_UNREACHABLE, NULL);
+	cm_expect(pair.a.device, RP_CM_UNREACHABLE, &late);
+	assert_true(late.late);
 	rp_reject(event.request, NULL, 0);
 	meeting_close(&pair);
 }

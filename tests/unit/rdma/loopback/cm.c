@@ -113,7 +113,10 @@ static void requests_expire(struct loop_device *device)
 		if (!qp->request || qp->request->deadline_ns > now_ns)
 			continue;
 		request_leave(qp);
-		tell(qp, RP_CM_UNREACHABLE, SLICE_NONE);
+		event_push(device,
+			&(const struct rp_cm_event){
+				.type = RP_CM_UNREACHABLE, .qp = &qp->base, .late = true},
+			SLICE_NONE);
 	}
 }
 
