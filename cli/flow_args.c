@@ -25,6 +25,10 @@ static int packets_check(struct flow_args *args)
 	if (args->xdp.rule_count == 0)
 		return cli_usage_error(
 			args->command, "--from has no filter: add udp=PORT, src=…, or all");
+	if (flow_end_is_datagrams(&args->to))
+		return cli_usage_error(args->command,
+			"--to: datagrams take no packets; send them to an rdma: stream, and its "
+			"bytes from there to ud: or raw:");
 	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
 		return cli_usage_error(args->command,
 			"a stream is one body: --roll-bytes and --roll-seconds do not apply");

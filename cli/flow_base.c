@@ -214,15 +214,44 @@ int flow_link_for(struct flow_fabric *fabric, const struct flow_end_spec *end,
 	return ret;
 }
 
+int flow_datagram_for(struct flow_fabric *fabric, const struct flow_end_spec *end,
+	const struct flow_datagram_opts *opts, struct flow_datagram **ret_datagram)
+{
+	struct flow_datagram_opts full = *opts;
+	int ret;
+
+	full.raw = end->kind == FLOW_RAW;
+	snprintf(full.to, sizeof(full.to), "%s", end->address);
+	memcpy(full.mac, end->mac, sizeof(full.mac));
+	full.ether_type = end->ether_type;
+	full.vlan = end->vlan;
+	full.priority = end->priority;
+	full.rate = end->rate;
+	full.timeout_ns = end->timeout_ns;
+	full.accept_loss = end->accept_loss;
+	ret = flow_datagram_open(fabric, &full, ret_datagram);
+	if (ret)
+		fprintf(stderr, "nebulaio flow: no datagrams by %s: %s\n", flow_fabric_name(fabric),
+			ret == -EOPNOTSUPP ? "this device has no such queue pairs"
+					   : flow_fabric_why(fabric));
+	else
+		fprintf(stderr, "%s %s, %s\n", opts->sends ? "sending to" : "receiving at",
+			flow_datagram_name(*ret_datagram), flow_fabric_name(fabric));
+	return ret;
+}
+
 /* ---- Opening and closing. ---- */
 
 static int device_of(const struct flow_args *args, const struct flow_end_spec *end, char buf[64])
 {
+	const char *wanted = end->device[0] ? end->device : args->remote.device_name;
+
 	buf[0] = '\0';
-	if (end->kind != FLOW_RDMA)
+	if (!flow_end_has_fabric(end))
 		return CLI_OK;
-	return cli_device_find(end->device[0] ? end->device : args->remote.device_name,
-		end->address, end->port, end->listen, buf);
+	if (flow_end_is_datagrams(end))
+		return cli_device_find(wanted, "", 0, true, buf);
+	return cli_device_find(wanted, end->address, end->port, end->listen, buf);
 }
 
 static int fabric_open(struct flow_base *base, const char *device, struct flow_fabric **ret_fabric)
@@ -245,9 +274,9 @@ static int fabrics_open(struct flow_base *base)
 		ret = device_of(args, &args->to, to);
 	if (ret)
 		return ret;
-	if (args->from.kind == FLOW_RDMA)
+	if (flow_end_has_fabric(&args->from))
 		ret = fabric_open(base, from, &base->fabric_from);
-	if (ret || args->to.kind != FLOW_RDMA)
+	if (ret || !flow_end_has_fabric(&args->to))
 		return ret;
 	if (base->fabric_from && !strcmp(from, to)) {
 		base->fabric_to = base->fabric_from;

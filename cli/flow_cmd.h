@@ -3,6 +3,7 @@
 #ifndef CLI_FLOW_CMD_H
 #define CLI_FLOW_CMD_H
 
+#include "flow/datagram.h"
 #include "flow/file.h"
 #include "flow/ingest.h"
 #include "flow/latency.h"
@@ -28,8 +29,9 @@ bool flow_spec_parse(const char *text, struct flow_spec *ret_spec, char why[FLOW
 /* Reads a file with a rule on each line: count, drop, pass or redirect, then the match. */
 bool flow_rules_load(const char *path, struct flow_spec *spec, char why[FLOW_WHY_BYTES]);
 
-/* Any other end: "rdma:HOST:PORT,option,…", "disk:PATH", "s3://BUCKET/KEY", "null:", a path. */
-enum flow_kind { FLOW_XDP, FLOW_RDMA, FLOW_DISK, FLOW_FILE, FLOW_S3, FLOW_NULL };
+/* Any other end: "rdma:HOST:PORT,option,…", "ud:GROUP,option,…", "raw:MAC,option,…", "disk:PATH",
+ * "s3://BUCKET/KEY", "null:", a path. */
+enum flow_kind { FLOW_XDP, FLOW_RDMA, FLOW_DISK, FLOW_FILE, FLOW_S3, FLOW_NULL, FLOW_UD, FLOW_RAW };
 struct flow_end_spec {
 	enum flow_kind kind;
 	char path[2048];	/* or the bucket */
@@ -41,7 +43,21 @@ struct flow_end_spec {
 	char device[96]; /* "": --device */
 	uint32_t record_bytes;
 	uint64_t timeout_ns, wait_ns;
+	/* UD: the group or queue pair in path, "": any. */
+	uint64_t rate;
+	bool accept_loss;
+	uint8_t mac[6], priority; /* raw */
+	uint16_t ether_type, vlan;
 };
+/* Sent and received by an RDMA device. */
+static inline bool flow_end_is_datagrams(const struct flow_end_spec *end)
+{
+	return end->kind == FLOW_UD || end->kind == FLOW_RAW;
+}
+static inline bool flow_end_has_fabric(const struct flow_end_spec *end)
+{
+	return end->kind == FLOW_RDMA || flow_end_is_datagrams(end);
+}
 /* is_source: accepts the options of a source. False with the reason. */
 bool flow_end_parse(
 	const char *text, bool is_source, struct flow_end_spec *ret_end, char why[FLOW_WHY_BYTES]);
@@ -141,6 +157,10 @@ double flow_cpu_seconds(void);
 int flow_link_for(struct flow_fabric *fabric, const struct flow_end_spec *end,
 	const struct flow_link_opts *opts, struct flow_listener **listener,
 	struct flow_link **ret_link);
+
+/* Joins and prints that. In a fiber. */
+int flow_datagram_for(struct flow_fabric *fabric, const struct flow_end_spec *end,
+	const struct flow_datagram_opts *opts, struct flow_datagram **ret_datagram);
 
 /* ---- A client of libnebulaio on a thread of its own, to which the region is registered. ---- */
 /* An exit code; prints why. */

@@ -1,4 +1,5 @@
 /* cli/flow_ends.c: the text forms of `nebulaio flow`'s ends that are not packets. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,109 @@ static bool rdma_parse(const char *text, struct flow_end_spec *end, char why[FLO
 	return true;
 }
 
+/* ---- Datagrams. ---- */
+
+static bool number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *ret_number)
+{
+	return flow_amount_parse(text, ret_number) && *ret_number >= min && *ret_number <= max;
+}
+
+static bool raw_option(
+	const char *name, const char *value, struct flow_end_spec *end, bool *ret_known)
+{
+	uint64_t number = 0;
+	char *rest;
+	bool good;
+
+	*ret_known = true;
+	if (!strcmp(name, "vlan")) {
+		good = number_parse(value, 1, 4094, &number);
+		end->vlan = (uint16_t)number;
+		return good;
+	}
+	if (!strcmp(name, "priority")) {
+		good = number_parse(value, 0, 7, &number);
+		end->priority = (uint8_t)number;
+		return good;
+	}
+	*ret_known = !strcmp(name, "type");
+	number = strtoul(value, &rest, 16);
+	end->ether_type = (uint16_t)number;
+	return *ret_known && rest != value && !*rest && number >= 0x600 && number <= 0xffff;
+}
+
+static bool datagram_option(
+	char *word, bool is_source, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char *value = strchr(word, '=');
+	bool known = true, good = false;
+
+	if (!value)
+		return refuse(why, "not of the form name=value", word);
+	*value++ = '\0';
+	if (!strcmp(word, "device"))
+		good = *value && (size_t)snprintf(end->device, sizeof(end->device), "%s", value) <
+					 sizeof(end->device);
+	else if (is_source && !strcmp(word, "timeout"))
+		good = seconds_parse(value, &end->timeout_ns) && end->timeout_ns;
+	else if (is_source && !strcmp(word, "loss"))
+		good = end->accept_loss = !strcmp(value, "accept");
+	else if (!is_source && !strcmp(word, "rate"))
+		good = flow_amount_parse(value, &end->rate) && end->rate;
+	else if (end->kind == FLOW_RAW && (!is_source || strcmp(word, "priority")))
+		good = raw_option(word, value, end, &known);
+	else
+		known = false;
+	if (good)
+		return true;
+	return refuse(why, known ? "no such value" : "no such option", known ? value : word);
+}
+
+static bool mac_parse(const char *text, uint8_t mac[6])
+{
+	for (uint32_t i = 0; i < 6; i++) {
+		if (!isxdigit((unsigned char)text[0]) || !isxdigit((unsigned char)text[1]))
+			return false;
+		mac[i] = (uint8_t)strtoul((const char[]){text[0], text[1], '\0'}, NULL, 16);
+		text += 2;
+		if (i < 5 && *text != '-' && *text != ':')
+			return false;
+		text += i < 5;
+	}
+	return !*text;
+}
+
+/* "ud:GROUP,…", "ud:GID/NUMBER,…", "ud:,…"; "raw:MAC,…". */
+static bool datagrams_parse(
+	const char *text, bool is_source, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char copy[512], *rest = copy, *address, *word;
+
+	if (strlen(text) >= sizeof(copy))
+		return refuse(why, "too long", text);
+	end->kind = text[0] == 'u' ? FLOW_UD : FLOW_RAW;
+	end->ether_type = FLOW_DATAGRAM_ETHER_TYPE;
+	snprintf(copy, sizeof(copy), "%s", strchr(text, ':') + 1);
+	address = strsep(&rest, ",");
+	while ((word = strsep(&rest, ",")) != NULL) {
+		if (!datagram_option(word, is_source, end, why))
+			return false;
+	}
+	if (strlen(address) >= sizeof(end->address))
+		return refuse(why, "too long", address);
+	snprintf(end->address, sizeof(end->address), "%s", address);
+	if (end->kind == FLOW_RAW && !mac_parse(address, end->mac))
+		return refuse(why, "not of the form raw:02-00-00-00-00-01", text);
+	if (end->kind == FLOW_RAW && end->priority && !end->vlan)
+		return refuse(
+			why, "a priority stands in the tag of a VLAN: vlan=N is missing", text);
+	if (end->kind == FLOW_UD && !address[0] && !is_source)
+		return refuse(why, "it names no group and no queue pair", text);
+	if (end->kind == FLOW_UD && is_source && strchr(address, '/'))
+		return refuse(why, "a receiver has the queue pair of its own: ud:", text);
+	return true;
+}
+
 static bool disk_option(const char *word, struct flow_end_spec *end)
 {
 	if (!strncmp(word, "offset=", 7))
@@ -181,6 +285,8 @@ bool flow_end_parse(
 		snprintf(end.path, sizeof(end.path), "%s", text);
 	} else if (!strncmp(text, "rdma:", 5)) {
 		good = rdma_parse(text + 5, &end, why);
+	} else if (!strncmp(text, "ud:", 3) || !strncmp(text, "raw:", 4)) {
+		good = datagrams_parse(text, is_source, &end, why);
 	} else if (remote_is_url(text)) {
 		good = s3_parse(text, &end, why);
 	} else {
@@ -192,7 +298,8 @@ bool flow_end_parse(
 			good = refuse(why, "it names no file", text);
 		else if (!disk && scheme_len(text))
 			good = refuse(why,
-				"no such kind of end: s3://, rdma:, disk:, nvme:, null: or a path "
+				"no such kind of end: s3://, rdma:, ud:, raw:, disk:, nvme:, null: "
+				"or a path "
 				"(put ./ before a file name that looks like this)",
 				text);
 		else if (disk && is_source)

@@ -20,6 +20,7 @@ struct gate {
 struct move {
 	struct flow_base base;
 	struct flow_link *link_in, *link_out;
+	struct flow_datagram *datagram_in, *datagram_out;
 	struct flow_listener *listener;
 	struct flow_checksum sum_in, sum_out;
 	struct gate gate_in, gate_out; /* before and behind the transforms */
@@ -29,6 +30,7 @@ struct move {
 	struct flow_marker marker;
 	uint64_t bytes, bytes_out, acknowledged;
 	struct flow_link_stats in, out;
+	struct flow_datagram_stats dropped; /* of datagram_in */
 	char why[FLOW_TRANSFORM_WHY_BYTES];
 	struct fiber *reporter;
 	uint64_t end_ns;
@@ -58,6 +60,8 @@ static void sink_failed(void *arg)
 
 	if (move->link_in)
 		flow_link_interrupt(move->link_in);
+	if (move->datagram_in)
+		flow_datagram_interrupt(move->datagram_in);
 	move->stop = true;
 }
 
@@ -91,6 +95,8 @@ static void end_asked(void *arg)
 		flow_link_cancel(move->listener);
 	if (move->link_in)
 		flow_link_interrupt(move->link_in);
+	if (move->datagram_in)
+		flow_datagram_interrupt(move->datagram_in);
 	if (++move->ends_asked > 1 && move->link_out)
 		flow_link_stop(move->link_out);
 	if (move->ends_asked > 1 && move->link_in)
@@ -170,6 +176,34 @@ static int volume_sink_open(struct move *move, struct flow_sink **ret_sink)
 	return ret;
 }
 
+/* Sources whose pieces come from the network, in records. */
+static bool has_records(const struct flow_end_spec *from)
+{
+	return flow_end_has_fabric(from);
+}
+
+static int datagram_sink_open(struct move *move, struct flow_sink **ret_sink)
+{
+	const struct flow_datagram_opts opts = {.sends = true, .failed = sink_failed, .arg = move};
+	int ret = flow_datagram_for(
+		move->base.fabric_to, &move->base.args->to, &opts, &move->datagram_out);
+
+	if (!ret)
+		*ret_sink = flow_datagram_sink(move->datagram_out);
+	return ret;
+}
+
+static int datagram_source_open(struct move *move, struct flow_source **ret_source)
+{
+	const struct flow_datagram_opts opts = {0};
+	int ret = flow_datagram_for(
+		move->base.fabric_from, &move->base.args->from, &opts, &move->datagram_in);
+
+	if (!ret)
+		*ret_source = flow_datagram_source(move->datagram_in);
+	return ret;
+}
+
 static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink **ret_sink)
 {
 	struct flow_base *base = &move->base;
@@ -178,13 +212,13 @@ static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink *
 	const struct flow_file_opts file = {.path = move->target,
 		.replace = args->force,
 		.fixed = base->fixed,
-		.unit = args->from.kind == FLOW_RDMA ? FILE_UNIT : MEMORY_UNIT,
+		.unit = has_records(&args->from) ? FILE_UNIT : MEMORY_UNIT,
 		.failed = sink_failed,
 		.sync_bytes = args->sync_bytes,
 		.durable = sink_durable,
 		.arg = move};
 	const struct flow_link_opts link = {.sends = true,
-		.unit = args->from.kind == FLOW_RDMA ? RELAY_UNIT : MEMORY_UNIT,
+		.unit = has_records(&args->from) ? RELAY_UNIT : MEMORY_UNIT,
 		.bytes_total = bytes_total,
 		.acknowledged = sink_durable,
 		.delivered = sink_delivered,
@@ -203,6 +237,9 @@ static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink *
 		if (!ret)
 			*ret_sink = flow_link_sink(move->link_out);
 		return ret;
+	case FLOW_UD:
+	case FLOW_RAW:
+		return datagram_sink_open(move, ret_sink);
 	default:
 		if (base->volume_to.disk)
 			return volume_sink_open(move, ret_sink);
@@ -239,6 +276,9 @@ static int source_open(struct move *move, struct flow_source **ret_source)
 		if (!ret)
 			*ret_source = flow_link_source(move->link_in);
 		return ret;
+	case FLOW_UD:
+	case FLOW_RAW:
+		return datagram_source_open(move, ret_source);
 	default:
 		ret = base->volume_from.disk
 			      ? flow_volume_source_open(&base->core, &base->volume_from, ret_source)
@@ -256,7 +296,7 @@ static int source_open(struct move *move, struct flow_source **ret_source)
  * opens it after a source that knows its length. */
 static int ends_open(struct move *move, struct flow_source **source, struct flow_sink **sink)
 {
-	const bool sink_first = move->base.args->from.kind == FLOW_RDMA;
+	const bool sink_first = has_records(&move->base.args->from);
 	int ret = sink_first ? sink_open(move, UINT64_MAX, sink) : source_open(move, source);
 
 	if (ret)
@@ -271,6 +311,12 @@ static int ends_open(struct move *move, struct flow_source **source, struct flow
 }
 
 /* ---- The run. ---- */
+
+/* Whether the end of a flow means that its target has the bytes. */
+static bool stores(const struct flow_end_spec *to)
+{
+	return to->kind != FLOW_NULL && !flow_end_is_datagrams(to);
+}
 
 /* The stages that count and check bytes on each side of the transforms. */
 struct sides {
@@ -305,7 +351,7 @@ static int transforms_enter(
 	const struct flow_transform_opts opts = {.stages = sides->in,
 		.stage_count = sides->in_count,
 		.unit = MEMORY_UNIT,
-		.prompt = move->link_in != NULL};
+		.prompt = move->link_in || move->datagram_in};
 
 	return flow_transform_source_open(*source, move->transforms, &opts, source);
 }
@@ -333,6 +379,14 @@ static void why_note(struct move *move)
 		return;
 	if (move->ends_asked)
 		snprintf(move->why, sizeof(move->why), "ended by a signal");
+	else if (move->datagram_in && flow_datagram_why(move->datagram_in)[0])
+		snprintf(move->why, sizeof(move->why), "%.95s: %.130s",
+			flow_datagram_name(move->datagram_in),
+			flow_datagram_why(move->datagram_in));
+	else if (move->datagram_out && flow_datagram_why(move->datagram_out)[0])
+		snprintf(move->why, sizeof(move->why), "%.95s: %.130s",
+			flow_datagram_name(move->datagram_out),
+			flow_datagram_why(move->datagram_out));
 	else if (blamed && flow_link_why(blamed)[0])
 		snprintf(move->why, sizeof(move->why), "%.63s: %.130s", flow_link_peer(blamed),
 			flow_link_why(blamed));
@@ -358,13 +412,22 @@ static int ends_run(struct move *move, struct flow_source *source, struct flow_s
 		ret = flow_run(source, sides.out, sides.out_count, sink, &move->bytes_out);
 	else
 		ret = flow_run(source, sides.in, sides.in_count, sink, &move->bytes_out);
-	if (!ret && move->base.args->to.kind != FLOW_NULL)
+	if (!ret && stores(&move->base.args->to))
 		flow_marks_reached(&move->marker.durable, UINT64_MAX, clock_now_ns());
 	return ret;
 }
 
+static void datagrams_leave(struct flow_datagram **datagram, struct flow_datagram_stats *ret_stats)
+{
+	if (*datagram)
+		flow_datagram_stats(*datagram, ret_stats);
+	flow_datagram_close(*datagram);
+	*datagram = NULL;
+}
+
 static void move_bytes(struct move *move)
 {
+	struct flow_datagram_stats sent = {0};
 	struct flow_source *source;
 	struct flow_sink *sink;
 
@@ -372,14 +435,19 @@ static void move_bytes(struct move *move)
 	if (!move->result)
 		move->result = ends_run(move, source, sink);
 	move->bytes = move->transforms ? move->gate_in.bytes : move->bytes_out;
-	if (move->result && (move->link_in || move->link_out))
+	if (move->result && (flow_end_has_fabric(&move->base.args->from) ||
+				    flow_end_has_fabric(&move->base.args->to)))
 		why_note(move);
 	if (move->link_in)
 		flow_link_end(move->link_in, move->result);
-	if (!move->result)
+	if (!move->result && !flow_end_is_datagrams(&move->base.args->to))
 		move->acknowledged = move->bytes;
 	link_leave(&move->link_in, &move->in);
 	link_leave(&move->link_out, &move->out);
+	datagrams_leave(&move->datagram_in, &move->dropped);
+	move->in.records += move->dropped.datagrams;
+	datagrams_leave(&move->datagram_out, &sent);
+	move->out.records += sent.datagrams;
 }
 
 static void move_main(void *arg)
@@ -406,7 +474,9 @@ static const char *kind_name(enum flow_kind kind)
 		[FLOW_DISK] = "disk",
 		[FLOW_FILE] = "file",
 		[FLOW_S3] = "s3",
-		[FLOW_NULL] = "null"};
+		[FLOW_NULL] = "null",
+		[FLOW_UD] = "ud",
+		[FLOW_RAW] = "raw"};
 
 	return NAMES[kind];
 }
@@ -417,15 +487,17 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 	const struct flow_args *args = base->args;
 
 	printf("{\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%llu,\"bytes_out\":%llu,"
-	       "\"acknowledged\":%llu,\"records_in\":%llu,\"records_out\":%llu,"
+	       "\"acknowledged\":%llu,\"lost\":%llu,\"late\":%llu,\"strange\":%llu,"
+	       "\"records_in\":%llu,\"records_out\":%llu,"
 	       "\"crc64nvme_in\":\"%016llx\",\"crc64nvme_out\":\"%016llx\","
 	       "\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
 	       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\",",
 		kind_name(args->from.kind), kind_name(args->to.kind),
 		(unsigned long long)move->bytes, (unsigned long long)move->bytes_out,
-		(unsigned long long)move->acknowledged, (unsigned long long)move->in.records,
-		(unsigned long long)move->out.records, (unsigned long long)crc_in,
-		(unsigned long long)crc_out,
+		(unsigned long long)move->acknowledged, (unsigned long long)move->dropped.lost,
+		(unsigned long long)move->dropped.late, (unsigned long long)move->dropped.strange,
+		(unsigned long long)move->in.records, (unsigned long long)move->out.records,
+		(unsigned long long)crc_in, (unsigned long long)crc_out,
 		(double)(move->end_ns - base->start_ns) / (double)NS_PER_S,
 		flow_cpu_seconds() - base->start_cpu_seconds,
 		(unsigned long long)region_copy_bytes_all(),
@@ -455,8 +527,9 @@ static void summary(const struct move *move)
 
 	if (move->bytes_out != move->bytes)
 		snprintf(out, sizeof(out), ", %llu bytes out", (unsigned long long)move->bytes_out);
-	flow_status(base, &(struct flow_counts){
-				  .of[FLOW_BYTES] = move->bytes, .of[FLOW_BODIES] = !move->result});
+	flow_status(base, &(struct flow_counts){.of[FLOW_BYTES] = move->bytes,
+				  .of[FLOW_LOST] = move->dropped.lost,
+				  .of[FLOW_BODIES] = !move->result});
 	if (base->args->json)
 		summary_json(move, crc_in, crc_out);
 	fprintf(stderr,
@@ -465,6 +538,12 @@ static void summary(const struct move *move)
 		(unsigned long long)move->bytes, remote_bytes_text(move->bytes, total), out,
 		seconds, (unsigned long long)crc_in, (unsigned long long)crc_out,
 		(unsigned long long)move->acknowledged, remote_bytes_text(copied, copies));
+	if (move->dropped.lost || move->dropped.late || move->dropped.strange)
+		fprintf(stderr,
+			"datagrams: %llu lost, %llu late or twice, %llu of others or malformed\n",
+			(unsigned long long)move->dropped.lost,
+			(unsigned long long)move->dropped.late,
+			(unsigned long long)move->dropped.strange);
 	flow_took_lines(base);
 	if (move->result)
 		fprintf(stderr, "nebulaio flow: %s\n", move->why);
@@ -526,7 +605,7 @@ int flow_move_run(struct flow_args *args)
 		flow_transforms_close(move.transforms);
 		return CLI_USAGE;
 	}
-	if (to->kind != FLOW_RDMA && to->kind != FLOW_NULL &&
+	if (!flow_end_has_fabric(to) && to->kind != FLOW_NULL &&
 		!flow_name(to->kind == FLOW_S3 ? to->key : to->path, clock_real_ns(), 1,
 			move.target, sizeof(move.target))) {
 		fprintf(stderr, "nebulaio flow: the name of the target is too long\n");

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow/link_priv.h"
+#include "flow/datagram_priv.h"
 
 #define TICK_NS	     (250 * NS_PER_MS)
 #define GRANT_NS     NS_PER_S /* a grant is sent at least this often */
@@ -70,8 +70,11 @@ static void on_established(struct flow_link *link, const struct rp_cm_event *eve
 
 static void on_event(struct flow_fabric *fabric, struct rp_cm_event *event)
 {
-	struct flow_link *link = event->qp ? rp_qp_context(event->qp) : NULL;
+	struct flow_link *link;
 
+	if (datagram_event(fabric, event))
+		return;
+	link = event->qp ? rp_qp_context(event->qp) : NULL;
 	if (event->type == RP_CM_CONNECT_REQUEST) {
 		on_request(event);
 	} else if (event->type == RP_CM_DEVICE_FATAL) {
@@ -188,6 +191,7 @@ int flow_fabric_open(
 	fabric->core = core;
 	list_init(&fabric->links);
 	list_init(&fabric->listeners);
+	list_init(&fabric->datagrams);
 	ret = rp_open(&opts, &fabric->device);
 	if (!ret) {
 		rp_device_attr(fabric->device, &fabric->attr);
@@ -232,7 +236,8 @@ void flow_fabric_close(struct flow_fabric *fabric)
 {
 	if (!fabric)
 		return;
-	CHECK(list_empty(&fabric->links) && list_empty(&fabric->listeners));
+	CHECK(list_empty(&fabric->links) && list_empty(&fabric->listeners) &&
+		list_empty(&fabric->datagrams));
 	if (fabric->poller.arg) {
 		reactor_timer_cancel(fabric->core->reactor, &fabric->tick);
 		reactor_poller_remove(fabric->core->reactor, &fabric->poller);

@@ -18,7 +18,7 @@ struct flow_fabric {
 	struct rp_pd *pd;
 	struct rp_cq *cq;
 	struct rp_arenas arenas;
-	struct list links, listeners;
+	struct list links, listeners, datagrams;
 	struct reactor_poller poller;
 	bool pump_again; /* a ring was full */
 	struct rp_events events;
