@@ -445,7 +445,23 @@ static void span_end(struct store *store, const struct commit *commit, uint64_t 
 		region_give(store->region, commit->span, OWNER_DISK);
 }
 
-/* Tries again when the bucket has another state by the time the commit is planned. */
+/* Whether the commit can be run again: the bucket had another state by the time it was planned, or
+ * bodies that it names have moved. */
+static bool put_again(struct store *store, struct commit *commit, struct slice key)
+{
+	struct commit_item *item = &commit->items[0];
+	int ret;
+
+	if (item->result == -ERESTART && !item->null_entry) {
+		ret = record_entry_pin(store->records, commit->bucket->info.id | ENTRY_NULL, key,
+			&item->null_entry);
+		item->result = ret ? ret : item->result;
+		return !ret;
+	}
+	item->mtime_ns = 0;
+	return item->result == -ESTALE && commit_follow(store, commit);
+}
+
 static int put_run(struct store *store, struct commit *commit, struct slice key)
 {
 	struct commit_item *item = &commit->items[0];
@@ -453,15 +469,9 @@ static int put_run(struct store *store, struct commit *commit, struct slice key)
 
 	if (ret)
 		return ret;
-	commit_run(store, commit);
-	if (item->result == -ERESTART) {
-		ret = record_entry_pin(store->records, commit->bucket->info.id | ENTRY_NULL, key,
-			&item->null_entry);
-		if (ret)
-			item->result = ret;
-		else
-			commit_run(store, commit);
-	}
+	do
+		commit_run(store, commit);
+	while (item->result && put_again(store, commit, key));
 	version_unprepare(store, item);
 	if (!item->entry_taken)
 		record_entry_unpin(store->records, item->entry);

@@ -32,9 +32,6 @@
 #define BATCH_ROWS  16384u
 /* Segments that are moved at the same time: small bodies then share the log's groups. */
 #define WORKERS 8u
-/* An object that others have open is looked at again; after as many looks it is moved anyway. */
-#define BUSY_LOOK_NS (10 * NS_PER_MS)
-#define BUSY_LOOKS   1000u
 /* Between two passes when the last one moved nothing. */
 #define REST_NS NS_PER_S
 
@@ -330,15 +327,10 @@ static int object_commit(struct moving *moving, struct object *object, uint64_t 
 	struct commit commit = {
 		.bucket = moving->bucket, .items = &item, .item_count = 1, .regains = regains};
 
-	for (uint32_t look = 0;; look++) {
-		item.moved_in_use = look >= BUSY_LOOKS;
-		commit_run(store, &commit);
-		if (item.entry_taken)
-			moving->entry = NULL;
-		if (item.result != -EBUSY || look > BUSY_LOOKS || atomic_load(&store->quiescing))
-			return item.result;
-		fiber_sleep_ns(BUSY_LOOK_NS);
-	}
+	commit_run(store, &commit);
+	if (item.entry_taken)
+		moving->entry = NULL;
+	return item.result;
 }
 
 static int segment_commit(struct moving *moving, uint64_t regains)

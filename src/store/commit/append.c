@@ -105,8 +105,21 @@ int append_open(struct append *append, const struct bucket *bucket, const struct
 		return -EINVAL;
 	if (base->part_count >= STORE_PARTS_MAX)
 		return -E2BIG;
-	append->base = object_get(get->object);
+	append->base = object_get(object_after_moves(get->object));
 	return 0;
+}
+
+bool append_follow(struct store *store, struct append *append, struct object *joined)
+{
+	struct object *now = object_after_moves(append->base);
+
+	if (now == append->base)
+		return false;
+	(void)object_get(now);
+	object_put(store, append->base);
+	append->base = now;
+	object_segments_share(now, joined, 0);
+	return true;
 }
 
 int append_object(struct store *store, struct append *append, const struct store_meta *meta,
@@ -214,7 +227,9 @@ static int rename_run(struct store *store, struct commit *commit, struct slice t
 
 	if (ret)
 		return ret;
-	commit_run(store, commit);
+	do
+		commit_run(store, commit);
+	while (item->result == -ESTALE && commit_follow(store, commit));
 	if (!item->entry_taken)
 		record_entry_unpin(store->records, item->entry);
 	return item->result;
@@ -240,7 +255,7 @@ int local_rename(struct store *store, const struct store_name *from, const struc
 	if (!ret)
 		ret = composition_move(store, &composition, commit.bucket, from->key, get);
 	if (!ret)
-		ret = object_open_edited(get->object, headers, &item.object);
+		ret = object_open_edited(composition.list[0].object, headers, &item.object);
 	if (!ret) {
 		item.object->body_flushed = true; /* a reader sees only durable bytes */
 		ret = rename_run(store, &commit, to);

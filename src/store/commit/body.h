@@ -39,6 +39,10 @@ int composition_move(struct store *store, struct composition *composition, struc
 /* The object composed of those bodies. -EINVAL: meta->bytes is not their sum. */
 int composition_object(struct composition *composition, const struct store_meta *meta,
 	uint64_t data_id, struct object **ret_object);
+/* Whether segments of these objects were moved since they were added: then the composition names
+ * the objects of today, and the composed object has their places. */
+bool composition_follow(
+	struct store *store, struct composition *composition, struct object *composed);
 /* Upper bound of its size in a group. */
 size_t composition_bytes(const struct composition *composition);
 /* Whether all objects are unchanged since they were added (otherwise -ESTALE). If so, removes the
@@ -62,6 +66,9 @@ int append_open(struct append *append, const struct bucket *bucket, const struct
 int append_object(struct store *store, struct append *append, const struct store_meta *meta,
 	uint64_t data_id, struct object **ret_object);
 uint32_t append_first(const struct object *object);
+/* Whether segments of the base were moved since the append was opened: then the base is the object
+ * of today, and the joined object has its places. */
+bool append_follow(struct store *store, struct append *append, struct object *joined);
 /* append_bytes: upper bound of the size of its record and rows in a group. */
 size_t append_bytes(const struct append *append, const struct object *object);
 void append_add(struct group *group, const struct append *append, const struct object *object,

@@ -57,6 +57,18 @@ void commit_run(struct store *store, struct commit *commit)
 	commit_leave(store);
 }
 
+bool commit_follow(struct store *store, struct commit *commit)
+{
+	struct commit_item *item = &commit->items[0];
+	bool follows = false;
+
+	if (commit->composition)
+		follows = composition_follow(store, commit->composition, item->object);
+	if (commit->append)
+		follows = append_follow(store, commit->append, item->object);
+	return follows;
+}
+
 void commit_barrier(struct store *store)
 {
 	/* It changes nothing, but waits for its turn like any other commit. */

@@ -70,7 +70,6 @@ struct commit_item {
 	/* For a move: the object as it was, and which of its segments is elsewhere in `object`. */
 	struct object *moved_from;
 	uint32_t moved_segment;
-	bool moved_in_use; /* also if others have the object open */
 	uint64_t mtime_ns; /* out, like the following fields; in, if not 0: the value is kept */
 	char ret_version_id[33];
 	bool ret_marker;
@@ -115,6 +114,9 @@ struct commit {
 };
 /* Fiber call: queues the commit, waits for it, and fills in the results. */
 void commit_run(struct store *store, struct commit *commit);
+/* After a commit that failed with -ESTALE: whether bodies that it composes, or appends to, were
+ * only moved to other places. The commit then names those, and can be run again. */
+bool commit_follow(struct store *store, struct commit *commit);
 /* Fiber call: waits until every group that was begun earlier is written and published. */
 void commit_barrier(struct store *store);
 /* Upper bound of the commit's size in a group. */

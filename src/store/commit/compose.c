@@ -44,7 +44,7 @@ static bool composable(const struct object *object)
 int composition_add(struct store *store, struct composition *composition, struct bucket *bucket,
 	struct slice key, const struct store_get *get, bool drop)
 {
-	struct object *object = get->object;
+	struct object *object = object_after_moves(get->object);
 	struct record_entry *entry;
 	struct object *current;
 	int ret;
@@ -151,6 +151,28 @@ int composition_object(struct composition *composition, const struct store_meta 
 	CHECK(segment == object->segment_count);
 	*ret_object = object;
 	return 0;
+}
+
+/* The caller may hold them for long, and its moving is nothing that a client did. */
+bool composition_follow(
+	struct store *store, struct composition *composition, struct object *composed)
+{
+	bool follows = false;
+
+	for (uint32_t i = 0; i < composition->count; i++) {
+		struct component *component = &composition->list[i];
+		struct object *now = object_after_moves(component->object);
+
+		if (now == component->object)
+			continue;
+		(void)object_get(now);
+		object_put(store, component->object);
+		component->object = now;
+		if (!component->dropped)
+			object_segments_share(now, composed, component->segment_first);
+		follows = true;
+	}
+	return follows;
 }
 
 /* A component's direct body gets a row of its own, because its record is deleted. */

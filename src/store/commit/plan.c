@@ -365,11 +365,8 @@ static int plan_edit(struct commit_item *item)
 	return 0;
 }
 
-/* The number of references to an object that only the record table and its mover have. */
-#define MOVED_REFS 2u
-
-/* A segment in another place. -EBUSY: a later change is planned, or others have the object open:
- * a composition of it or an append to it would find another object. */
+/* A segment in another place. -EBUSY: a later change is planned. Who composes the object or appends
+ * to it finds another one, and follows (commit_follow). */
 static int plan_move(struct commit_item *item)
 {
 	struct record_entry *entry = item->entry;
@@ -378,8 +375,6 @@ static int plan_move(struct commit_item *item)
 		return -EBUSY;
 	if (entry->object != item->moved_from)
 		return -ESTALE;
-	if (!item->moved_in_use && atomic_load(&item->moved_from->refs) > MOVED_REFS)
-		return -EBUSY;
 	change_add(item, entry, item->object, OLD_MOVED,
 		item->object->body_flushed ? CHANGE_FLUSHED : 0);
 	return 0;

@@ -224,8 +224,18 @@ void object_segments_share(const struct object *from, struct object *to, uint32_
 
 		/* Loads from the index the parts that are not in memory. */
 		if (loaded)
-			atomic_init(&to->segments[at + i], segment_get(loaded));
+			segment_close(atomic_exchange(&to->segments[at + i], segment_get(loaded)));
 	}
+}
+
+struct object *object_after_moves(struct object *object)
+{
+	struct object *next;
+
+	/* `moved` is set before body_owner, and only by a move. */
+	while ((next = atomic_load(&object->body_owner)) && object->moved)
+		object = next;
+	return object;
 }
 
 int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object)

@@ -92,8 +92,12 @@ int object_open_edited(const struct object *from, struct slice headers, struct o
 /* A copy with one segment in another place, which takes the caller's reference. -ENOMEM. */
 int object_open_moved(const struct object *from, uint32_t segment_idx, struct segment *segment,
 	struct object **ret_object);
-/* Gives `to` those segments of `from` that are in memory, starting at `from`'s segment `at`. */
+/* Gives `to` those segments of `from` that are in memory, as its own from `at` on, instead of those
+ * that it has. Nobody else knows `to` yet. */
 void object_segments_share(const struct object *from, struct object *to, uint32_t at);
+/* The same object after all moves of its segments that have been published: itself, or the last of
+ * its successors, which stays while the caller has its reference. */
+struct object *object_after_moves(struct object *object);
 const struct object_part *object_part_find(const struct object *object, uint64_t offset);
 /* The part that holds the offset. */
 static inline const struct object_part *object_part(const struct object *object, uint64_t offset)

@@ -376,7 +376,7 @@ static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
 	return ret;
 }
 
-static int body_write(struct rig *rig, struct store_put *put, const uint8_t *body, uint64_t bytes)
+int put_body(struct rig *rig, struct store_put *put, const uint8_t *body, uint64_t bytes)
 {
 	int ret = 0;
 
@@ -405,7 +405,7 @@ static int body_put(struct rig *rig, const struct store_put_opts *opts, const ui
 
 	if (ret)
 		return ret;
-	ret = body_write(rig, put, body, meta->bytes);
+	ret = put_body(rig, put, body, meta->bytes);
 	if (ret) {
 		store_put_abort(put);
 		return ret;
@@ -508,7 +508,7 @@ int object_append(
 	ret = store_put_open(rig->store, &opts, &put);
 	if (!ret) {
 		ret = store_put_append(put, get);
-		ret = ret ? ret : body_write(rig, put, body, bytes);
+		ret = ret ? ret : put_body(rig, put, body, bytes);
 		if (ret)
 			store_put_abort(put);
 		else

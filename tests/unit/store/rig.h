@@ -72,6 +72,8 @@ struct put_how {
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);
+/* Moves a body into an open put. */
+int put_body(struct rig *rig, struct store_put *put, const uint8_t *body, uint64_t bytes);
 /* Puts the same body in parts (in the bucket "parts"), of which the object is then composed. */
 int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, uint32_t part_count);

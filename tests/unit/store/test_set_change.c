@@ -157,6 +157,128 @@ static void change_busy(struct rig *rig, void *arg)
 	verify(rig, NULL);
 }
 
+/* ---- Objects that are open while they move. ---- */
+
+#define PART_BYTES 1300000u
+#define TAIL_BYTES 70000u
+
+static uint32_t slot_of(struct rig *rig, const char *bucket, const char *key)
+{
+	struct store_get *get;
+	uint64_t place;
+	bool exists;
+
+	assert_int_equal(
+		store_get_open(rig->store, slice_str(bucket), slice_str(key), &get, &exists), 0);
+	assert_int_equal(rig_place(get, 0, &place), 0);
+	store_get_close(get);
+	return disk_stripe_slot(place / BLOCK_BYTES);
+}
+
+static void two_verify(struct rig *rig, const char *key, uint64_t seed)
+{
+	uint8_t *want = (uint8_t *)malloc(PART_BYTES + TAIL_BYTES);
+	uint8_t *got = (uint8_t *)malloc(PART_BYTES + TAIL_BYTES);
+	uint64_t bytes = 0;
+
+	body_fill(want, PART_BYTES, seed);
+	body_fill(want + PART_BYTES, TAIL_BYTES, seed + 1);
+	assert_int_equal(
+		object_read(rig, "b", slice_str(key), got, PART_BYTES + TAIL_BYTES, &bytes), 0);
+	assert_int_equal(bytes, PART_BYTES + TAIL_BYTES);
+	assert_memory_equal(got, want, bytes);
+	free(want);
+	free(got);
+}
+
+/* What a client began before its bodies moved: an upload with one of two parts named already, an
+ * append and a rename. */
+struct begun {
+	struct store_get *parts[2], *base, *from;
+	struct store_put *whole, *append;
+};
+
+static void open_get(struct rig *rig, const char *bucket, const char *key, struct store_get **get)
+{
+	bool exists;
+
+	assert_int_equal(
+		store_get_open(rig->store, slice_str(bucket), slice_str(key), get, &exists), 0);
+}
+
+static void begin(struct rig *rig, struct begun *begun)
+{
+	const struct put_how how = {.composable = true};
+	struct store_put_opts opts = {
+		.bucket = SLICE("b"), .key = SLICE("whole"), .bytes = UINT64_MAX};
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(bucket_make(rig->store, "parts"), 0);
+	object_put_seeded(rig, "parts", SLICE("1"), PART_BYTES, 31, &how);
+	object_put_seeded(rig, "parts", SLICE("2"), TAIL_BYTES, 32, &how);
+	object_put_seeded(rig, "b", SLICE("log"), PART_BYTES, 41, NULL);
+	object_put_seeded(rig, "b", SLICE("from"), 5000, 51, NULL);
+	open_get(rig, "parts", "1", &begun->parts[0]);
+	open_get(rig, "parts", "2", &begun->parts[1]);
+	open_get(rig, "b", "log", &begun->base);
+	open_get(rig, "b", "from", &begun->from);
+	assert_int_equal(store_put_open(rig->store, &opts, &begun->whole), 0);
+	assert_int_equal(
+		store_put_compose(begun->whole, SLICE("parts"), SLICE("1"), begun->parts[0]), 0);
+	opts = (struct store_put_opts){
+		.bucket = SLICE("b"), .key = SLICE("log"), .bytes = TAIL_BYTES};
+	assert_int_equal(store_put_open(rig->store, &opts, &begun->append), 0);
+	assert_int_equal(store_put_append(begun->append, begun->base), 0);
+}
+
+static void begun_end(struct rig *rig, struct begun *begun)
+{
+	const struct store_name from = {.bucket = SLICE("b"), .key = SLICE("from")};
+	struct store_meta meta = {.bytes = PART_BYTES + TAIL_BYTES};
+	uint8_t *tail = (uint8_t *)malloc(TAIL_BYTES);
+
+	assert_int_equal(
+		store_put_compose(begun->whole, SLICE("parts"), SLICE("2"), begun->parts[1]), 0);
+	assert_int_equal(store_put_commit(begun->whole, &meta, NULL, NULL), 0);
+	body_fill(tail, TAIL_BYTES, 42);
+	assert_int_equal(put_body(rig, begun->append, tail, TAIL_BYTES), 0);
+	meta = (struct store_meta){.bytes = PART_BYTES + TAIL_BYTES};
+	assert_int_equal(store_put_commit(begun->append, &meta, NULL, NULL), 0);
+	assert_int_equal(store_rename(rig->store, &from, begun->from, SLICE("to"), SLICE_NONE,
+				 (struct store_condition){0}),
+		0);
+	free(tail);
+	store_get_close(begun->parts[0]);
+	store_get_close(begun->parts[1]);
+	store_get_close(begun->base);
+	store_get_close(begun->from);
+}
+
+static void begun_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	two_verify(rig, "whole", 31);
+	two_verify(rig, "log", 41);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("to"), 5000, 51), 0);
+}
+
+static void change_held(struct rig *rig, void *arg)
+{
+	struct begun begun;
+
+	begin(rig, &begun);
+	assert_int_equal(change_ask(rig, (const struct wanted *)arg), 0);
+	while (slot_of(rig, "parts", "1") + slot_of(rig, "parts", "2") + slot_of(rig, "b", "log") +
+			slot_of(rig, "b", "from") <
+		4) {
+		set_change_step(rig->store);
+		fiber_sleep_ns(STEP_NS);
+	}
+	begun_end(rig, &begun);
+	change_finish(rig);
+	begun_verify(rig, NULL);
+}
+
 struct paths {
 	char of[8][600];
 	char list[4800];
@@ -233,6 +355,24 @@ static void test_volumes_are_added_and_removed(void **state)
 	rig.opts.volume = NULL;
 	rig_run(&rig, expect_members, &members);
 	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+/* A client that has an object open while it moves sees no error. */
+static void test_open_objects_move(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+
+	(void)state;
+	rig_make(&rig, &paths);
+
+	struct wanted add = {.add = {paths.of[3]}, .add_count = 1};
+
+	rig_run(&rig, change_held, &add);
+	rig_fsck(&rig);
+	rig.opts.volume = NULL;
+	rig_run(&rig, begun_verify, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -643,6 +783,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_long_checkpoint_holds_up_no_core),
 		cmocka_unit_test(test_volumes_are_added_and_removed),
+		cmocka_unit_test(test_open_objects_move),
 		cmocka_unit_test(test_other_numbers),
 		cmocka_unit_test(test_foreign_volume),
 		cmocka_unit_test(test_cancelled),
