@@ -181,7 +181,7 @@ struct store_set_status {
 	uint32_t data, parity;
 	uint64_t members; /* of the set of new bodies, one bit each */
 	uint32_t before_data, before_parity;
-	uint64_t left_bytes, all_bytes; /* to be moved; all: since the change or the start */
+	uint64_t left_bytes, all_bytes; /* of bodies: to be moved, and in both sets */
 	uint64_t failed;		/* bodies that cannot be read, in the last pass */
 	char note[256];			/* why it waits, or why the last change failed; or "" */
 };

@@ -197,6 +197,9 @@ static bool path_of_another(const struct volume *volume, uint32_t member, const 
 static int replace_note(const struct replace *replace)
 {
 	struct volume *volume = &replace->store->volume;
+
+	if (!super_has(&volume->super, replace->member))
+		return -ENOENT;
 	if (volume->replace_path)
 		return -EALREADY;
 	if (path_of_another(volume, replace->member, replace->path))
@@ -227,8 +230,7 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 	struct replace replace = {.store = store, .path = path, .member = member};
 	const struct volume *volume = &store->volume;
 
-	if (!store->head.engine->local || !volume->set_count || member >= DISK_MEMBERS_MAX ||
-		!super_has(&volume->super, member))
+	if (!store->head.engine->local || !volume->set_count || member >= DISK_MEMBERS_MAX)
 		return -ENOENT;
 	/* Relative names are refused: DIR/volumes has one line per member, and a relative name has
 	 * no fixed base. */

@@ -32,8 +32,13 @@
 #define BATCH_ROWS  16384u
 /* Segments that are moved at the same time: small bodies then share the log's groups. */
 #define WORKERS 8u
-/* Between two passes when the last one moved nothing. */
-#define REST_NS NS_PER_S
+/* Between two passes when the last one moved nothing: at least, at most, and how many times longer
+ * than that pass. A walk over an index without anything to move takes no more than that part. */
+#define REST_NS_MIN NS_PER_S
+#define REST_NS_MAX (60 * NS_PER_S)
+#define REST_PART   9u
+/* A mover that waits looks as often whether it still has to. */
+#define LOOK_NS (100 * NS_PER_MS)
 
 DEFINE_COUNTER(moved_bytes, "nebulaio_store_moved_bytes_total", NULL,
 	"Bytes of bodies that were moved to another set of volumes.");
@@ -48,7 +53,6 @@ struct move {
 
 struct mover {
 	struct store *store;
-	struct store_change *change;
 	uint32_t kind;
 	struct key after;      /* len 0: from the start of the kind */
 	uint32_t segment_from; /* of the row after it */
@@ -65,8 +69,10 @@ struct mover {
 
 static bool segment_is_old(const struct store *store, const struct segment *segment)
 {
+	uint32_t current = atomic_load(&store->volume.set_current);
+
 	for (uint32_t i = 0; i < segment->extent_count; i++)
-		if (disk_stripe_slot(segment->extents[i].block) != store->volume.super.set.current)
+		if (disk_stripe_slot(segment->extents[i].block) != current)
 			return true;
 	return false;
 }
@@ -272,7 +278,7 @@ static bool pace(struct mover *mover, uint64_t bytes)
 		until_ns = mover->next_ns = MAX(mover->next_ns, clock_now_ns()) +
 					    (uint64_t)((double)bytes * NS_PER_S / (double)rate);
 		while (!atomic_load(&store->quiescing) && clock_now_ns() < until_ns)
-			(void)fiber_park_until(until_ns);
+			fiber_sleep_ns(MIN(until_ns - clock_now_ns(), LOOK_NS));
 	}
 	return !atomic_load(&store->quiescing);
 }
@@ -460,6 +466,16 @@ static bool is_over(const struct store *store)
 	return set_change_blocks_left(store) == 0 || atomic_load(&store->quiescing);
 }
 
+static void rest(const struct store *store, uint64_t begin_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+	uint64_t rest_ns = MIN(MAX((now_ns - begin_ns) * REST_PART, REST_NS_MIN), REST_NS_MAX);
+	uint64_t until_ns = now_ns + rest_ns;
+
+	while (!is_over(store) && clock_now_ns() < until_ns)
+		fiber_sleep_ns(LOOK_NS);
+}
+
 void store_move(struct store *store)
 {
 	struct mover *mover = (struct mover *)calloc(1, sizeof(*mover));
@@ -467,20 +483,19 @@ void store_move(struct store *store)
 	if (!mover)
 		return;
 	mover->store = store;
-	mover->change = store->change;
 	while (!is_over(store)) {
+		uint64_t begin_ns = clock_now_ns();
 		int ret = stripe_suspended(store) ? -EHOSTDOWN : pass_run(mover);
 
 		set_change_note(store, ret, mover->failed);
 		if (!ret && !mover->done && !is_over(store)) {
-			/* Space of deletions is free when the index has applied them.
-			 */
+			/* Space of deletions is free when the index has applied them. */
 			(void)index_apply_settle(store);
 			if (store->image->on && !is_over(store))
 				fiber_offload_long(image_run, store);
 		}
-		if ((ret || !mover->done) && !is_over(store))
-			(void)fiber_park_until(clock_now_ns() + REST_NS);
+		if (ret || !mover->done)
+			rest(store, begin_ns);
 	}
 	free(mover);
 }

@@ -28,6 +28,7 @@
 
 #define NOTE_BYTES    sizeof(((struct store_set_status *)0)->note)
 #define ENDED_LOOK_NS (10 * NS_PER_MS)
+#define TOLD_NS	      (60 * NS_PER_S) /* shortest interval between two log messages */
 /* A part of the space that the estimate of a removal leaves free. */
 #define SPARE_PART 20u
 
@@ -37,18 +38,18 @@ DEFINE_COUNTER(changes_total, "nebulaio_store_volume_set_changes_total", NULL,
 enum asked { ASKED_NOTHING, ASKED_CHANGE, ASKED_CANCEL };
 
 struct store_change {
-	pthread_mutex_t lock; /* of what is asked and the note; taken after volume.lock */
+	pthread_mutex_t lock; /* of what is asked, the note and what is shown; after volume.lock */
 	enum asked asked;
 	char *add[DISK_MEMBERS_MAX];
 	uint32_t add_count;
 	struct disk_geometry geometry; /* of new bodies */
 	uint64_t added;		       /* its members that are new */
 	char note[NOTE_BYTES];
-	_Atomic uint64_t blocks_first; /* left when the mover began */
+	struct store_set_status shown; /* the set as it is, for status */
 	_Atomic bool moving;	       /* the mover runs */
 	_Atomic uint64_t failed;
-	_Atomic int move_error;
 	/* Of the monitor, and its helper thread. */
+	bool stepping;
 	struct disk *disks[DISK_MEMBERS_MAX]; /* by member: new */
 	uint64_t told_ns;
 	int ret;
@@ -58,7 +59,7 @@ struct store_change {
 
 static uint32_t slot_old(const struct store *store)
 {
-	return 1u - (uint32_t)store->volume.super.set.current;
+	return 1u - atomic_load(&store->volume.set_current);
 }
 
 /* While the set changes the array has both geometries. */
@@ -91,7 +92,6 @@ void set_change_note(struct store *store, int error, uint64_t failed)
 	struct store_change *change = store->change;
 	uint64_t now_ns = clock_now_ns();
 
-	atomic_store(&change->move_error, error);
 	atomic_store(&change->failed, failed);
 	if (error == -ENOSPC)
 		note_set(change, "waits for space: free some, or cancel");
@@ -104,12 +104,36 @@ void set_change_note(struct store *store, int error, uint64_t failed)
 			(unsigned long long)failed);
 	else
 		note_set(change, "%s", "");
-	if (failed && now_ns - change->told_ns > 60 * NS_PER_S) {
-		change->told_ns = now_ns;
+	if ((!failed && (!error || error == -ESHUTDOWN)) || now_ns - change->told_ns < TOLD_NS)
+		return;
+	change->told_ns = now_ns;
+	if (failed)
 		log_error("store",
-			"%s: %llu bodies cannot be read and stay on the former set of volumes",
+			"%s: %llu bodies cannot be read and stay on the former set of volumes: run "
+			"a scrub, which names them",
 			store->dir, (unsigned long long)failed);
-	}
+	else
+		log_warn("store", "%s: moving bodies to the new set of volumes waits: %s",
+			store->dir, strerror(-error));
+}
+
+/* Under volume.lock: what status shows is the set of the superblock. */
+static void set_show(struct store *store)
+{
+	const struct super_set *set = &store->volume.super.set;
+	const struct disk_geometry *now = &set->geometries[set->current].numbers;
+	const struct disk_geometry *before = &set->geometries[1 - set->current].numbers;
+	struct store_change *change = store->change;
+
+	pthread_mutex_lock(&change->lock);
+	change->shown = (struct store_set_status){.changing = before->data != 0,
+		.data = now->data,
+		.parity = now->parity,
+		.members = disk_geometry_mask(now),
+		.before_data = before->data,
+		.before_parity = before->parity};
+	pthread_mutex_unlock(&change->lock);
+	atomic_store(&store->volume.set_current, (uint32_t)set->current);
 }
 
 /* ---- Asking. ---- */
@@ -332,30 +356,25 @@ int store_volumes_cancel(struct store *store)
 
 void store_volumes_status(struct store *store, struct store_set_status *ret_status)
 {
-	const struct super_set *set = &store->volume.super.set;
 	struct store_change *change = store->change;
 	struct store_set_status status = {.changing = false};
-	uint64_t left, first;
+	uint64_t left, moved;
 
 	if (!has_set(store)) {
 		*ret_status = status;
 		return;
 	}
-	status.changing = is_changing(store);
-	status.data = set->geometries[set->current].numbers.data;
-	status.parity = set->geometries[set->current].numbers.parity;
-	status.members = disk_geometry_mask(&set->geometries[set->current].numbers);
-	status.before_data = set->geometries[1 - set->current].numbers.data;
-	status.before_parity = set->geometries[1 - set->current].numbers.parity;
-	left = set_change_blocks_left(store);
-	first = MAX(left, atomic_load(&change->blocks_first));
-	status.left_bytes = left * BLOCK_BYTES * MAX(status.before_data, 1u);
-	status.all_bytes = first * BLOCK_BYTES * MAX(status.before_data, 1u);
-	status.failed = atomic_load(&change->failed);
 	pthread_mutex_lock(&change->lock);
+	status = change->shown;
+	status.changing |= is_changing(store);
 	status.preparing = change->asked == ASKED_CHANGE;
 	memcpy(status.note, change->note, sizeof(status.note));
 	pthread_mutex_unlock(&change->lock);
+	left = set_change_blocks_left(store) * status.before_data;
+	moved = space_geometry_blocks(store->space, 1u - slot_old(store)) * status.data;
+	status.left_bytes = left * BLOCK_BYTES;
+	status.all_bytes = (left + moved) * BLOCK_BYTES;
+	status.failed = atomic_load(&change->failed);
 	*ret_status = status;
 }
 
@@ -398,8 +417,11 @@ static int label_look(struct store *store, const char *path, bool *ret_former)
 	int found = disk_kind_of(path, &kind);
 
 	*ret_former = false;
+	/* A device that is not there is not made as a file. */
 	if (found == -ENOENT)
-		return strncmp(path, "/dev/", 5) == 0 ? -ENODEV : -ENOENT;
+		return strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0
+			       ? -ENODEV
+			       : -ENOENT;
 	if (!found)
 		found = volume_super_read(path, true, &super);
 	if (found || memcmp(super.uuid, store->volume.super.uuid, sizeof(super.uuid)) != 0)
@@ -420,7 +442,7 @@ static int volume_ready(
 		.create = true,
 		.discard_files = opts.discard_files,
 		.step_bytes = store->volume.super.step_bytes};
-	struct superblock label = store->volume.super;
+	struct superblock label;
 	bool former;
 	int found = label_look(store, path, &former);
 	int ret = found == -ENOENT || found == -EMEDIUMTYPE || !found ? 0 : found;
@@ -435,6 +457,9 @@ static int volume_ready(
 	if (!ret)
 		ret = disk_grow(disk, disk_bytes(store->volume.disk));
 	/* It is no member yet, by its number and by the members' superblocks. */
+	pthread_mutex_lock(&store->volume.lock);
+	label = store->volume.super;
+	pthread_mutex_unlock(&store->volume.lock);
 	label.generation = 0;
 	label.set_idx = (uint16_t)member;
 	label.set.change++;
@@ -566,6 +591,7 @@ static void begin_run(void *arg)
 			set->joined[__builtin_ctzll(left)] = set->change;
 		set->current = slot;
 		super_set_count(&volume->super);
+		set_show(store);
 		if (stripe_remember(store->dir, volume))
 			log_warn("store", "%s: cannot record the volumes in the data folder",
 				store->dir);
@@ -579,7 +605,9 @@ static void change_begin(struct store *store)
 	struct store_change *change = store->change;
 
 	fiber_offload_long(ready_run, store);
-	if (!change->ret && !atomic_load(&store->quiescing)) {
+	if (!change->ret && atomic_load(&store->quiescing))
+		change->ret = -ESHUTDOWN;
+	if (!change->ret) {
 		change->ret = disks_join(store);
 		if (!change->ret)
 			fiber_offload_long(begin_run, store);
@@ -611,6 +639,7 @@ static void cancel_run(void *arg)
 	volume->super.set.change++;
 	volume->super.set.current = slot_old(store);
 	super_set_count(&volume->super);
+	set_show(store);
 	(void)volume_super_write(volume);
 	pthread_mutex_unlock(&volume->lock);
 }
@@ -621,7 +650,6 @@ static void change_cancel(struct store *store)
 
 	if (is_changing(store)) {
 		fiber_offload_long(cancel_run, store);
-		atomic_store(&change->blocks_first, 0);
 		log_info("store", "%s: the change of the set of volumes is taken back", store->dir);
 	}
 	pthread_mutex_lock(&change->lock);
@@ -650,6 +678,7 @@ static void end_run(void *arg)
 	volume->super.set.change++;
 	volume->super.set.geometries[slot].numbers = (struct disk_geometry){0};
 	super_set_count(&volume->super);
+	set_show(store);
 	change->ret = volume_super_write(volume);
 	pthread_mutex_unlock(&volume->lock);
 }
@@ -686,7 +715,6 @@ static void change_end(struct store *store)
 	if (change->ret)
 		return;
 	fiber_offload_long(leave_run, store);
-	atomic_store(&change->blocks_first, 0);
 	counter_add(&changes_total, 1);
 	log_info("store", "%s: the change of the set of volumes has ended: %s", store->dir,
 		disk_describe(store->volume.disk));
@@ -705,12 +733,9 @@ static void mover_fiber(void *arg)
 static void mover_start(struct store *store)
 {
 	struct store_change *change = store->change;
-	uint64_t left = set_change_blocks_left(store);
 
-	if (!left || atomic_load(&change->moving))
+	if (atomic_load(&change->moving))
 		return;
-	if (left > atomic_load(&change->blocks_first))
-		atomic_store(&change->blocks_first, left);
 	atomic_store(&change->moving, true);
 	if (fiber_spawn(reactor_self(), "mover", mover_fiber, store))
 		atomic_store(&change->moving, false);
@@ -729,19 +754,29 @@ static void settle_run(void *arg)
 /* Whether enough volumes have the superblock of the last change. Only then it is used. */
 static bool is_settled(struct store *store)
 {
-	if (store->volume.settled_change != store->volume.super.set.change)
+	if (atomic_load(&store->volume.settled_change) != store->volume.super.set.change)
 		fiber_offload_long(settle_run, store);
-	return store->volume.settled_change == store->volume.super.set.change;
+	return atomic_load(&store->volume.settled_change) == store->volume.super.set.change;
 }
 
-void set_change_step(struct store *store)
+static enum asked asked_now(struct store_change *change)
 {
-	struct store_change *change = store->change;
-	const struct super_set *set = &store->volume.super.set;
+	enum asked asked;
 
-	if (change->asked == ASKED_CANCEL && is_settled(store))
+	pthread_mutex_lock(&change->lock);
+	asked = change->asked;
+	pthread_mutex_unlock(&change->lock);
+	return asked;
+}
+
+static void step_run(struct store *store)
+{
+	const struct super_set *set = &store->volume.super.set;
+	enum asked asked = asked_now(store->change);
+
+	if (asked == ASKED_CANCEL && is_settled(store))
 		change_cancel(store);
-	else if (change->asked == ASKED_CHANGE)
+	else if (asked == ASKED_CHANGE)
 		change_begin(store);
 	if (!is_changing(store) || !is_settled(store))
 		return;
@@ -758,6 +793,15 @@ void set_change_step(struct store *store)
 		change_end(store);
 }
 
+void set_change_step(struct store *store)
+{
+	if (store->change->stepping)
+		return;
+	store->change->stepping = true;
+	step_run(store);
+	store->change->stepping = false;
+}
+
 int set_change_open(struct store *store)
 {
 	struct store_change *change = (struct store_change *)calloc(1, sizeof(*change));
@@ -766,6 +810,12 @@ int set_change_open(struct store *store)
 		return -ENOMEM;
 	pthread_mutex_init(&change->lock, NULL);
 	store->change = change;
+	set_show(store);
+	if (change->shown.changing)
+		log_info("store",
+			"%s: the change of the set of volumes goes on: from %u+%u to %u+%u",
+			store->dir, change->shown.before_data, change->shown.before_parity,
+			change->shown.data, change->shown.parity);
 	return 0;
 }
 

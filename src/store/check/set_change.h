@@ -17,7 +17,7 @@ void set_change_await(struct store *store);
 /* Undoes open, after the reactors. Takes a store without. */
 void set_change_close(struct store *store);
 /* Begins or cancels a change that was asked for, starts the mover, ends a change whose bodies have
- * all moved. */
+ * all moved. Does nothing while another fiber is in it. */
 void set_change_step(struct store *store);
 /* Blocks of each volume that bodies of the geometry that ends still use; 0: none ends. Any thread.
  */

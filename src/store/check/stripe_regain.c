@@ -15,6 +15,7 @@
 #include "store/volume/volume.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,14 +48,18 @@ static bool member_back(struct store *store, uint32_t member)
 static void look_run(void *arg)
 {
 	struct regain *regain = (struct regain *)arg;
-	const struct volume *volume = &regain->store->volume;
+	struct volume *volume = &regain->store->volume;
+	uint64_t lost;
 
+	pthread_mutex_lock(&volume->lock);
+	lost = volume->super.set_lost;
+	pthread_mutex_unlock(&volume->lock);
 	if (!volume->set_count)
 		regain->back = !disk_revive(volume->disk);
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX && volume->set_count; m++)
 		if (super_has(&volume->super, m) &&
 			disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&
-			!(volume->super.set_lost >> m & 1) && member_back(regain->store, m))
+			!(lost >> m & 1) && member_back(regain->store, m))
 			regain->members |= 1ull << m;
 }
 

@@ -237,7 +237,7 @@ static bool is_current(const struct store *store, const struct image_file *file)
 
 		for (uint32_t k = 0; segment && k < segment->extent_count; k++)
 			if (disk_stripe_slot(segment->extents[k].block) !=
-				store->volume.super.set.current)
+				atomic_load(&store->volume.set_current))
 				return false;
 	}
 	return true;

@@ -269,8 +269,8 @@ int stripe_super_write(struct volume *volume)
 		volume->super.set_lost = lost_before;
 		return -EHOSTDOWN;
 	}
-	volume->settled_generation = volume->super.generation;
-	volume->settled_change = volume->super.set.change;
+	atomic_store(&volume->settled_generation, volume->super.generation);
+	atomic_store(&volume->settled_change, volume->super.set.change);
 	atomic_store(&volume->settled_changes, changes);
 	return 0;
 }
@@ -621,7 +621,8 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
 		set->array.geometries[g] = volume->super.set.geometries[g].numbers;
 	set->array.current = (uint32_t)volume->super.set.current;
-	volume->settled_change = volume->super.set.change;
+	atomic_store(&volume->settled_change, volume->super.set.change);
+	atomic_store(&volume->set_current, (uint32_t)volume->super.set.current);
 	set->array.name = volume->path;
 	volume->uuid_crc = crc32c_update(0, volume->super.uuid, sizeof(volume->super.uuid));
 	ret = disk_array_open(&set->array, &volume->disk);
@@ -697,7 +698,9 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 				volume->set_paths[i], member);
 			continue;
 		}
+		pthread_mutex_lock(&volume->lock);
 		volume->path_of[member] = i;
+		pthread_mutex_unlock(&volume->lock);
 		*ret_member = member;
 		ret = 0;
 	}
@@ -728,7 +731,7 @@ bool stripe_member_whole(const struct volume *volume, uint32_t member)
 	return !volume_super_of(disk_array_member(volume->disk, member),
 		       volume->set_paths[volume->path_of[member]], &super) &&
 	       stripe_belongs(&volume->super, &super) && super.set_idx == member &&
-	       super.generation >= volume->settled_generation;
+	       super.generation >= atomic_load(&volume->settled_generation);
 }
 
 void stripe_paths_free(struct volume *volume)

@@ -78,18 +78,20 @@ struct volume {
 	uint32_t magic; /* while it is open */
 	struct disk *disk;
 	char path[4096];
-	uint32_t set_count; /* 0: one volume */
+	_Atomic uint32_t set_count; /* of paths; 0: one volume; changes under lock */
 	char *set_paths[STRIPE_PATHS_MAX];
 	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
 	uint64_t paths_named;		    /* one bit each: by the configuration */
 	uint64_t paths_refused;		    /* one bit each: unusable, which was logged */
-	pthread_mutex_t lock;		    /* of super */
+	pthread_mutex_t lock;		    /* of super and the paths */
 	struct superblock super;
-	uint32_t uuid_crc;  /* initial value of the log's CRCs */
+	_Atomic uint32_t set_current; /* super.set.current, for readers without the lock */
+	uint32_t uuid_crc;	      /* initial value of the log's CRCs */
 	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
 	char *replace_path;
-	uint64_t settled_change;	  /* of the set, in those superblocks */
-	uint64_t settled_generation;	  /* from the last superblocks that enough volumes have */
+	_Atomic uint64_t settled_change; /* of the set, in those superblocks */
+	_Atomic uint64_t
+		settled_generation;	  /* from the last superblocks that enough volumes have */
 	_Atomic uint64_t settled_changes; /* changes of the array that the superblocks record */
 	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
 };

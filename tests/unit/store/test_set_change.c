@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -456,11 +457,35 @@ static void test_foreign_volume(void **state)
 
 /* ---- Taken back, and a removed volume that returns. ---- */
 
+/* Metrics ask from any thread: under ThreadSanitizer this is the test of it. */
+struct watcher {
+	struct rig *rig;
+	_Atomic bool over;
+	pthread_t thread;
+};
+
+static void *watch_main(void *arg)
+{
+	struct watcher *watcher = (struct watcher *)arg;
+	struct store_volume volumes[DISK_MEMBERS_MAX];
+
+	while (!atomic_load(&watcher->over)) {
+		struct store_set_status status = status_of(watcher->rig);
+
+		assert_true(status.left_bytes <= status.all_bytes);
+		assert_true(store_volumes(watcher->rig->store, volumes, DISK_MEMBERS_MAX) >= 3);
+		sched_yield();
+	}
+	return NULL;
+}
+
 static void cancelled(struct rig *rig, void *arg)
 {
 	struct paths *paths = (struct paths *)arg;
 	struct wanted wanted = {.add = {paths->of[3]}, .add_count = 1};
+	struct watcher watcher = {.rig = rig};
 
+	assert_int_equal(pthread_create(&watcher.thread, NULL, watch_main, &watcher), 0);
 	rig->store->opts.move_bytes_per_s = 8 * MIB;
 	assert_int_equal(change_ask(rig, &wanted), 0);
 	while (!status_of(rig).changing || status_of(rig).left_bytes == status_of(rig).all_bytes) {
@@ -471,6 +496,8 @@ static void cancelled(struct rig *rig, void *arg)
 	assert_int_equal(store_volumes_cancel(rig->store), 0);
 	rig->store->opts.move_bytes_per_s = 0;
 	change_finish(rig);
+	atomic_store(&watcher.over, true);
+	assert_int_equal(pthread_join(watcher.thread, NULL), 0);
 	assert_int_equal(disk_array_mask(rig->store->volume.disk), 0x7);
 	verify(rig, NULL);
 }
@@ -489,6 +516,65 @@ static void test_cancelled(void **state)
 	/* The volume that left is named, and not taken, also when a member is missing. */
 	paths_make(&rig, &paths, 0, 4);
 	rig_run(&rig, expect_members, &members);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Progress. ---- */
+
+struct progress {
+	const char *path;
+	uint64_t first_bytes; /* that were left */
+	struct store_set_status last;
+};
+
+static void move_some(struct rig *rig, void *arg)
+{
+	struct progress *progress = (struct progress *)arg;
+	struct store_set_status *last = &progress->last;
+	struct wanted wanted = {.add = {progress->path}, .add_count = 1};
+
+	assert_int_equal(change_ask(rig, &wanted), 0);
+	do {
+		set_change_step(rig->store);
+		fiber_sleep_ns(STEP_NS);
+		*last = status_of(rig);
+		progress->first_bytes = MAX(progress->first_bytes, last->left_bytes);
+	} while (progress->first_bytes - last->left_bytes < 2 * MIB);
+	assert_true(last->left_bytes > 0);
+}
+
+/* After a restart as much is called moved as before it, and what has moved is not moved again. */
+static void progress_verify(struct rig *rig, void *arg)
+{
+	const struct progress *progress = (const struct progress *)arg;
+	uint64_t moved_bytes = progress->first_bytes - progress->last.left_bytes;
+	struct store_set_status now = status_of(rig);
+
+	assert_true(now.changing);
+	assert_int_equal(now.before_data, 2);
+	assert_int_equal(now.data, 3);
+	assert_true(now.left_bytes > 0 && now.left_bytes <= progress->last.left_bytes);
+	assert_true(now.all_bytes - now.left_bytes >= moved_bytes);
+	rig->store->opts.move_bytes_per_s = 0;
+	change_finish(rig);
+	assert_int_equal(status_of(rig).left_bytes, 0);
+	verify(rig, NULL);
+}
+
+static void test_progress_survives_a_restart(void **state)
+{
+	struct progress progress = {.first_bytes = 0};
+	struct rig rig;
+	struct paths paths;
+
+	(void)state;
+	rig_make(&rig, &paths);
+	progress.path = paths.of[3];
+	rig_run(&rig, fill, NULL);
+	rig.opts.move_bytes_per_s = 64 * MIB;
+	rig_run(&rig, move_some, &progress);
+	rig_run(&rig, progress_verify, &progress);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -787,6 +873,7 @@ int main(void)
 		cmocka_unit_test(test_other_numbers),
 		cmocka_unit_test(test_foreign_volume),
 		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_progress_survives_a_restart),
 		cmocka_unit_test(test_torn_superblocks),
 	};
 
