@@ -18,6 +18,7 @@
 #define CONDITION_ONE_OF  2u
 #define LOST_ONE_OF	  1u
 #define MEMORY_ONE_OF	  2u
+#define DRAIN_ONE_OF	  4u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
@@ -29,6 +30,7 @@ const struct world_break WORLD_BREAKS[] = {
 	{"verify", "a checksum that nobody looks at"},
 	{"condition", "a write's condition that nobody looks at"},
 	{"memory", "a put into a memory bucket that is not kept"},
+	{"drain", "a change of the set of volumes that ends with bodies on the former one"},
 	{"lost", "a connection to a volume that broke, and all that was under way is done"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
@@ -130,6 +132,14 @@ void __wrap_remote_volume_lost(struct remote_lane *lane, bool was_open)
 	__real_remote_volume_lost(lane, was_open);
 	if (breaks("lost", LOST_ONE_OF))
 		atomic_store(&lane->volume->gone, gone);
+}
+
+uint64_t __real_space_geometry_blocks(struct space *space, uint32_t slot);
+uint64_t __wrap_space_geometry_blocks(struct space *space, uint32_t slot)
+{
+	uint64_t blocks = __real_space_geometry_blocks(space, slot);
+
+	return blocks && breaks("drain", DRAIN_ONE_OF) ? 0 : blocks;
 }
 
 void __real_disk_io_end(struct disk_io *io, int32_t result);

@@ -64,10 +64,12 @@ static void one_op(struct client *client)
 
 	count_down();
 	/* The store checks its volumes each second. */
-	if (opts.peer_fails && prng_below(&client->prng, 4) == 0)
+	if ((opts.peer_fails || opts.changes) && prng_below(&client->prng, 4) == 0)
 		world_block(client, world_now_ns() + prng_below(&client->prng, REST_NS_MAX));
 	if (prng_below(&client->prng, 100) == 0)
 		clock_is_set(client);
+	if (opts.changes && prng_below(&client->prng, 6) == 0)
+		sets_op(client);
 	if (opts.versions && what < 3)
 		versions_op(client);
 	else if (opts.memory_bytes && what >= 6)
@@ -161,7 +163,7 @@ static void set_volumes(struct config *config, const char *dir)
 
 	snprintf(secret, sizeof(secret), "%s/peer/secret", dir);
 	set(config, "storage.remote.secret_file", opts.exported ? secret : "");
-	for (uint32_t i = 0; i < opts.volumes; i++) {
+	for (uint32_t i = 0; i < sets_paths(); i++) {
 		size_t room = (size_t)(list + sizeof(list) - at);
 
 		if (i) {
@@ -327,6 +329,23 @@ static void memory_draw(struct prng *prng)
 	shared->history.evicts = opts.memory_evicts;
 }
 
+/* Where the set changes, no volume is lost otherwise, and there is room. */
+static void changes_draw(struct prng *prng)
+{
+	opts.changes = prng_below(prng, 5) == 0;
+	if (!opts.changes)
+		return;
+	opts.volumes = 3 + (uint32_t)prng_below(prng, 3);
+	opts.volume_bytes_max = 0;
+	opts.exported = 0;
+	opts.peer_fails = false;
+	opts.replaced = -1;
+	opts.repairs = opts.damaged;
+	opts.all_is_well = !opts.faulty;
+	world_disk_chances.damage_disk =
+		opts.damaged ? (int32_t)prng_below(prng, opts.volumes) : -1;
+}
+
 static void paths_draw(struct prng *prng)
 {
 	opts.paths = prng_below(prng, 3) == 0;
@@ -385,6 +404,8 @@ static void opts_draw(void)
 	memory_draw(&prng);
 	prng_seed(&prng, shared->seed * 7 + 5);
 	paths_draw(&prng);
+	prng_seed(&prng, shared->seed * 7 + 6);
+	changes_draw(&prng);
 }
 
 static void bucket_make(struct client *client, const char *name)
@@ -455,6 +476,7 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 
 	shared = of;
 	opts_draw();
+	sets_begin(dir);
 	prng_seed(&one.prng, shared->seed + life);
 	if (life < WORLD_LIVES - 1)
 		power_plan();
@@ -485,6 +507,8 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 		whole_await(server_store);
 		opts.all_is_well = true;
 	}
+	if (opts.changes && !opts.faulty && life == WORLD_LIVES - 1)
+		sets_await(server_store);
 	look_at_all(&one);
 	if (life == WORLD_LIVES - 1)
 		scrub_check(server_store);
@@ -533,6 +557,7 @@ static void sweep_world(const struct world_sweep *sweep)
 	opts.exported = 0;
 	opts.peer_fails = false;
 	opts.replaced = -1;
+	opts.changes = false;
 	opts.volume_bytes_max = 0;
 	opts.one_sided = true;
 	opts.cache_bytes = 4 * MIB;

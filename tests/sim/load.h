@@ -91,6 +91,7 @@ struct world_opts {
 	bool protect;	   /* the volumes hold the index, too */
 	bool folder_goes;  /* that of the index, sometimes, when power fails */
 	int32_t replaced;  /* a volume that a blank one replaces; -1: none */
+	bool changes;	   /* the set of volumes changes */
 };
 extern struct world_opts opts;
 extern struct world_shared *shared;
@@ -179,6 +180,14 @@ void memory_check(struct store *store);
 
 void copies_op(struct client *client);
 void copies_look(struct client *client);
+
+/* ---- sets.c: the set of volumes changes. ---- */
+void sets_begin(const char *dir);
+/* How many volumes the configuration names. */
+uint32_t sets_paths(void);
+void sets_op(struct client *client);
+/* Waits until a change has ended. */
+void sets_await(struct store *store);
 
 /* ---- peer.c: another host, which exports volumes. ---- */
 /* From here on it runs and fails by itself. */
