@@ -271,14 +271,14 @@ static int chunk_write(struct moving *moving, const uint8_t *chunk, uint32_t blo
 static bool pace(struct mover *mover, uint64_t bytes)
 {
 	struct store *store = mover->store;
-	uint64_t rate = store->opts.move_bytes_per_s, until_ns;
+	uint64_t rate = store->opts.move_bytes_per_s, until_ns, now_ns;
 
 	counter_add(&moved_bytes, bytes);
 	if (rate) {
 		until_ns = mover->next_ns = MAX(mover->next_ns, clock_now_ns()) +
 					    (uint64_t)((double)bytes * NS_PER_S / (double)rate);
-		while (!atomic_load(&store->quiescing) && clock_now_ns() < until_ns)
-			fiber_sleep_ns(MIN(until_ns - clock_now_ns(), LOOK_NS));
+		while (!atomic_load(&store->quiescing) && (now_ns = clock_now_ns()) < until_ns)
+			fiber_sleep_ns(MIN(until_ns - now_ns, LOOK_NS));
 	}
 	return !atomic_load(&store->quiescing);
 }

@@ -199,10 +199,13 @@ static int geometry_plan(
 	return 0;
 }
 
-static bool can_grow(const struct store *store)
+/* Whether the volumes can grow to that size. */
+static bool can_grow(const struct store *store, uint64_t bytes)
 {
 	const struct disk *disk = store->volume.disk;
 
+	if (store->opts.volume_bytes_max && bytes > store->opts.volume_bytes_max)
+		return false;
 	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
 		const struct disk *member =
 			disk_array_member(disk, (uint32_t)__builtin_ctzll(left));
@@ -222,7 +225,8 @@ static int room_check(struct asking *asking, const struct disk_geometry *geometr
 	uint64_t more = used * now / geometry->data;
 
 	more = more > used ? more - used + used / SPARE_PART : 0;
-	if (more <= free_now || can_grow(store))
+	if (more <= free_now ||
+		can_grow(store, disk_bytes(store->volume.disk) + (more - free_now) * BLOCK_BYTES))
 		return 0;
 	return refuse(asking, -ENOSPC,
 		"the bodies would take %llu MiB more of each volume, and %llu MiB are free: delete "
