@@ -166,8 +166,8 @@ static void connection_again(void *arg)
 	struct reactor *reactor = connection->listen->opts.core->reactor;
 
 	CHECK(connection->magic == CONNECTION_MAGIC);
-	connection->more = (struct fiber_start){
-		.name = "http", .fn = connection_more, .arg = connection};
+	connection->more =
+		(struct fiber_start){.name = "http", .fn = connection_more, .arg = connection};
 	if (!fiber_start_in(reactor, connection->share, &connection->more))
 		return;
 	log_warn("listen", "connection from %s cut: too many fibers on this core",
