@@ -199,12 +199,14 @@ static void format(int64_t ms, const char *pattern, char *ret_text)
 	struct fields fields = of_ms(ms);
 
 	while (*pattern) {
-		int *number = number_field(&fields, *pattern);
-		size_t len = strspn(pattern, (char[]){*pattern, 0});
+		const int *number = number_field(&fields, *pattern);
 
 		if (number) {
-			int value = *number;
+			unsigned value = (unsigned)*number;
+			size_t len = 1;
 
+			while (pattern[len] == *pattern)
+				len++;
 			for (size_t i = len; i > 0; i--, value /= 10)
 				ret_text[i - 1] = (char)('0' + value % 10);
 			ret_text += len;
