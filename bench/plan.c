@@ -13,6 +13,7 @@ enum row_set {
 	ROWS_QUICK,	  /* a mark needs them */
 	ROWS_MANY,	  /* of few objects and of many */
 	ROWS_CONNECTIONS, /* over few connections and many alone */
+	ROWS_EACH,	  /* over few sessions and many alone */
 	ROWS_CODED,	  /* over several volumes alone */
 	ROWS_TENANTS,	  /* a quiet tenant beside a noisy one alone */
 };
@@ -52,6 +53,7 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
 	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
 	{BENCH_GET, BENCH_HOT, 4 * KIB, 16, ROWS_CONNECTIONS},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, BENCH_EACH_FEW, ROWS_EACH},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_QUICK},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 4, ROWS_FULL},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 16, ROWS_QUICK},
@@ -89,8 +91,22 @@ static const struct row_group GROUPS[] = {
 	{BENCH_INGEST, BENCH_HOT, BENCH_PAYLOAD_PACKET, 1, ROWS_QUICK},
 };
 
-/* The numbers of connections; the others are compared with the first. */
-static const uint32_t CONNECTIONS[] = {16, 256, BENCH_CONNECTIONS_MANY};
+/* Rows that differ only in the number of connections or sessions; the others are compared with the
+ * first. */
+#define COUNTS_MAX 3u
+struct counted_rows {
+	enum bench_way way;
+	uint32_t counts[COUNTS_MAX]; /* 0: no more */
+};
+static const struct counted_rows CONNECTIONS = {
+	BENCH_CONNECTIONS, {16, 256, BENCH_CONNECTIONS_MANY}};
+static const struct counted_rows EACH = {BENCH_EACH, {BENCH_EACH_FEW, BENCH_EACH_MANY}};
+
+/* NULL: a group of another kind. */
+static const struct counted_rows *counted_of(const struct row_group *from)
+{
+	return from->set == ROWS_CONNECTIONS ? &CONNECTIONS : from->set == ROWS_EACH ? &EACH : NULL;
+}
 
 static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_RDMA] = "rdma",
@@ -107,6 +123,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_PEER] = "peer",
 	[BENCH_MANY] = "many",
 	[BENCH_CONNECTIONS] = "connections",
+	[BENCH_EACH] = "each",
 	[BENCH_OTHER] = "other",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
@@ -254,6 +271,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		return from->set == ROWS_MANY && (way == BENCH_MANY || way == BENCH_RDMA);
 	if (from->set == ROWS_CONNECTIONS || way == BENCH_CONNECTIONS)
 		return from->set == ROWS_CONNECTIONS && way == BENCH_CONNECTIONS;
+	if (from->set == ROWS_EACH || way == BENCH_EACH)
+		return from->set == ROWS_EACH && way == BENCH_EACH;
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
@@ -285,12 +304,13 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 	       from->depth == 1 && from->bytes <= MIB;
 }
 
-static bool is_whole_connections(const struct bench_opts *opts, const struct row_group *from)
+static bool is_whole_counted(const struct bench_opts *opts, const struct row_group *from)
 {
-	struct bench_subject row = row_of(from, BENCH_CONNECTIONS);
+	const struct counted_rows *counted = counted_of(from);
+	struct bench_subject row = row_of(from, counted->way);
 
-	for (size_t i = 0; i < ARRAY_LEN(CONNECTIONS); i++) {
-		row.depth = CONNECTIONS[i];
+	for (size_t i = 0; i < COUNTS_MAX && counted->counts[i]; i++) {
+		row.depth = counted->counts[i];
 		if (wanted(opts, &row, true))
 			return true;
 	}
@@ -300,7 +320,7 @@ static bool is_whole_connections(const struct bench_opts *opts, const struct row
 static bool is_whole_name(const struct bench_opts *opts)
 {
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && opts->only; i++) {
-		if (GROUPS[i].set == ROWS_CONNECTIONS && is_whole_connections(opts, &GROUPS[i]))
+		if (counted_of(&GROUPS[i]) && is_whole_counted(opts, &GROUPS[i]))
 			return true;
 		for (int way = 0; way < BENCH_WAY_COUNT; way++) {
 			struct bench_subject row = row_of(&GROUPS[i], (enum bench_way)way);
@@ -434,14 +454,15 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 	return ret;
 }
 
-static int make_connections(const struct bench_opts *opts, const struct row_group *from, bool whole,
+static int make_counted(const struct bench_opts *opts, const struct row_group *from, bool whole,
 	struct bench_group *group)
 {
-	struct bench_subject first = row_of(from, BENCH_CONNECTIONS), row = first;
+	const struct counted_rows *counted = counted_of(from);
+	struct bench_subject first = row_of(from, counted->way), row = first;
 	int ret = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(CONNECTIONS) && !ret; i++) {
-		row.depth = CONNECTIONS[i];
+	for (size_t i = 0; i < COUNTS_MAX && counted->counts[i] && !ret; i++) {
+		row.depth = counted->counts[i];
 		if (!wanted(opts, &row, whole))
 			continue;
 		/* The row that it is compared with is measured, too. */
@@ -457,7 +478,7 @@ static int make_connections(const struct bench_opts *opts, const struct row_grou
  * uploads. */
 static bool is_quick(const struct row_group *from)
 {
-	return from->set == ROWS_QUICK || from->set == ROWS_CONNECTIONS ||
+	return from->set == ROWS_QUICK || counted_of(from) ||
 	       (from->set == ROWS_TENANTS && from->op == BENCH_GET);
 }
 
@@ -477,11 +498,12 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 			continue;
 		if (GROUPS[i].set == ROWS_CONNECTIONS && opts->compare)
 			continue;
-		if (GROUPS[i].set >= ROWS_CODED && (opts->endpoints || opts->compare))
+		/* They need servers of our own, or one that takes many sessions of one key. */
+		if (GROUPS[i].set >= ROWS_EACH && (opts->endpoints || opts->compare))
 			continue;
-		ret = (GROUPS[i].set == ROWS_TENANTS	    ? make_tenants
-			: GROUPS[i].set == ROWS_CONNECTIONS ? make_connections
-							    : make_group)(
+		ret = (GROUPS[i].set == ROWS_TENANTS ? make_tenants
+			: counted_of(&GROUPS[i])     ? make_counted
+						     : make_group)(
 			opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
 		plan.group_count += plan.groups[plan.group_count].count > 0;
 	}
@@ -527,6 +549,7 @@ const struct bench_record *bench_group_anchor(
 	enum bench_way plain = by_http				       ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE      ? BENCH_STRIPED
 			       : row->subject.way == BENCH_CONNECTIONS ? BENCH_CONNECTIONS
+			       : row->subject.way == BENCH_EACH	       ? BENCH_EACH
 			       : row->subject.way == BENCH_BATCH       ? BENCH_SINGLES
 			       : row->subject.way == BENCH_APART       ? BENCH_QUIET
 			       : row->subject.way == BENCH_BESIDE      ? BENCH_APART
@@ -536,7 +559,8 @@ const struct bench_record *bench_group_anchor(
 		const struct bench_subject *subject = &group->members[i]->subject;
 
 		if (subject->kind == BENCH_ROW && subject->way == plain &&
-			(plain != BENCH_CONNECTIONS || subject->depth < row->subject.depth) &&
+			((plain != BENCH_CONNECTIONS && plain != BENCH_EACH) ||
+				subject->depth < row->subject.depth) &&
 			(plain != BENCH_APART || subject->noise == row->subject.noise))
 			return group->members[i];
 	}

@@ -57,6 +57,7 @@ enum bench_way {
 	BENCH_PEER,	   /* FLOW: until it is in the receiver's memory */
 	BENCH_MANY,	   /* RDMA, of opts->objects objects instead of BENCH_FEW_OBJECTS */
 	BENCH_CONNECTIONS, /* HTTP, over few connections and over many */
+	BENCH_EACH,	   /* RDMA, a session for each request in flight: few and many */
 	BENCH_OTHER,	   /* HTTP, another S3 server */
 	BENCH_STRIPED,	   /* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	   /* the same over volumes of six other processes */
@@ -89,6 +90,8 @@ enum bench_heat { BENCH_HOT, BENCH_COLD };
 #define BENCH_NGINX_DEPTH      16u
 #define BENCH_CONNECTIONS_MANY 1000u
 #define BENCH_SESSION_COUNT    4u /* and of client processes */
+#define BENCH_EACH_FEW	       4u
+#define BENCH_EACH_MANY	       256u
 
 struct bench_subject {
 	enum bench_kind kind;

@@ -43,6 +43,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "memory (simul.)" : "rdma memory";
 	if (row->way == BENCH_SESSIONS)
 		return simulated ? "sessions (sim.)" : "rdma sessions";
+	if (row->way == BENCH_EACH)
+		return simulated ? "each (simul.)" : "rdma each";
 	if (row->way == BENCH_CLIENTS)
 		return simulated ? "clients (simul.)" : "rdma clients";
 	if (row->way == BENCH_SINGLES)

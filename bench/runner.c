@@ -13,6 +13,9 @@
 #define EMPTY_BYTES_MAX (64 * KIB)
 #define DELETE_OBJECTS	2048u
 #define HUGE_OBJECTS	4u
+/* Of each of many sessions: room for the one request in flight. */
+#define EACH_POOL_BYTES	  (1 * MIB)
+#define EACH_REQUESTS_MAX 1u
 
 static const struct {
 	const char *method;
@@ -72,9 +75,10 @@ static int client_open(
 		.require_encryption = way == BENCH_SEALED,
 		.one_sided_reads = way == BENCH_ONESIDED,
 		.device_name = server->device_name,
-		.pool_bytes =
-			target->opts->quick || way > BENCH_HTTP ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
-		.requests_max = BENCH_DEPTH_MAX,
+		.pool_bytes = way == BENCH_EACH				? EACH_POOL_BYTES
+			      : target->opts->quick || way > BENCH_HTTP ? 64 * MIB
+									: 6 * BENCH_HUGE_BYTES,
+		.requests_max = way == BENCH_EACH ? EACH_REQUESTS_MAX : BENCH_DEPTH_MAX,
 		.spin_ns = way == BENCH_CLIENTS ? 1 : UINT64_MAX,
 		.log = client_log,
 		.log_arg = target,
@@ -153,14 +157,27 @@ static int sessions_open(struct bench_target *target)
 	return ret;
 }
 
+/* They go with the load: a server with many sessions looks for work in another way. */
+static int each_open(struct bench_target *target, uint32_t count, struct bench_runner *runner)
+{
+	int ret = 0;
+
+	CHECK(count <= ARRAY_LEN(runner->each));
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = client_open(target, BENCH_EACH, &runner->each[i]);
+	return ret;
+}
+
 static int open_client(struct bench_target *target, const struct bench_load_opts *opts,
 	struct bench_runner *runner)
 {
-	const bool sessions = opts->way == BENCH_SESSIONS;
+	const bool sessions = opts->way == BENCH_SESSIONS, each = opts->way == BENCH_EACH;
 	const struct bench_client_opts client = {
 		.client = client_of(target, opts->way),
-		.others = target->sessions,
-		.other_count = sessions ? ARRAY_LEN(target->sessions) : 0,
+		.others = each ? runner->each : target->sessions,
+		.other_count = each	  ? opts->depth - 1
+			       : sessions ? ARRAY_LEN(target->sessions)
+					  : 0,
 		.transport = is_token(opts->way) ? NEB_TOKEN : NEB_AUTO,
 		.op = OPS[opts->op].op,
 		.bucket = bucket_of(target, opts->data),
@@ -183,6 +200,8 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 		return bench_batch_load_open(&client, opts->way == BENCH_SINGLES, &runner->batch);
 	if (!ret && sessions)
 		ret = sessions_open(target);
+	if (!ret && each)
+		ret = each_open(target, opts->depth - 1, runner);
 	return ret ? ret : bench_client_load_open(&client, &runner->client);
 }
 
@@ -313,6 +332,8 @@ void bench_runner_close(struct bench_runner *runner)
 	bench_clients_close(runner->clients);
 	bench_batch_load_close(runner->batch);
 	bench_client_load_close(runner->client);
+	for (uint32_t i = 0; i < ARRAY_LEN(runner->each); i++)
+		neb_client_close(runner->each[i]);
 	bench_http_load_close(runner->http);
 	bench_http_set_close(&runner->set);
 	*runner = (struct bench_runner){0};

@@ -40,6 +40,7 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 /* ---- A load. ---- */
 struct bench_runner {
 	struct bench_client_load *client;
+	struct neb_client *each[BENCH_EACH_MANY - 1]; /* beside the target's client */
 	struct bench_clients *clients;
 	struct bench_batch_load *batch;
 	struct bench_http_load *http;

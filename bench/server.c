@@ -74,11 +74,11 @@ static int start_own(const struct bench_opts *opts, const struct bench_cpus *cpu
 		"--data", data, "--http", "127.0.0.1:0", "--rdma", rdma, "--log-level", "warn",
 		"--set", "rdma.device_name=" SIMULATED, "--set", "cpu.reactors=1", "--set", admin,
 		"--set", "console.address=", "--set", "memory.buckets_bytes=16MiB", "--accounts",
-		accounts};
+		accounts, "--set", "rdma.sessions_max=1024"};
 	const char *env[] = {user, password, NULL};
 	const struct bench_child_opts child = {
 		.argv = argv, .env = env, .cpu = cpus->server, .log_path = log};
-	size_t count = 22;
+	size_t count = 24;
 	int ret;
 
 	snprintf(data, sizeof(data), "%s/data", folder);

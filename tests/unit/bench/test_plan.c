@@ -183,6 +183,28 @@ static void test_connections(void **state)
 	bench_plan_close(&plan);
 }
 
+/* So are many sessions with few. A running server may not take so many of one key. */
+static void test_each(void **state)
+{
+	const struct bench_group *group;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.quick = true;
+	opts.only = "get 4KiB d256 each";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 2);
+	group = &plan.groups[0];
+	assert_int_equal(group->members[0]->subject.depth, 4);
+	assert_null(bench_group_anchor(group, group->members[0]));
+	assert_ptr_equal(bench_group_anchor(group, group->members[1]), group->members[0]);
+	bench_plan_close(&plan);
+	opts.endpoints = "rdma://127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
 /* The shortest time of the ping-pong counts for all slices; other anchors' count slice by slice. */
 static void test_limits_of_slices(void **state)
 {
@@ -406,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
 		cmocka_unit_test(test_quick_rows_have_anchors),
 		cmocka_unit_test(test_connections),
+		cmocka_unit_test(test_each),
 		cmocka_unit_test(test_limits_of_slices),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
