@@ -30,7 +30,10 @@ int remote_secret_read(const char *path, char ret_secret[REMOTE_SECRET_BYTES])
 			"remote", "%s: cannot read the volumes' secret: %s", path, strerror(-ret));
 		return ret;
 	}
+	/* The line end that an editor or a shell adds is not part of it. */
 	secret = slice_trim(slice_of(text, (size_t)len));
+	while (secret.len && memchr(" \t\r\n", secret.data[secret.len - 1], 4))
+		secret.len--;
 	if (secret.len < WIRE_SECRET_MIN || secret.len > WIRE_SECRET_MAX ||
 		memchr(secret.data, '\0', secret.len)) {
 		log_error("remote",

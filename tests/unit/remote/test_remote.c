@@ -473,6 +473,33 @@ static void a_file_without_an_epoch_ends_the_target(void **state)
 	unlink(path);
 }
 
+/* ---- The secret's file. ---- */
+
+static void white_space_around_the_secret_is_not_part_of_it(void **state)
+{
+	static const char *const SAME[] = {"0123456789abcdef", "0123456789abcdef\n",
+		" \t0123456789abcdef\r\n", "0123456789abcdef \n\n"};
+	static const char *const BAD[] = {"", "\n", "0123456789abcde\n"};
+	char path[] = "/tmp/remote-secret-XXXXXX", secret[REMOTE_SECRET_BYTES];
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < ARRAY_LEN(SAME); i++) {
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, SAME[i], strlen(SAME[i]), 0), strlen(SAME[i]));
+		assert_int_equal(remote_secret_read(path, secret), 0);
+		assert_string_equal(secret, SAME[0]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, BAD[i], strlen(BAD[i]), 0), strlen(BAD[i]));
+		assert_int_equal(remote_secret_read(path, secret), -EINVAL);
+	}
+	close(fd);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -488,6 +515,7 @@ int main(void)
 		cmocka_unit_test(earlier_owners_are_refused),
 		cmocka_unit_test(an_epoch_that_cannot_be_stored_is_refused),
 		cmocka_unit_test(a_file_without_an_epoch_ends_the_target),
+		cmocka_unit_test(white_space_around_the_secret_is_not_part_of_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
