@@ -52,6 +52,7 @@ static bool endpoint_find(struct presign *presign)
 static int print_url(const struct presign *presign)
 {
 	const char *region = presign->opts.region ? presign->opts.region : "us-east-1";
+	const char *token = signing_session_token(presign->opts.access_key);
 	char date[DATE_BASIC_LEN + 1] = "", hex[SIGNING_SIGNATURE_LEN + 1];
 	const struct signing_scope scope = {
 		slice_of(date, DATE_DAY_LEN), slice_str(region), SLICE("s3")};
@@ -73,8 +74,12 @@ static int print_url(const struct presign *presign)
 	signing_scope_put(&scope, &credential);
 	buf_put_str(&query, "X-Amz-Algorithm=" SIGNING_ALGORITHM "&X-Amz-Credential=");
 	uri_encode(buf_slice(&credential), 0, &query);
-	buf_printf(&query, "&X-Amz-Date=%s&X-Amz-Expires=%lu&X-Amz-SignedHeaders=host", date,
-		presign->expires_s);
+	buf_printf(&query, "&X-Amz-Date=%s&X-Amz-Expires=%lu", date, presign->expires_s);
+	if (token) {
+		buf_put_str(&query, "&X-Amz-Security-Token=");
+		uri_encode(slice_str(token), 0, &query);
+	}
+	buf_put_str(&query, "&X-Amz-SignedHeaders=host");
 	buf_printf(&canonical, "%s\n%.*s\n%.*s\nhost:%.*s\n\nhost\nUNSIGNED-PAYLOAD",
 		presign->method, SLICE_FMT(buf_slice(&path)), SLICE_FMT(buf_slice(&query)),
 		SLICE_FMT(presign->host));

@@ -159,7 +159,9 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 	if (ret == 0)
 		return CLI_OK;
 	fprintf(stderr, "nebulaio: no connection to %s: %s%s\n", opts->endpoints, strerror(-ret),
-		ret == -EINVAL ? "" : "; is the server running there? (--endpoint)");
+		ret == -EINVAL || ret == -EOPNOTSUPP
+			? ""
+			: "; is the server running there? (--endpoint)");
 	if (ret == -EACCES)
 		return CLI_DENIED;
 	return ret == -EINVAL ? CLI_USAGE : CLI_UNREACHABLE;

@@ -36,6 +36,7 @@ struct remote_opts {
 	"  --encrypted        over RDMA: encrypt everything; refuse a connection that cannot\n"    \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
+	"                     temporary keys: NEBULAIO_SESSION_TOKEN, AWS_SESSION_TOKEN too\n"     \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \
 	"  -v, --verbose      print which transport each request used\n"                           \
 	"      --json         print JSON, one object a line\n"

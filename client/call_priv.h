@@ -28,6 +28,7 @@ struct client_pages {
 
 struct client_session;
 struct client_lease;
+struct client_token;
 struct reg_cache;
 struct reg_entry;
 struct client_call {
@@ -81,9 +82,10 @@ struct client_call {
 	/* Over HTTP. */
 	CURL *easy;
 	struct client_endpoint *endpoint;
-	bool other_store; /* the endpoint belongs to another store */
-	bool by_token;	  /* in this try, the body moves by RDMA */
-	uint8_t declines; /* of its tokens */
+	bool other_store;	     /* the endpoint belongs to another store */
+	bool by_token;		     /* in this try, the body moves by RDMA */
+	struct client_token *tokens; /* by_token: of this queue pair */
+	uint8_t declines;	     /* of its tokens */
 	void (*internal)(struct client_call
 			*call); /* the library's own: takes its result; NULL: the caller's */
 	uint32_t token_reply;	/* x-amz-rdma-reply; 0: none */

@@ -31,6 +31,16 @@ static int option_copy(struct neb_client *client, const char *name, struct slice
 	return -EINVAL;
 }
 
+static int session_token_take(struct neb_client *client, const char *token)
+{
+	if (!token)
+		token = signing_session_token(client->access_key);
+	if (!token || !*token)
+		return 0;
+	client->session_token = strdup(token);
+	return client->session_token ? 0 : -ENOMEM;
+}
+
 static int options_take(struct neb_client *client, const struct neb_options *options)
 {
 	int ret;
@@ -67,16 +77,38 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		ret = option_copy(client, "region",
 			options->region ? slice_str(options->region) : SLICE("us-east-1"),
 			client->region, sizeof(client->region));
+	if (ret == 0)
+		ret = session_token_take(client, options->session_token);
 	return ret ? ret : client_endpoints_parse(client, options->endpoints);
 }
 
 /* ---- Opening and closing. ---- */
 
+/* A session's set-up has no place for the token of temporary credentials. */
+static int sessions_leave(struct neb_client *client)
+{
+	static const char WHY[] = "RDMA sessions do not take temporary credentials";
+	bool goes_on = client->http_count > 0;
+
+	if (!client->session_token || (!client->rdma_count && !client->owner_count))
+		return 0;
+	client_log(client, goes_on ? NEB_LOG_WARN : NEB_LOG_ERROR,
+		"%s (a session token): %s; for bodies by RDMA give http://HOST:PORT?rdma or "
+		"http://HOST:PORT?rdma=hipobj",
+		WHY, goes_on ? "requests use HTTP" : "there is no HTTP endpoint");
+	client->rdma_count = client->owner_count = 0;
+	client->rdma_error = -EOPNOTSUPP;
+	client->rdma_why = WHY;
+	return goes_on ? 0 : -EOPNOTSUPP;
+}
+
 /* Without a device, AUTO uses HTTP only; that has been logged. */
 static int rdma_open(struct neb_client *client, const struct neb_options *options)
 {
-	int ret = 0;
+	int ret = sessions_leave(client);
 
+	if (ret)
+		return ret;
 	if (client->rdma_count || client->token_count || client->owner_count) {
 		ret = client_device_open(client, options->device_name);
 		if (ret && client->http_count) {
@@ -195,6 +227,9 @@ void neb_client_close(struct neb_client *client)
 	if (client->wake_fd >= 0)
 		close(client->wake_fd);
 	secret_wipe(client->secret_key, sizeof(client->secret_key));
+	if (client->session_token)
+		secret_wipe(client->session_token, strlen(client->session_token));
+	free(client->session_token);
 	free(client);
 }
 

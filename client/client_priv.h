@@ -60,7 +60,7 @@ struct client_endpoint {
 	uint64_t backoff_ns; /* 0: the last try succeeded */
 	bool warned;	     /* this outage was logged */
 	bool token;	     /* bodies move by RDMA tokens */
-	struct client_token *tokens;
+	struct client_tokens *tokens;
 	bool hipobj; /* bodies move by hipobj-rc-v2 */
 	bool owner;  /* a gateway: it tells the owners of buckets */
 	/* RDMA: paths to one server have the same group. The client has a session for each path of
@@ -87,6 +87,7 @@ struct neb_client {
 	enum neb_transport transport;
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	char *session_token; /* NULL: the keys are not temporary */
 	char region[64];
 	uint32_t requests_max, inline_bytes_max, retries_max;
 	uint64_t connect_timeout_ns, request_timeout_ns, spin_ns, keepalive_ns;
@@ -112,10 +113,11 @@ struct neb_client {
 	struct client_owners *owners;
 	struct client_buckets *buckets;
 	uint32_t next_serial;
-	bool gpu_failed;    /* a copy to or from a GPU failed */
-	int rdma_error;	    /* of the last outage */
-	int wake_fd;	    /* an eventfd that neb_wake writes */
-	_Atomic bool woken; /* a wait that spins reads this */
+	bool gpu_failed;      /* a copy to or from a GPU failed */
+	int rdma_error;	      /* of the last outage */
+	const char *rdma_why; /* no session is ever tried; NULL: device_why */
+	int wake_fd;	      /* an eventfd that neb_wake writes */
+	_Atomic bool woken;   /* a wait that spins reads this */
 	char device_names[CLIENT_DEVICES_MAX * sizeof(((struct rp_found *)0)->device_name)];
 	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
 	uint64_t kept_ns;				      /* when sessions were last checked */

@@ -26,11 +26,12 @@ void client_token_of(const struct rp_address *address, struct token *ret_token);
  * at. */
 struct client_token_ask {
 	struct neb_request request;
-	struct neb_header headers[3];
+	struct neb_header headers[4];
 	char token[TOKEN_LEN + 1], psn[16], mtu[16];
 };
-void client_token_ask(
-	struct client_token_ask *ask, const char *method, const struct rp_address *ours);
+/* bucket: the one that the queue pair is wanted for, which a gateway has to know; NULL, "": any. */
+void client_token_ask(struct client_token_ask *ask, const char *method,
+	const struct rp_address *ours, const char *bucket);
 /* Reads the server's queue pair from its answer to POST. -EPROTO. */
 int client_token_answer(const struct neb_result *result, struct rp_address *ret_theirs);
 

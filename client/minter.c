@@ -164,7 +164,10 @@ int neb_minter_open(const struct neb_options *options, struct neb_minter **ret_m
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&minter->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	ret = control_open(minter, options);
+	ret = slice_copy_str(slice_str(options->token_bucket ? options->token_bucket : ""),
+		minter->bucket, sizeof(minter->bucket));
+	if (ret == 0)
+		ret = control_open(minter, options);
 	if (ret == 0)
 		ret = device_open(minter, options->device_name);
 	if (ret) {

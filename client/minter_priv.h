@@ -64,6 +64,7 @@ struct neb_minter {
 	struct client_domain domain;
 	struct rp_device *device;
 	struct rp_cq *cq;
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* of the requests; "": any */
 	bool simulated;
 	bool has_thread;
 	pthread_t thread; /* simulated: moves bytes that the peer cannot access, and notices the

@@ -117,14 +117,15 @@ static int answer_error(const struct neb_result *result)
 	return result->status == 401 || result->status == 403 ? -EACCES : -EOPNOTSUPP;
 }
 
-static int qp_ask(struct neb_client *control, const struct rp_address *ours,
+static int qp_ask(const struct neb_minter *minter, const struct rp_address *ours,
 	struct rp_address *ret_theirs, char why[MINTER_WHY_BYTES])
 {
+	struct neb_client *control = minter->control;
 	struct client_token_ask ask;
 	struct neb_result result;
 	int ret;
 
-	client_token_ask(&ask, "POST", ours);
+	client_token_ask(&ask, "POST", ours, minter->bucket);
 	ask.request.timeout_ns = control->connect_timeout_ns;
 	neb_perform(control, &ask.request, &result);
 	if (result.status == 200) {
@@ -180,7 +181,7 @@ static int qp_connect(struct neb_minter *minter, struct minter_qp *mqp)
 
 		mqp->phase = MINTER_ASKED;
 		pthread_mutex_unlock(&minter->lock);
-		ret = qp_ask(minter->control, &ours, &theirs, why);
+		ret = qp_ask(minter, &ours, &theirs, why);
 		pthread_mutex_lock(&minter->lock);
 		memcpy(minter->why, why, sizeof(why));
 	}
@@ -245,8 +246,7 @@ static void qp_disconnect(struct neb_minter *minter, const struct rp_address *ou
 	struct client_token_ask ask;
 	struct neb_result result;
 
-	client_token_ask(&ask, "DELETE", ours);
-	ask.request.header_count = 1;
+	client_token_ask(&ask, "DELETE", ours, minter->bucket);
 	ask.request.timeout_ns = MIN(minter->control->connect_timeout_ns, END_NS);
 	neb_perform(minter->control, &ask.request, &result);
 }

@@ -42,6 +42,9 @@ static int options_take(struct neb_pool *pool, const struct neb_options *options
 		ret |= text_take(&ours->region);
 	if (options->device_name)
 		ret |= text_take(&ours->device_name);
+	if (options->session_token)
+		ret |= text_take(&ours->session_token);
+	ours->token_bucket = NULL; /* of minters only */
 	return ret ? -ENOMEM : 0;
 }
 
@@ -54,6 +57,7 @@ static void options_free(struct neb_options *ours)
 	free((char *)(uintptr_t)ours->secret_key);
 	free((char *)(uintptr_t)ours->region);
 	free((char *)(uintptr_t)ours->device_name);
+	free((char *)(uintptr_t)ours->session_token);
 }
 
 int neb_pool_open(

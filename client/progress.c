@@ -154,7 +154,9 @@ static void call_route(struct client_call *call)
 	}
 	if (!client->rdma_count) {
 		if (client->rdma_error)
-			route_fallback(call, client->device_why); /* the caller asked for RDMA */
+			/* The caller asked for RDMA. */
+			route_fallback(
+				call, client->rdma_why ? client->rdma_why : client->device_why);
 		else
 			route_http(call);
 		return;

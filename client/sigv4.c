@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 5u)
+#define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 6u)
+#define SESSION_TOKEN	   "x-amz-security-token"
 #define QUERY_PARAMS_MAX   64u
 
 struct signed_header {
@@ -108,6 +109,9 @@ static uint32_t headers_gather(const struct client_call *call, const struct clie
 	if (checksum.len)
 		header_set(&headers[count++],
 			checksum_header((enum checksum_kind)call->checksum_kind), checksum);
+	if (call->client->session_token)
+		header_set(&headers[count++], SLICE(SESSION_TOKEN),
+			slice_str(call->client->session_token));
 	if (call->by_token)
 		header_set(&headers[count++], token_header(TOKEN_HEADER_TOKEN),
 			slice_of(call->token, TOKEN_LEN));
@@ -116,6 +120,14 @@ static uint32_t headers_gather(const struct client_call *call, const struct clie
 			header_set(&headers[count++], header.name, header.value);
 	qsort(headers, count, sizeof(headers[0]), header_order);
 	return count;
+}
+
+/* A line, with its NUL; 1: their count. */
+static uint32_t header_put(struct buf *out, struct slice name, struct slice value)
+{
+	buf_printf(out, "%.*s: %.*s", SLICE_FMT(name), SLICE_FMT(value));
+	buf_put(out, "", 1);
+	return 1;
 }
 
 struct curl_slist *client_sign(
@@ -159,18 +171,15 @@ struct curl_slist *client_sign(
 	buf_put_str(&out, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
 	buf_put(&out, "", 1);
 	line_count = 4;
-	if (checksum_len) {
-		buf_printf(&out, "%.*s: %.*s", SLICE_FMT(checksum_header(kind)), (int)checksum_len,
-			checksum);
-		buf_put(&out, "", 1);
-		line_count++;
-	}
-	if (call->by_token) {
-		buf_printf(&out, "%s: %.*s", token_header(TOKEN_HEADER_TOKEN).data, (int)TOKEN_LEN,
-			call->token);
-		buf_put(&out, "", 1);
-		line_count++;
-	}
+	if (checksum_len)
+		line_count +=
+			header_put(&out, checksum_header(kind), slice_of(checksum, checksum_len));
+	if (client->session_token)
+		line_count +=
+			header_put(&out, SLICE(SESSION_TOKEN), slice_str(client->session_token));
+	if (call->by_token)
+		line_count += header_put(
+			&out, token_header(TOKEN_HEADER_TOKEN), slice_of(call->token, TOKEN_LEN));
 	failed |= out.failed;
 	for (const char *line = out.data; !failed && line_count--; line += strlen(line) + 1) {
 		struct curl_slist *more = curl_slist_append(list, line);

@@ -1,7 +1,8 @@
 /* client/token.c: bodies by RDMA tokens in HTTP requests (docs/spec/token.md): a queue pair
  * for each endpoint that asks for it, connected by the first request that wants one, and each
- * request's window of memory. A request that cannot use a token moves its body by HTTP, and its
- * result has the reason. */
+ * request's window of memory. A gateway connects a queue pair to the owner of the store of one
+ * bucket, so through gateways there is one for each bucket in use. A request that cannot use a
+ * token moves its body by HTTP, and its result has the reason. */
 #include "http_priv.h"
 
 #include <errno.h>
@@ -9,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_NS     (10 * NS_PER_S)
+#define RETRY_NS (10 * NS_PER_S)
+/* Queue pairs of an endpoint; the one unused for the longest time makes room. */
+#define BUCKETS_MAX  8u
 #define DECLINES_MAX 2u /* the first may mean that the server has forgotten our queue pair */
 
 /*   CLOSED   -> ASKED   POST /?rdma-connect is on its way
@@ -24,6 +27,15 @@ struct client_token {
 	uint64_t retry_ns;    /* CLOSED: not tried before this */
 	uint64_t deadline_ns; /* JOINING */
 	char why[96];	      /* why it is CLOSED */
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	uint32_t calls; /* that have a token of it, or ask for it */
+	uint64_t used;	/* number of its last use */
+};
+
+struct client_tokens {
+	bool by_bucket; /* the endpoint is a gateway: a queue pair is for its bucket only */
+	uint64_t uses;
+	struct client_token list[BUCKETS_MAX];
 };
 
 /* After the close the server can no longer touch the client's memory. */
@@ -89,30 +101,34 @@ int client_token_answer(const struct neb_result *result, struct rp_address *ret_
 	return 0;
 }
 
-static int join(struct client_token *tokens, const struct neb_result *result)
+static int join(struct client_call *call, struct client_token *tokens)
 {
 	struct rp_address theirs;
-	int ret = client_token_answer(result, &theirs);
+	const char *text;
+	int ret = client_token_answer(&call->result, &theirs);
 
+	if (neb_result_header(&call->result, token_header(TOKEN_HEADER_BUCKET).data, &text) > 0)
+		call->endpoint->tokens->by_bucket = true;
 	return ret ? ret : rp_qp_join(tokens->qp, &theirs, false);
 }
 
 /* The server's answer to ?rdma-connect is in the call's result. */
 static void connected(struct client_call *call)
 {
-	struct client_token *tokens = call->endpoint->tokens;
+	struct client_token *tokens = call->result.user_data;
 	const struct neb_result *result = &call->result;
 	uint64_t now_ns = clock_now_ns();
 	char why[96];
 
 	client_calls_kick(call->client);
+	tokens->calls--;
 	if (tokens->phase != TOKEN_ASKED)
 		return;
 	if (result->error || result->status != 200) {
 		snprintf(why, sizeof(why), "no queue pair: %.64s",
 			result->code[0] ? result->code : strerror(-result->error));
 		lose(tokens, why, now_ns + RETRY_NS);
-	} else if (join(tokens, result)) {
+	} else if (join(call, tokens)) {
 		lose(tokens, "cannot connect the queue pair", now_ns + RETRY_NS);
 	} else {
 		tokens->phase = TOKEN_JOINING;
@@ -120,8 +136,8 @@ static void connected(struct client_call *call)
 	}
 }
 
-void client_token_ask(
-	struct client_token_ask *ask, const char *method, const struct rp_address *ours)
+void client_token_ask(struct client_token_ask *ask, const char *method,
+	const struct rp_address *ours, const char *bucket)
 {
 	struct token token;
 
@@ -133,34 +149,59 @@ void client_token_ask(
 	ask->headers[0] = (struct neb_header){token_header(TOKEN_HEADER_TOKEN).data, ask->token};
 	ask->headers[1] = (struct neb_header){token_header(TOKEN_HEADER_PSN).data, ask->psn};
 	ask->headers[2] = (struct neb_header){token_header(TOKEN_HEADER_MTU).data, ask->mtu};
+	ask->headers[3] = (struct neb_header){token_header(TOKEN_HEADER_BUCKET).data, bucket};
 	ask->request = (struct neb_request){.op = NEB_S3,
 		.method = method,
 		.path = "/",
 		.query = TOKEN_CONNECT_PARAM,
 		.headers = ask->headers,
-		.header_count = ARRAY_LEN(ask->headers),
+		.header_count = bucket && *bucket ? 4 : 3,
 		.want_headers = true};
 }
 
-static int ask(struct neb_client *client, struct client_endpoint *endpoint)
+static int ask(
+	struct neb_client *client, struct client_endpoint *endpoint, struct client_token *tokens)
 {
-	struct client_token *tokens = endpoint->tokens;
 	struct client_token_ask ask;
 	struct rp_address ours;
 	int ret = qp_open(client, tokens, &ours);
 
 	if (ret)
 		return ret;
-	client_token_ask(&ask, "POST", &ours);
+	client_token_ask(&ask, "POST", &ours, tokens->bucket);
 	ask.request.timeout_ns = client->connect_timeout_ns;
+	ask.request.user_data = tokens;
+	ret = client_call_internal(client, &ask.request, endpoint, connected);
+	if (ret)
+		return ret;
 	tokens->phase = TOKEN_ASKED;
-	return client_call_internal(client, &ask.request, endpoint, connected);
+	tokens->calls++;
+	return 0;
+}
+
+/* The queue pair for a bucket. NULL: others use all of them. */
+static struct client_token *of_bucket(struct client_tokens *all, struct slice bucket)
+{
+	struct client_token *oldest = NULL;
+
+	if (!all->by_bucket && all->list[0].bucket[0])
+		return &all->list[0];
+	for (uint32_t i = 0; i < BUCKETS_MAX; i++)
+		if (slice_eq(slice_str(all->list[i].bucket), bucket))
+			return &all->list[i];
+	for (uint32_t i = 0; i < BUCKETS_MAX; i++)
+		if (!all->list[i].calls && (!oldest || all->list[i].used < oldest->used))
+			oldest = &all->list[i];
+	if (!oldest)
+		return NULL;
+	lose(oldest, "", 0);
+	return slice_copy_str(bucket, oldest->bucket, sizeof(oldest->bucket)) ? NULL : oldest;
 }
 
 /* 0: UP; -EAGAIN: the queue pair is connecting; other errors: it is not available now. */
-static int want(struct neb_client *client, struct client_endpoint *endpoint)
+static int want(
+	struct neb_client *client, struct client_endpoint *endpoint, struct client_token *tokens)
 {
-	struct client_token *tokens = endpoint->tokens;
 	uint64_t now_ns = clock_now_ns();
 	enum rp_qp_state state = tokens->qp ? rp_qp_state(tokens->qp) : RP_QPS_INIT;
 
@@ -171,7 +212,8 @@ static int want(struct neb_client *client, struct client_endpoint *endpoint)
 		lose(tokens, "the queue pair is not connected", now_ns + RETRY_NS);
 	if (tokens->phase == TOKEN_UP && state != RP_QPS_RTS)
 		lose(tokens, "the queue pair broke", 0);
-	if (tokens->phase == TOKEN_CLOSED && now_ns >= tokens->retry_ns && ask(client, endpoint))
+	if (tokens->phase == TOKEN_CLOSED && now_ns >= tokens->retry_ns &&
+		ask(client, endpoint, tokens))
 		lose(tokens, "no queue pair", now_ns + RETRY_NS);
 	if (tokens->phase == TOKEN_UP)
 		return 0;
@@ -205,7 +247,7 @@ static int go_without(struct client_call *call, const char *why)
 	return 0;
 }
 
-static int token_write(struct client_call *call, const struct client_token *tokens)
+static int token_write(struct client_call *call, struct client_token *tokens)
 {
 	struct capsule_run runs[NEB_IOV_MAX];
 	struct rp_address ours;
@@ -225,12 +267,15 @@ static int token_write(struct client_call *call, const struct client_token *toke
 	call->token_reply = 0;
 	call->token_moved = 0;
 	call->by_token = true;
+	call->tokens = tokens;
+	tokens->calls++;
 	return 0;
 }
 
 int client_token_prepare(struct client_call *call, struct client_endpoint *endpoint)
 {
 	struct neb_client *client = call->client;
+	struct client_token *tokens;
 	int ret;
 
 	call->by_token = false;
@@ -248,12 +293,16 @@ int client_token_prepare(struct client_call *call, struct client_endpoint *endpo
 		endpoint->tokens = calloc(1, sizeof(*endpoint->tokens));
 	if (!endpoint->tokens)
 		return go_without(call, "no memory");
-	ret = want(client, endpoint);
+	tokens = of_bucket(endpoint->tokens, call->bucket);
+	if (!tokens)
+		return go_without(call, "requests for other buckets use all queue pairs");
+	tokens->used = ++endpoint->tokens->uses;
+	ret = want(client, endpoint, tokens);
 	if (ret == -EAGAIN)
 		return ret;
 	if (ret)
-		return go_without(call, endpoint->tokens->why);
-	return token_write(call, endpoint->tokens);
+		return go_without(call, tokens->why);
+	return token_write(call, tokens);
 }
 
 void client_token_header(struct client_call *call, struct slice name, struct slice value)
@@ -271,12 +320,13 @@ void client_token_header(struct client_call *call, struct slice name, struct sli
 
 bool client_token_finish(struct client_call *call, bool answered)
 {
-	struct client_token *tokens = call->endpoint->tokens;
+	struct client_token *tokens = call->tokens;
 	bool moved = answered && call->token_reply >= 200 && call->token_reply < 300;
 	uint64_t bytes = moved && call->op == NEB_GET_OBJECT ? call->token_moved : 0;
 	bool refused;
 	long status = 0;
 
+	tokens->calls--;
 	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
 	/* The server refused before anything moved: the queue pair is good. In all other cases but
 	 * success nothing may write to the window any more, so the queue pair is closed. */
@@ -298,11 +348,12 @@ bool client_token_finish(struct client_call *call, bool answered)
 void client_tokens_close(struct neb_client *client)
 {
 	for (uint32_t i = 0; i < client->endpoint_count; i++) {
-		struct client_token *tokens = client->endpoints[i].tokens;
+		struct client_tokens *tokens = client->endpoints[i].tokens;
 
 		if (!tokens)
 			continue;
-		rp_qp_close(tokens->qp);
+		for (uint32_t j = 0; j < BUCKETS_MAX; j++)
+			rp_qp_close(tokens->list[j].qp);
 		free(tokens);
 		client->endpoints[i].tokens = NULL;
 	}

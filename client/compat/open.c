@@ -43,6 +43,7 @@ int compat_minter_open(
 	const struct neb_options options = {.endpoints = endpoint,
 		.access_key = first_of("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
 		.secret_key = first_of("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"),
+		.token_bucket = first_of("NEBULAIO_BUCKET", "NEBULAIO_BUCKET"),
 		.region = first_of("AWS_REGION", "AWS_DEFAULT_REGION"),
 		.device_name = device_name ? device_name
 					   : first_of("NEBULAIO_RDMA_DEVICE_NAME",

@@ -160,6 +160,16 @@ struct neb_options {
 	uint64_t keepalive_ns;
 	neb_log_fn *log; /* [warnings and errors go to standard error] */
 	void *log_arg;
+	/* Of a minter whose endpoint is a gateway of a cluster: the bucket of the requests with its
+	 * tokens. A token is valid for one store, which this bucket names (docs/spec/token.md). */
+	const char *token_bucket;
+	/* Of temporary credentials (AWS STS) [the environment: NEBULAIO_SESSION_TOKEN when
+	 * access_key is NEBULAIO_ACCESS_KEY's, else AWS_SESSION_TOKEN when it is
+	 * AWS_ACCESS_KEY_ID's; "": none]. Such credentials sign requests over HTTP, also those
+	 * whose bodies move by "?rdma" and
+	 * "?rdma=hipobj". Sessions over RDMA do not take them: NEB_AUTO uses HTTP, and the result's
+	 * fallback says so; without an HTTP endpoint -EOPNOTSUPP. */
+	const char *session_token;
 };
 
 /* Opens a client. NEB_STRICT connects here and fails when it cannot; the others connect at the

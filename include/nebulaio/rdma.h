@@ -261,6 +261,12 @@ struct Options {
 	std::string access_key;
 	std::string secret_key;
 	std::string region;
+	// Of temporary credentials. Empty: the environment's NEBULAIO_SESSION_TOKEN or
+	// AWS_SESSION_TOKEN, if access_key is the one beside it. Such credentials are for HTTP, and
+	// for "?rdma" and "?rdma=hipobj".
+	std::string session_token;
+	// Of a TokenMinter whose endpoint is a gateway of a cluster: the bucket of the requests.
+	std::string token_bucket;
 	neb_transport transport = NEB_AUTO;
 	std::uint64_t pool_bytes = 0; // 0, here and below: nebulaio.h's default
 	std::uint32_t requests_max = 0;
@@ -622,6 +628,8 @@ class RDMAContext
 		options.access_key = options_.access_key.c_str();
 		options.secret_key = options_.secret_key.c_str();
 		options.region = options_.region.empty() ? nullptr : options_.region.c_str();
+		if (!options_.session_token.empty())
+			options.session_token = options_.session_token.c_str();
 		options.transport = transport;
 		options.device_name = options_.device_name.c_str();
 		options.pool_bytes = options_.pool_bytes;

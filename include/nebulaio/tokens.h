@@ -139,6 +139,9 @@ class TokenMinter
 		native.access_key = options.access_key.c_str();
 		native.secret_key = options.secret_key.c_str();
 		native.region = options.region.empty() ? nullptr : options.region.c_str();
+		if (!options.session_token.empty())
+			native.session_token = options.session_token.c_str();
+		native.token_bucket = options.token_bucket.c_str();
 		native.device_name = options.device_name.c_str();
 		native.connect_timeout_ns = options.connect_timeout_ns;
 		ret = neb_minter_open(&native, &minter);

@@ -50,6 +50,8 @@ struct slice hipobj_header(enum hipobj_header header);
 #define HIPOBJ_TRANSPORT_DC  0u
 #define HIPOBJ_TRANSPORT_RC  1u
 #define HIPOBJ_SESSION_BYTES 16u
+/* The byte of a session's id that has the number of its store, in a cluster. */
+#define HIPOBJ_SESSION_STORE_AT 1u
 
 struct hipobj_token {
 	uint8_t transport;

@@ -1,6 +1,7 @@
 /* codec/signing.c: AWS Signature Version 4: scope, key, string to sign, signature. */
 #include "codec/signing.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "codec/text.h"
@@ -72,4 +73,18 @@ void signing_signature(const uint8_t key[SHA256_BYTES], const struct signing_sco
 	secret_wipe(&prepared, sizeof(prepared));
 	buf_free(&text);
 	buf_free(&string);
+}
+
+const char *signing_session_token(const char *access_key)
+{
+	static const char *const PAIRS[][2] = {{"NEBULAIO_ACCESS_KEY", "NEBULAIO_SESSION_TOKEN"},
+		{"AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(PAIRS); i++) {
+		const char *key = getenv(PAIRS[i][0]), *token = getenv(PAIRS[i][1]);
+
+		if (key && token && *token && strcmp(key, access_key) == 0)
+			return token;
+	}
+	return NULL;
 }

@@ -37,4 +37,8 @@ void signing_signature(const uint8_t key[SHA256_BYTES], const struct signing_sco
 	struct slice timestamp, struct slice canonical,
 	char ret_signature[SIGNING_SIGNATURE_LEN + 1]);
 
+/* The session token that the environment has for this access key: NEBULAIO_SESSION_TOKEN when it is
+ * NEBULAIO_ACCESS_KEY's, AWS_SESSION_TOKEN when it is AWS_ACCESS_KEY_ID's; NULL: none. */
+const char *signing_session_token(const char *access_key);
+
 #endif

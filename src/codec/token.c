@@ -14,6 +14,7 @@ static const struct slice headers[TOKEN_HEADER_COUNT] = {
 	[TOKEN_HEADER_BYTES_SHORT] = SLICE("x-amz-rdma-bytes"),
 	[TOKEN_HEADER_PSN] = SLICE("x-nebulaio-rdma-psn"),
 	[TOKEN_HEADER_MTU] = SLICE("x-nebulaio-rdma-mtu"),
+	[TOKEN_HEADER_BUCKET] = SLICE("x-nebulaio-rdma-bucket"),
 };
 
 struct slice token_header(enum token_header header)

@@ -19,6 +19,7 @@ enum token_header {
 	TOKEN_HEADER_BYTES_SHORT, /* answer of other servers: the same */
 	TOKEN_HEADER_PSN,	  /* ?rdma-connect, both ways: first packet number, decimal */
 	TOKEN_HEADER_MTU,	  /* ?rdma-connect, both ways: path MTU in bytes, decimal */
+	TOKEN_HEADER_BUCKET,	  /* ?rdma-connect, both ways: the queue pair is for this bucket */
 	TOKEN_HEADER_COUNT
 };
 /* Lower case, with a NUL behind it. */

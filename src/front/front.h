@@ -190,10 +190,13 @@ struct front_hipobj_opts {
 	struct s3 *s3;
 	struct flow_core *core; /* where the sessions live */
 	struct rp_device *device;
-	struct rp_pd *pd;		      /* in which the region's arenas are registered … */
-	const uint32_t *lkeys;		      /* … by these keys */
-	uint32_t sessions_max;		      /* of all: 1 to LIMIT_HIPOBJ_SESSIONS_MAX */
-	uint64_t staging_bytes_max;	      /* of all: memory that clients write to */
+	struct rp_pd *pd;	    /* in which the region's arenas are registered … */
+	const uint32_t *lkeys;	    /* … by these keys */
+	uint32_t sessions_max;	    /* of all: 1 to LIMIT_HIPOBJ_SESSIONS_MAX */
+	uint64_t staging_bytes_max; /* of all: memory that clients write to */
+	/* The number of the cluster's store, plus 1: sessions' ids have it, so that any gateway
+	 * knows where they are. 0: of no cluster. */
+	uint32_t store;
 	uint64_t timeout_ns;		      /* from PREPARE to READY, and from there on */
 	uint8_t retry_count, rnr_retry_count; /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;	      /* the same; 0: the provider's */

@@ -9,6 +9,7 @@
  *   pass.c     a request that is passed on
  *   copy.c     a copy between two stores
  *   lists.c    ListBuckets over all stores
+ *   rdma.c     which store a set-up of RDMA is for
  *   pages.c    pages for operators */
 #ifndef GATEWAY_GATEWAY_PRIV_H
 #define GATEWAY_GATEWAY_PRIV_H
@@ -144,6 +145,9 @@ struct slice gw_bucket_of(const struct gateway *gateway, const struct s3_request
 bool gw_of_account(const struct s3_request *request);
 /* The store of a bucket; on a fiber. -ENOENT, or an error of the cluster. */
 int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_store);
+/* The store of the bucket in "bucket/key", "/bucket/key" or a URL with such a path, which may be
+ * percent-encoded; *store as it is without one. -errno: the map cannot be read. */
+int gw_store_of_path(struct gateway *gateway, struct slice path, uint32_t *store);
 /* The store for a new bucket: of those with much room, each in turn. */
 uint32_t gw_roomy_store(struct gateway *gateway);
 /* Waits until the store serves. -ETIMEDOUT. */
@@ -165,10 +169,15 @@ void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_
 void gw_gone(const struct s3_request *request, struct s3_reply *reply);
 
 /* ---- copy.c ---- */
-/* The store of a copy's source; *store as it is without one. -errno: the map cannot be read. */
-int gw_source_store(struct gateway *gateway, const struct s3_request *request, uint32_t *store);
 void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
 	uint32_t target, uint32_t source);
+
+/* ---- rdma.c ---- */
+/* The store that a set-up is for. -ENODATA: the request is none; or an error of the cluster. */
+int gw_rdma_store(struct gateway *gateway, const struct s3_request *request, uint32_t *ret_store);
+/* The bucket of a set-up that is valid for its store only; NULL: the request is none, or valid for
+ * all buckets. */
+struct slice gw_rdma_bucket(struct gateway *gateway, const struct s3_request *request);
 
 /* ---- lists.c ---- */
 bool gw_lists_buckets(const struct s3_request *request);

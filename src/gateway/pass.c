@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/token.h"
+
 DEFINE_COUNTER(passed, "nebulaio_gateway_requests_total", NULL,
 	"Requests that a gateway passed on to a store's process.");
 DEFINE_COUNTER(repeated, "nebulaio_gateway_repeats_total", NULL,
@@ -172,6 +174,17 @@ static void tell_owner(struct gw_link *link, const struct s3_request *request)
 		(struct s3_header){SLICE("x-nebulaio-owner"), slice_str(link->rdma)};
 }
 
+/* The client needs another queue pair for a bucket of another store (docs/spec/token.md). */
+static void tell_bucket(struct gw_link *link, const struct s3_request *request)
+{
+	struct slice bucket = gw_rdma_bucket(link->core->gateway, request);
+	struct gw_answer *answer = &link->answer;
+
+	if (bucket.len && answer->status == 200 && answer->header_count < GW_ANSWER_HEADERS_MAX)
+		answer->headers[answer->header_count++] =
+			(struct s3_header){token_header(TOKEN_HEADER_BUCKET), bucket};
+}
+
 /* Gives the store's answer to the client. False: the link cannot be used again. */
 static bool relay(struct gw_link *link, const struct s3_request *request, struct s3_reply *reply)
 {
@@ -189,6 +202,7 @@ static bool relay(struct gw_link *link, const struct s3_request *request, struct
 		return false;
 	}
 	tell_owner(link, request);
+	tell_bucket(link, request);
 	if (reply->ops->head(
 		    reply, answer->status, answer->headers, answer->header_count, answer->bytes))
 		return false;
@@ -252,6 +266,12 @@ static bool creates_bucket(const struct s3_request *request, bool has_key)
 	return request->method == S3_PUT && !has_key;
 }
 
+static void map_gone(const struct s3_request *request, struct s3_reply *reply)
+{
+	gw_refuse(request, reply, 503, "SlowDown",
+		"The cluster's map cannot be read now. Try again.");
+}
+
 static void handle_bucket(struct gw_core *core, const struct s3_request *request,
 	struct s3_reply *reply, const char *bucket, bool has_key)
 {
@@ -269,10 +289,10 @@ static void handle_bucket(struct gw_core *core, const struct s3_request *request
 	}
 	source = store;
 	if (!ret && has_key && request->method == S3_PUT)
-		ret = gw_source_store(gateway, request, &source);
+		ret = gw_store_of_path(
+			gateway, gw_header(request, SLICE("x-amz-copy-source")), &source);
 	if (ret)
-		gw_refuse(request, reply, 503, "SlowDown",
-			"The cluster's map cannot be read now. Try again.");
+		map_gone(request, reply);
 	else if (source != store)
 		gw_copy(core, request, reply, store, source);
 	else
@@ -284,13 +304,20 @@ void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *rep
 	struct gw_core *core = arg;
 	struct gateway *gateway = core->gateway;
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1] = "";
+	uint32_t store;
 	bool has_key;
+	int ret;
 
 	fiber_share_set(flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer))));
 	if (gw_header(request, SLICE(VIA_HEADER)).data) {
 		/* Of a gateway whose map is wrong, or of somebody who pretends to be one. */
 		gw_refuse(request, reply, 400, "InvalidRequest",
 			"The header " VIA_HEADER " is for the processes of stores only.");
+	} else if ((ret = gw_rdma_store(gateway, request, &store)) != -ENODATA) {
+		if (ret)
+			map_gone(request, reply);
+		else
+			pass(core, request, reply, store);
 	} else if (gw_of_account(request)) {
 		pass(core, request, reply, 0);
 	} else if (gw_bucket_of(gateway, request, bucket, &has_key).len) {

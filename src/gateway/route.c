@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/codec.h"
+
 void gw_routes_init(struct gw_routes *routes)
 {
 	pthread_rwlock_init(&routes->lock, NULL);
@@ -151,6 +153,55 @@ int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_s
 	}
 	pthread_mutex_unlock(&routes->buckets_lock);
 	return 0;
+}
+
+/* The text before the first slash, which may be percent-encoded. */
+static struct slice before_slash(struct slice text)
+{
+	static const struct slice SLASHES[] = {SLICE("/"), SLICE("%2F"), SLICE("%2f")};
+
+	for (size_t i = 0; i < ARRAY_LEN(SLASHES); i++) {
+		ptrdiff_t at = slice_find(text, SLASHES[i]);
+
+		if (at >= 0)
+			text = slice_to(text, (size_t)at);
+	}
+	return text;
+}
+
+/* "bucket/key", "/bucket/key" or a URL with such a path. */
+static struct slice bucket_part(struct slice source)
+{
+	if (slice_starts(source, SLICE("http://")) || slice_starts(source, SLICE("https://"))) {
+		source = slice_from(source, (size_t)slice_find(source, SLICE("//")) + 2);
+		slice_split(&source, '/');
+	}
+	if (slice_starts(source, SLICE("%2F")) || slice_starts(source, SLICE("%2f")))
+		source = slice_from(source, 3);
+	else if (slice_starts(source, SLICE("/")))
+		source = slice_from(source, 1);
+	return before_slash(source);
+}
+
+int gw_store_of_path(struct gateway *gateway, struct slice path, uint32_t *store)
+{
+	struct slice bucket = bucket_part(path);
+	char text[LIMIT_BUCKET_LEN_MAX + 1];
+	uint32_t found;
+	size_t len;
+	int ret;
+
+	if (uri_decode(bucket, 0, text, sizeof(text) - 1, &len))
+		return 0;
+	bucket = slice_of(text, len);
+	text[len] = '\0';
+	/* The store refuses what is not a bucket, and says that there is none of the name. */
+	if (!s3_bucket_name_valid(bucket) && !slice_ends(bucket, SLICE("-x-s3")))
+		return 0;
+	ret = gw_bucket_store(gateway, text, &found);
+	if (!ret)
+		*store = found;
+	return ret == -ENOENT ? 0 : ret;
 }
 
 uint32_t gw_roomy_store(struct gateway *gateway)

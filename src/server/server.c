@@ -382,6 +382,7 @@ static int open_hipobj(struct server *server, struct core *core)
 		.lkeys = front_native_lkeys(core->native),
 		.sessions_max = (uint32_t)config->rdma.hipobj_sessions,
 		.staging_bytes_max = config->rdma.hipobj_bytes,
+		.store = (uint32_t)config->cluster.store,
 		.timeout_ns = config->rdma.hipobj_timeout_s * NS_PER_S,
 		.retry_count = (uint8_t)config->rdma.retry_count,
 		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,

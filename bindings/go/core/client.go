@@ -166,7 +166,8 @@ func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_
 		text string
 	}{
 		{&options.endpoints, endpoints}, {&options.access_key, access}, {&options.secret_key, secret},
-		{&options.region, config.Region}, {&options.device_name, deviceName(config.DeviceName)},
+		{&options.region, config.Region}, {&options.session_token, config.SessionToken},
+		{&options.token_bucket, config.TokenBucket}, {&options.device_name, deviceName(config.DeviceName)},
 	} {
 		if option.text != "" {
 			*option.to = C.CString(option.text)

@@ -57,6 +57,13 @@ type Config struct {
 	AccessKey string
 	SecretKey string
 	Region    string // us-east-1
+	// SessionToken is that of temporary credentials. Where it is empty, the environment's counts: NEBULAIO_SESSION_TOKEN
+	// or AWS_SESSION_TOKEN, if AccessKey is the one beside it. Such credentials are for HTTP, and for ?rdma and
+	// ?rdma=hipobj.
+	SessionToken string
+	// TokenBucket is the bucket of the requests with a Minter's tokens, when Endpoint is a gateway of a cluster: a token
+	// is valid for one store.
+	TokenBucket string
 
 	// FallbackHTTP uses HTTP on port 9000 of the same hosts when RDMA fails, unless an HTTP endpoint is named.
 	FallbackHTTP bool

@@ -366,7 +366,7 @@ static int client_init(struct client *self, PyObject *args, PyObject *kwargs)
 	static char *names[] = {"endpoints", "access_key", "secret_key", "region", "transport",
 		"device_name", "pool_bytes", "requests_max", "inline_bytes_max", "connect_timeout",
 		"request_timeout", "spin", "require_encryption", "one_sided_reads",
-		"registration_cache_bytes", NULL};
+		"registration_cache_bytes", "session_token", NULL};
 	struct neb_options options = {.log = log_keep, .log_arg = self};
 	const char *transport = "auto";
 	unsigned long long pool_bytes = 0;
@@ -378,11 +378,11 @@ static int client_init(struct client *self, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_RuntimeError, "the client is open already");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zszKIIdddppK", names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zszKIIdddppKz", names,
 		    &options.endpoints, &options.access_key, &options.secret_key, &options.region,
 		    &transport, &options.device_name, &pool_bytes, &options.requests_max,
 		    &options.inline_bytes_max, &connect_timeout, &request_timeout, &spin,
-		    &encrypted, &one_sided, &cache_bytes))
+		    &encrypted, &one_sided, &cache_bytes, &options.session_token))
 		return -1;
 	options.pool_bytes = pool_bytes;
 	options.require_encryption = encrypted != 0;

@@ -78,14 +78,14 @@ static void log_deliver(void *arg, enum neb_log_level level, const char *text)
 static int minter_init(struct minter *self, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {"endpoint", "access_key", "secret_key", "region", "device_name",
-		"connect_timeout", NULL};
+		"connect_timeout", "session_token", "bucket", NULL};
 	struct neb_options options = {.log = log_deliver};
 	double connect_timeout = 0;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zzd", names, &options.endpoints,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zzdzz", names, &options.endpoints,
 		    &options.access_key, &options.secret_key, &options.region, &options.device_name,
-		    &connect_timeout))
+		    &connect_timeout, &options.session_token, &options.token_bucket))
 		return -1;
 	if (!client_seconds(connect_timeout, &options.connect_timeout_ns))
 		return -1;

@@ -83,6 +83,8 @@ class RDMAClient:
     registration_cache_bytes: keep registrations of memory that requests use, up to this many bytes. Then the program
     must call forget() before it frees such memory. Good for arrays that live as long as the client.
     pool_bytes: registered memory for allocate_buffer() and for small objects.
+    session_token: of temporary credentials (STS); without it the environment's NEBULAIO_SESSION_TOKEN or AWS_SESSION_TOKEN,
+    if the access key is the one beside it. Such credentials are for HTTP, and for ?rdma and ?rdma=hipobj.
 
     The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not held
     meanwhile. A forked process opens its own clients: see clone().
@@ -93,7 +95,7 @@ class RDMAClient:
                  region: str | None = None, device_name: str | None = None, pool_bytes: int = 0,
                  requests_max: int = 0, connect_timeout: float = 0.0, request_timeout: float = 0.0,
                  spin: float = 0.0, require_encryption: bool = False, one_sided_reads: bool = False,
-                 registration_cache_bytes: int = 0) -> None:
+                 registration_cache_bytes: int = 0, session_token: str | None = None) -> None:
         if endpoint and endpoints:
             raise ValueError("either endpoint or endpoints")
         access_key, secret_key = settings.keys(access_key, secret_key)
@@ -104,7 +106,8 @@ class RDMAClient:
             "access_key": access_key, "secret_key": secret_key, "region": region, "device_name": device_name,
             "pool_bytes": pool_bytes, "requests_max": requests_max, "connect_timeout": connect_timeout,
             "request_timeout": request_timeout, "spin": spin, "require_encryption": require_encryption,
-            "one_sided_reads": one_sided_reads, "registration_cache_bytes": registration_cache_bytes}
+            "one_sided_reads": one_sided_reads, "registration_cache_bytes": registration_cache_bytes,
+            "session_token": session_token}
         self._native: _native.Client | None = None
         self._lock = threading.RLock()  # guards the state of calls with several requests
         self._scratch: Buffer | None = None

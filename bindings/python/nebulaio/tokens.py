@@ -84,14 +84,17 @@ class TokenMinter:
     """Mints RDMA tokens that the server behind one HTTP or HTTPS endpoint can use.
 
     Keys and device as for RDMAClient. The first token connects a queue pair. Any thread may use a minter; a forked
-    process opens its own. Memory is anything with the buffer protocol or DLPack, contiguous.
+    process opens its own. Memory is anything with the buffer protocol or DLPack, contiguous. bucket: of the requests, when
+    the endpoint is a gateway of a cluster: a token is valid for one store. session_token: as for RDMAClient.
     """
 
     def __init__(self, endpoint: str, access_key: str | None = None, secret_key: str | None = None, *,
-                 region: str | None = None, device_name: str | None = None, connect_timeout: float = 0.0) -> None:
+                 region: str | None = None, device_name: str | None = None, connect_timeout: float = 0.0,
+                 session_token: str | None = None, bucket: str | None = None) -> None:
         access_key, secret_key = settings.keys(access_key, secret_key)
         self.native = _native.Minter(endpoint, access_key, secret_key, region=region,
-                                     device_name=settings.device_name(device_name), connect_timeout=connect_timeout)
+                                     device_name=settings.device_name(device_name), connect_timeout=connect_timeout,
+                                     session_token=session_token, bucket=bucket)
 
     def why_not(self) -> str | None:
         """None when tokens can be minted now, else the reason."""

@@ -476,6 +476,8 @@ int hipobj_session_open(struct hipobj_job *job, struct hipobj_session **ret_sess
 	memcpy(session->access_key, job->control.identity.access_key, sizeof(session->access_key));
 	random_fill(session->id, sizeof(session->id));
 	session->id[0] = (uint8_t)front->idx;
+	if (front->opts.store)
+		session->id[HIPOBJ_SESSION_STORE_AT] = (uint8_t)(front->opts.store - 1);
 	ret = places_take(front, session);
 	if (ret == 0) {
 		ret = session_connect(session, job);

@@ -20,7 +20,8 @@ class Options(ctypes.Structure):
                 ("request_timeout_ns", ctypes.c_uint64), ("retries_max", ctypes.c_uint32),
                 ("spin_ns", ctypes.c_uint64), ("require_encryption", ctypes.c_bool),
                 ("registration_cache_bytes", ctypes.c_uint64), ("one_sided_reads", ctypes.c_bool),
-                ("keepalive_ns", ctypes.c_uint64), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
+                ("keepalive_ns", ctypes.c_uint64), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p),
+                ("token_bucket", ctypes.c_char_p), ("session_token", ctypes.c_char_p)]
 
 
 class Header(ctypes.Structure):

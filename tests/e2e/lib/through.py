@@ -55,7 +55,9 @@ class Half(Plain):
         settings = ["cluster.enabled=true", f"cluster.pool={pool}", f"cluster.gateway={self.name}", "cluster.stores=1", "cluster.spread=false",
                     "cluster.name=" + hashlib.sha256(bytes(self.data.parent.resolve())).hexdigest()[:16], "cluster.memory_bytes=64MiB",
                     "cluster.wait_s=120", "storage.rados.lease_s=5", f"storage.recovery_key_file={key}", "data.volume_bytes_max=2GiB"]
-        return [*super().command(), *(word for at in settings for word in ("--set", at))]
+        # Both are on this host: only the one that clients know may have the port that the test names.
+        port = ["--http", "127.0.0.1:0"] if self.name == "owner" else []
+        return [*super().command(), *port, *(word for at in settings for word in ("--set", at))]
 
     def volume(self):
         return []

@@ -17,7 +17,7 @@
 
 static const char *const names[TOKEN_HEADER_COUNT] = {"x-amz-rdma-token", "x-amz-rdma-reply",
 	"x-amz-rdma-bytes-transferred", "x-amz-rdma-bytes", "x-nebulaio-rdma-psn",
-	"x-nebulaio-rdma-mtu"};
+	"x-nebulaio-rdma-mtu", "x-nebulaio-rdma-bucket"};
 
 static int parse(const char *text, bool strict, struct token *ret_token)
 {

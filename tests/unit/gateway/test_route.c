@@ -2,6 +2,7 @@
  * request names, and requests that no single store may answer. */
 #include "../unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,12 +144,78 @@ static void test_roomy(void **state)
 	assert_true(seen[0] == seen[3] && (seen[0] ^ seen[1] ^ seen[2]) == (2 ^ 63));
 }
 
+/* ---- Set-ups of RDMA. ---- */
+
+static void bucket_know(const char *name, uint32_t store)
+{
+	struct gw_bucket *slot =
+		&gateway->routes.buckets[crc32c_update(0, name, strlen(name)) % GW_BUCKETS_CACHED];
+
+	snprintf(slot->name, sizeof(slot->name), "%s", name);
+	slot->store = store;
+	slot->until_ns = UINT64_MAX;
+}
+
+static void assert_rdma(const char *path, const char *query, const char *header, const char *value,
+	int ret, uint32_t store)
+{
+	const struct s3_header headers[] = {{slice_str(header), slice_str(value)}};
+	const struct s3_request request = {.method = S3_POST,
+		.path = slice_str(path),
+		.query = slice_str(query),
+		.headers = headers,
+		.header_count = 1};
+	uint32_t found = 99;
+
+	assert_int_equal(gw_rdma_store(gateway, &request, &found), ret);
+	if (!ret)
+		assert_int_equal(found, store);
+}
+
+static void test_rdma(void **state)
+{
+	static const char connect[] = "rdma-connect=", named[] = "x-nebulaio-rdma-bucket";
+	static const char ready[] = "/.hipobj-rc/ready", prepare[] = "/.hipobj-rc/prepare";
+	static const char session[] = "x-amz-rdma-session", target[] = "x-amz-rdma-target";
+	const struct s3_header headers[] = {{slice_str(named), SLICE("third")}};
+	struct s3_request request = {.path = SLICE("/"),
+		.query = SLICE("rdma-connect"),
+		.headers = headers,
+		.header_count = 1};
+
+	(void)state;
+	stores_set(3);
+	bucket_know("third", 2);
+	assert_rdma("/", connect, named, "third", 0, 2);
+	assert_rdma("/", "rdma-connect", named, "third", 0, 2);
+	assert_rdma("/", connect, "x-other", "third", 0, 0);
+	assert_rdma("/", connect, named, "No Bucket", 0, 0);
+	assert_rdma("/", "rdma-connected", named, "third", -ENODATA, 0);
+	assert_rdma("/third", connect, named, "third", -ENODATA, 0);
+	assert_rdma(prepare, "", target, "/th%69rd/a/b?partNumber=1", 0, 2);
+	assert_rdma(prepare, "", target, "/", 0, 0);
+	assert_rdma(ready, "", session, "00020000000000000000000000000000", 0, 2);
+	assert_rdma(ready, "", session, "02010000000000000000000000000000", 0, 1);
+	assert_rdma(ready, "", session, "00030000000000000000000000000000", 0, 0);
+	assert_rdma(ready, "", session, "0002", 0, 0);
+	/* A queue pair is for one store, if there are several. */
+	assert_true(slice_eq(gw_rdma_bucket(gateway, &request), SLICE("third")));
+	request.query = SLICE("location");
+	assert_null(gw_rdma_bucket(gateway, &request).data);
+	teardown(NULL);
+	setup(NULL);
+	stores_set(1);
+	request.query = SLICE("rdma-connect");
+	assert_null(gw_rdma_bucket(gateway, &request).data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_stores, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_roomy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rdma, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
