@@ -338,6 +338,12 @@ bool client_token_finish(struct client_call *call, bool answered)
 		call->result.object_bytes = bytes;
 	}
 	client_runs_end(call, bytes);
+	/* A GET's window is too small, most likely: by HTTP the call ends with what the caller
+	 * expects then. */
+	if (answered && status == 400 && call->op == NEB_GET_OBJECT) {
+		call->declines = DECLINES_MAX;
+		return true;
+	}
 	/* A success without a count of moved bytes comes from a server that ignored the token. */
 	if (moved || !answered || (status >= 300 && call->token_reply != 501))
 		return false;

@@ -342,6 +342,32 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+func TestTemporaryKeys(t *testing.T) {
+	words := strings.Fields(os.Getenv("NEBULAIO_TEST_SESSION"))
+	if len(words) != 3 {
+		t.Skip("NEBULAIO_TEST_SESSION has no temporary keys")
+	}
+	bucket := bucketOf(t, clientOf(t, Config{Endpoint: server(t, "rdma")}))
+	config := Config{Endpoint: server(t, "http"), AccessKey: words[0], SecretKey: words[1]}
+	if _, err := clientOf(t, config).HeadObject(ctx, bucket, "k"); !errors.Is(err, fs.ErrPermission) {
+		t.Fatal("without their token", err)
+	}
+	config.SessionToken = words[2]
+	if err := clientOf(t, config).PutObject(ctx, bucket, "k", []byte("temporary")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", words[0])
+	t.Setenv("AWS_SESSION_TOKEN", words[2])
+	config.SessionToken = ""
+	if err := clientOf(t, config).DeleteObject(ctx, bucket, "k"); err != nil {
+		t.Fatal("of the environment", err)
+	}
+	config.Endpoint = server(t, "rdma")
+	if _, err := NewClient(config); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Fatal("over RDMA", err)
+	}
+}
+
 func TestListings(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
 	bucket := bucketOf(t, client)

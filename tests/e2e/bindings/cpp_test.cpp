@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -288,8 +289,8 @@ static void test_options()
 }
 
 // A request of another S3 library: here by HTTP, without a body, with the token's header.
-static nebulaio::Result send(nebulaio::RDMAContext &http, const char *method, const std::string &path,
-	const nebulaio::Token &token, const char *range = nullptr)
+static nebulaio::Result send(nebulaio::RDMAContext &http, const char *method,
+	const std::string &path, const nebulaio::Token &token, const char *range = nullptr)
 {
 	const neb_header headers[] = {
 		{nebulaio::Token::header(), token.text().c_str()}, {"range", range}};
@@ -327,7 +328,8 @@ static void test_tokens()
 	nebulaio::TokenMemory registered = minter.register_memory(back.data(), back.size());
 	nebulaio::Token get = minter.mint(NEB_GET_OBJECT, back.data() + 4096, 70000);
 	check(send(http, "GET", "/cpp/minted", get, "bytes=1000-70999").status == 206 &&
-			std::equal(back.begin() + 4096, back.begin() + 74096, memory.begin() + 1000) &&
+			std::equal(
+				back.begin() + 4096, back.begin() + 74096, memory.begin() + 1000) &&
 			!back[4095] && !back[74096],
 		"tokens: a range into a part of registered memory");
 	get = minter.mint(NEB_GET_OBJECT, back.data(), 16);
@@ -345,11 +347,35 @@ static void test_tokens()
 		"tokens: an endpoint that is not of HTTP");
 	options.access_key = options.secret_key = "nobody at all";
 	nebulaio::TokenMinter stranger(endpoints, options);
-	check(!stranger.available(&why) && !why.empty() &&
-			error_of([&] { stranger.mint(NEB_GET_OBJECT, back.data(), 1); }).error() ==
-				-EACCES,
+	check(!stranger.available(&why) && !why.empty() && error_of([&] {
+		stranger.mint(NEB_GET_OBJECT, back.data(), 1);
+	}).error() == -EACCES,
 		"tokens: keys that nobody knows");
 	http.remove("cpp", "minted");
+}
+
+/* NEBULAIO_TEST_SESSION has temporary keys and their token. */
+static void test_temporary_keys()
+{
+	std::istringstream words(std::getenv("NEBULAIO_TEST_SESSION"));
+	const std::string body = "temporary";
+	nebulaio::Options options;
+	std::string token;
+
+	options.device_name = "simulated";
+	words >> options.access_key >> options.secret_key >> token;
+	nebulaio::RDMAContext without(options);
+	check(error_of([&] { without.connect(endpoints); }).error() == -EACCES,
+		"temporary keys: without their token");
+	options.session_token = token;
+	nebulaio::RDMAContext http(options);
+	http.connect(endpoints);
+	check(http.rdma_write("cpp", "temporary", body.data(), body.size()).status == 200 &&
+			http.remove("cpp", "temporary").status == 204,
+		"temporary keys: with it");
+	nebulaio::RDMAContext rdma(options);
+	check(error_of([&] { rdma.connect(host, port); }).error() == -EOPNOTSUPP,
+		"temporary keys: not for sessions over RDMA");
 }
 
 int main()
@@ -375,6 +401,7 @@ int main()
 		test_hybrid();
 		test_options();
 		test_tokens();
+		test_temporary_keys();
 		check(ctx.remove_bucket("cpp").status == 204, "the bucket is empty again");
 	} catch (const std::exception &error) {
 		std::printf("# %s\n", error.what());

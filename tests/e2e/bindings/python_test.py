@@ -332,6 +332,26 @@ def test_http():
 
 
 @needs()
+def test_temporary_keys():
+    key, secret, token = os.environ["NEBULAIO_TEST_SESSION"].split()
+    with RDMAClient(f"http://{HTTP}?rdma", key, secret, session_token=token) as client:
+        put = client.put_object(BUCKET, "temporary", b"t" * 70000)
+        tap.check(put.transport == "token" and client.get_object(BUCKET, "temporary") == b"t" * 70000, "temporary keys: a body by an RDMA token", put)
+        tap.check(client.clone().head_object(BUCKET, "temporary").status == 200, "temporary keys: a clone has them")
+    error = raised(PermissionError, RDMAClient(f"http://{HTTP}", key, secret).ping)
+    tap.check(error is not None, "temporary keys: without their token they are refused", error)
+    os.environ.update(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret, AWS_SESSION_TOKEN=token)
+    with RDMAClient(endpoints=[f"rdma://{RDMA}", f"http://{HTTP}"]) as client:
+        result = client.delete_object(BUCKET, "temporary")
+        tap.check(result.transport == "http" and "temporary credentials" in (result.fallback or ""), "temporary keys: of the environment, not over RDMA", result)
+    error = raised(nebulaio.NebulaError, RDMAClient, f"rdma://{RDMA}")
+    tap.check(error is not None, "temporary keys: without an HTTP endpoint", error)
+    with RDMAClient(f"rdma://{RDMA}", *KEYS) as client:
+        tap.check(client.ping().transport == "rdma", "temporary keys: the environment's token is for its own key")
+    del os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"], os.environ["AWS_SESSION_TOKEN"]
+
+
+@needs()
 def test_buffers():
     client = opened()
     buffer = client.allocate_buffer(3 * MIB)

@@ -252,6 +252,17 @@ def tenant_of(http, keys, name="tenant"):
     return tuple(text.split(f"<{field}>")[1].split("<")[0] for field in ("AccessKeyId", "SecretAccessKey"))
 
 
+def session_of(http):
+    """Temporary keys of the root user: access key, secret key and token, with spaces between."""
+    body = b"Action=GetSessionToken&Version=2011-06-15"
+    client = Client(http, ACCESS_KEY, SECRET_KEY, service="sts")
+    status, _, answer = client.request("POST", "/", body, headers={
+        "content-type": "application/x-www-form-urlencoded", "x-amz-content-sha256": hashlib.sha256(body).hexdigest()})
+    client.close()
+    assert status == 200, answer
+    return " ".join(answer.decode().split(f"<{field}>")[1].split("<")[0] for field in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+
+
 class Tap:
     """Counts checks and prints them as TAP lines."""
 
