@@ -505,19 +505,20 @@ static int admin_cluster(struct admin *admin, int count, char **arguments)
 		json_decref(cluster);
 		return CLI_OK;
 	}
-	printf("%-6s %-8s %-20s %-22s %-22s %s\n", "store", "state", "owner", "http", "rdma",
-		"volume");
+	printf("%-6s %-8s %-20s %-22s %-22s %-10s %-10s %s\n", "store", "state", "owner", "http",
+		"rdma", "volume", "used", "admin, here");
 	json_array_foreach(json_object_get(cluster, "stores"), idx, item)
 	{
 		const char *next = admin_text(item, "next");
-		char bytes[32];
+		char bytes[32], used[32];
 
-		printf("%-6llu %-8s %-20s %-22s %-22s %s%s%s\n",
+		printf("%-6llu %-8s %-20s %-22s %-22s %-10s %-10s %s%s%s\n",
 			(unsigned long long)number(item, "store"), admin_text(item, "state"),
 			or_dash(admin_text(item, "owner")), or_dash(admin_text(item, "http")),
 			or_dash(admin_text(item, "rdma")),
 			remote_bytes_text(number(item, "volume_bytes"), bytes),
-			next[0] ? "  goes to " : "", next);
+			remote_bytes_text(number(item, "used_bytes"), used),
+			or_dash(admin_text(item, "admin")), next[0] ? "  goes to " : "", next);
 	}
 	printf("\n%-20s %s\n", "gateway", "state");
 	json_array_foreach(json_object_get(cluster, "gateways"), idx, item)

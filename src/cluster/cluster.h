@@ -120,6 +120,17 @@ void cluster_accounts_tell(struct cluster *cluster, uint32_t seconds);
 uint32_t cluster_pending(struct cluster *cluster);
 void cluster_ack(struct cluster *cluster, uint32_t count);
 
+/* ---- Room. ---- */
+struct cluster_room {
+	uint64_t used_bytes;
+	uint64_t limit_bytes; /* of its volume; 0: it may take what the pool has */
+};
+/* The text of a store's room. -EINVAL. */
+int cluster_room_parse(struct slice text, struct cluster_room *ret_room);
+int cluster_room_put(struct cluster *cluster, uint32_t number, const struct cluster_room *room);
+/* Of all stores; of one that has not said anything yet zeroes. */
+int cluster_rooms(struct cluster *cluster, struct cluster_room ret_rooms[CLUSTER_STORES_MAX]);
+
 /* The bytes of a store's volume in RADOS. */
 int cluster_store_bytes(struct cluster *cluster, uint32_t number, uint64_t *ret_bytes);
 /* The name of a store's volume. */

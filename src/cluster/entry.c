@@ -118,6 +118,17 @@ void cluster_store_text(const struct cluster_store *store, char ret_text[RV_TABL
 		or_none(store->http), or_none(store->rdma));
 }
 
+int cluster_room_parse(struct slice text, struct cluster_room *ret_room)
+{
+	struct cluster_room room;
+
+	if (slice_to_u64(slice_split(&text, ' '), &room.used_bytes) ||
+		slice_to_u64(text, &room.limit_bytes))
+		return -EINVAL;
+	*ret_room = room;
+	return 0;
+}
+
 void cluster_volume_name(const char *cluster, uint32_t number, char ret_name[64])
 {
 	snprintf(ret_name, 64, "%.48s.%u", cluster, number);

@@ -260,6 +260,36 @@ int cluster_store_move(struct cluster *cluster, uint32_t number, const char *gat
 	return ret;
 }
 
+/* ---- Room. ---- */
+
+int cluster_room_put(struct cluster *cluster, uint32_t number, const struct cluster_room *room)
+{
+	char key[RV_TABLE_KEY_BYTES], value[RV_TABLE_VALUE_BYTES];
+	const struct rv_table_entry change = {key, value};
+
+	snprintf(key, sizeof(key), "r/%02u", number);
+	snprintf(value, sizeof(value), "%llu %llu", (unsigned long long)room->used_bytes,
+		(unsigned long long)room->limit_bytes);
+	return rv_table_change(cluster->table, NULL, 0, &change, 1);
+}
+
+static void room_visit(void *arg, const char *key, const char *value)
+{
+	struct cluster_room *rooms = arg;
+	uint64_t number;
+
+	/* It is a hint: what cannot be read says nothing. */
+	if (slice_to_u64(slice_from(slice_str(key), 2), &number) == 0 &&
+		number < CLUSTER_STORES_MAX)
+		(void)cluster_room_parse(slice_str(value), &rooms[number]);
+}
+
+int cluster_rooms(struct cluster *cluster, struct cluster_room ret_rooms[CLUSTER_STORES_MAX])
+{
+	memset(ret_rooms, 0, CLUSTER_STORES_MAX * sizeof(*ret_rooms));
+	return rv_table_list(cluster->table, "r/", room_visit, ret_rooms);
+}
+
 int cluster_store_bytes(struct cluster *cluster, uint32_t number, uint64_t *ret_bytes)
 {
 	char name[64];

@@ -32,6 +32,7 @@
 #define GW_TICK_NS	  (500 * NS_PER_MS)
 #define GW_BUCKETS_CACHED 4096u
 #define GW_BUCKET_NS	  (5 * NS_PER_S)  /* how long a bucket's store is believed */
+#define GW_ROOM_BYTES	  (64 * MIB)	  /* stores whose room differs by less are equal */
 #define GW_LINKS_MAX	  1024u		  /* of one reactor to one store */
 #define GW_LISTS_MAX	  128u		  /* lists of all stores' buckets, of one reactor */
 #define GW_CLIENTS	  1024u		  /* keys, and addresses, that are told apart */
@@ -124,16 +125,22 @@ struct gw_routes {
 	pthread_rwlock_t lock; /* of the view */
 	struct cluster_view view;
 	bool known; /* the view has been read */
+	/* Where the processes of this gateway's stores have their pages for operators: on
+	 * this host. */
+	char admins[CLUSTER_STORES_MAX][CLUSTER_ADDR_BYTES];
 	pthread_mutex_t buckets_lock;
 	uint64_t forgets; /* counts news about buckets */
 	struct gw_bucket buckets[GW_BUCKETS_CACHED];
-	_Atomic uint64_t roomy; /* the stores for new buckets, a bit for each */
-	_Atomic uint32_t turn;	/* counts new buckets */
-	_Atomic uint64_t bytes[CLUSTER_STORES_MAX];
+	_Atomic uint64_t roomy;			    /* the stores for new buckets, a bit for each */
+	_Atomic uint32_t turn;			    /* counts new buckets */
+	_Atomic uint64_t bytes[CLUSTER_STORES_MAX]; /* of the volumes */
+	_Atomic uint64_t used[CLUSTER_STORES_MAX];  /* in them */
 };
 void gw_routes_init(struct gw_routes *routes);
 void gw_routes_told(void *arg, struct slice text); /* arg is the gateway */
 void gw_routes_set(struct gateway *gateway, const struct cluster_view *view);
+/* By the keeper, who has the processes. */
+void gw_admins_set(struct gateway *gateway);
 uint32_t gw_stores(struct gateway *gateway);
 bool gw_store(struct gateway *gateway, uint32_t number, struct cluster_store *ret_store);
 /* The part of its Host that names a bucket, or its website; empty: none. */
@@ -148,7 +155,10 @@ int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_s
 /* The store of the bucket in "bucket/key", "/bucket/key" or a URL with such a path, which may be
  * percent-encoded; *store as it is without one. -errno: the map cannot be read. */
 int gw_store_of_path(struct gateway *gateway, struct slice path, uint32_t *store);
-/* The store for a new bucket: of those with much room, each in turn. */
+/* Chooses the stores for new buckets: those that serve and have the most room. */
+void gw_rooms_set(struct gw_routes *routes, const struct cluster_view *view,
+	const struct cluster_room rooms[CLUSTER_STORES_MAX]);
+/* The store for a new bucket: of those, each in turn. */
 uint32_t gw_roomy_store(struct gateway *gateway);
 /* Waits until the store serves. -ETIMEDOUT. */
 int gw_store_await(struct gateway *gateway, uint32_t number, uint64_t deadline_ns,

@@ -235,31 +235,21 @@ static void spread(struct keeper *keeper)
 
 /* ---- Room. ---- */
 
-/* Stores that differ by less are equal. */
-#define ROOM_BYTES (64 * MIB)
-
-_Static_assert(CLUSTER_STORES_MAX <= 64, "a bit for each store");
-
-/* New buckets go to the stores whose volumes have the fewest bytes, each in turn. */
 static void room_look(struct keeper *keeper)
 {
 	struct gw_routes *routes = &keeper->gateway->routes;
-	uint64_t least_bytes = UINT64_MAX, roomy = 0;
+	struct cluster *cluster = keeper->gateway->cluster;
+	struct cluster_room rooms[CLUSTER_STORES_MAX];
 
 	for (uint32_t i = 0; i < keeper->view.store_count; i++) {
 		uint64_t bytes = 0;
 
-		if (cluster_store_bytes(keeper->gateway->cluster, i, &bytes))
+		if (cluster_store_bytes(cluster, i, &bytes))
 			bytes = 0;
 		atomic_store(&routes->bytes[i], bytes);
-		if (keeper->view.stores[i].state == CLUSTER_SERVING)
-			least_bytes = MIN(least_bytes, bytes);
 	}
-	for (uint32_t i = 0; i < keeper->view.store_count; i++)
-		if (keeper->view.stores[i].state == CLUSTER_SERVING &&
-			routes->bytes[i] - least_bytes < ROOM_BYTES)
-			roomy |= 1ull << i;
-	atomic_store(&routes->roomy, roomy);
+	if (cluster_rooms(cluster, rooms) == 0)
+		gw_rooms_set(routes, &keeper->view, rooms);
 }
 
 /* ---- The thread. ---- */
@@ -318,6 +308,7 @@ static void tick(struct keeper *keeper)
 
 	for (uint32_t i = 0; i < CLUSTER_STORES_MAX; i++)
 		gw_child_look(gateway, i);
+	gw_admins_set(gateway);
 	if (look(keeper))
 		return;
 	for (uint32_t i = 0; i < keeper->view.store_count; i++) {

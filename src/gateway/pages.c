@@ -9,6 +9,8 @@
 #include "s3/page.h"
 #include "server/tell.h"
 
+#define PLACES_BYTES 130u
+
 /* A copy, so that nobody waits for a page. NULL: no memory. */
 static struct cluster_view *view_copy(struct gateway *gateway)
 {
@@ -94,21 +96,33 @@ static void answer_ready(
 
 /* ---- For the root. ---- */
 
+/* The address of the pages of a store's process, if this gateway has it; empty: it does not. */
+static void admin_of(struct gateway *gateway, uint32_t store, char ret_admin[CLUSTER_ADDR_BYTES])
+{
+	pthread_rwlock_rdlock(&gateway->routes.lock);
+	memcpy(ret_admin, gateway->routes.admins[store], CLUSTER_ADDR_BYTES);
+	pthread_rwlock_unlock(&gateway->routes.lock);
+}
+
 static void put_cluster(struct gateway *gateway, const struct cluster_view *view, struct buf *out)
 {
+	char admin[CLUSTER_ADDR_BYTES];
+
 	buf_printf(out, "{\"name\":\"%s\",\"gateway\":\"%s\",\"stores\":[",
 		gateway->config->cluster.name, gateway->name);
 	for (uint32_t i = 0; i < view->store_count; i++) {
 		const struct cluster_store *store = &view->stores[i];
 
+		admin_of(gateway, i, admin);
 		buf_printf(out,
 			"%s{\"store\":%u,\"state\":\"%s\",\"owner\":\"%s\",\"next\":\"%s\","
 			"\"http\":\"%s\",\"rdma\":\"%s\",\"generation\":%llu,\"pinned\":%s,"
-			"\"volume_bytes\":%llu}",
+			"\"volume_bytes\":%llu,\"used_bytes\":%llu,\"admin\":\"%s\"}",
 			i ? "," : "", i, cluster_state_name(store->state), store->owner,
 			store->next, store->http, store->rdma,
 			(unsigned long long)store->generation, store->pinned ? "true" : "false",
-			(unsigned long long)atomic_load(&gateway->routes.bytes[i]));
+			(unsigned long long)atomic_load(&gateway->routes.bytes[i]),
+			(unsigned long long)atomic_load(&gateway->routes.used[i]), admin);
 	}
 	buf_put_str(out, "],\"gateways\":[");
 	for (uint32_t i = 0; i < view->gateway_count; i++)
@@ -160,28 +174,46 @@ static int move_store(struct gateway *gateway, struct slice path, struct buf *ou
 	return -EINVAL;
 }
 
+/* All else is a store's, which has pages of its own. Clients keep 256 bytes of an error. */
+static void put_elsewhere(struct gateway *gateway, struct buf *out)
+{
+	char admin[CLUSTER_ADDR_BYTES];
+
+	buf_put_str(out, "a gateway has no store: ask the store's process, on its gateway's host");
+	for (uint32_t i = 0; i < gw_stores(gateway) && out->len < PLACES_BYTES; i++) {
+		admin_of(gateway, i, admin);
+		if (admin[0])
+			buf_printf(out, "; store %u is at http://%s", i, admin);
+	}
+	buf_put_str(out, "; see `nebulaio admin cluster` of each gateway");
+}
+
 static int tell(void *arg, enum s3_method method, struct slice path, struct buf *out)
 {
 	struct gateway *gateway = arg;
 	struct cluster_view *view;
+	int ret = -EINVAL;
 
 	if (method == S3_POST && slice_starts(path, SLICE("cluster/stores/")))
 		return move_store(gateway, path, out);
-	if (method != S3_GET || !slice_eq(path, SLICE("cluster")))
-		return -ENOENT;
 	view = view_copy(gateway);
 	if (!view)
 		return -ENOMEM;
-	put_cluster(gateway, view, out);
+	if (method == S3_GET && slice_eq(path, SLICE("cluster"))) {
+		put_cluster(gateway, view, out);
+		ret = 0;
+	} else {
+		put_elsewhere(gateway, out);
+	}
 	free(view);
-	return 0;
+	return ret;
 }
 
 void gw_page(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
 	struct gateway *gateway = arg;
 
-	if (slice_starts(request->path, SLICE("/admin/v1/cluster")))
+	if (slice_starts(request->path, SLICE("/admin/v1/")))
 		s3_admin_handle(gateway->s3, request, reply, tell, gateway);
 	else if (request->method != S3_GET && request->method != S3_HEAD)
 		s3_page_text(request, reply, 405, "only GET and HEAD here\n");

@@ -32,6 +32,20 @@ void gw_routes_set(struct gateway *gateway, const struct cluster_view *view)
 	pthread_rwlock_unlock(&routes->lock);
 }
 
+void gw_admins_set(struct gateway *gateway)
+{
+	struct gw_routes *routes = &gateway->routes;
+
+	pthread_rwlock_wrlock(&routes->lock);
+	for (uint32_t i = 0; i < CLUSTER_STORES_MAX; i++) {
+		const struct gw_child *child = &gateway->children[i];
+
+		snprintf(routes->admins[i], sizeof(routes->admins[i]), "%s",
+			child->pid && child->ready ? child->admin : "");
+	}
+	pthread_rwlock_unlock(&routes->lock);
+}
+
 uint32_t gw_stores(struct gateway *gateway)
 {
 	uint32_t count;
@@ -202,6 +216,34 @@ int gw_store_of_path(struct gateway *gateway, struct slice path, uint32_t *store
 	if (!ret)
 		*store = found;
 	return ret == -ENOENT ? 0 : ret;
+}
+
+_Static_assert(CLUSTER_STORES_MAX <= 64, "a bit for each store");
+
+/* Stores of one pool share its room: of those without a limit of their own the one that uses least
+ * has the most. */
+static uint64_t room_of(const struct cluster_room *room)
+{
+	uint64_t limit = room->limit_bytes ? room->limit_bytes : UINT64_MAX;
+
+	return limit - MIN(room->used_bytes, limit);
+}
+
+void gw_rooms_set(struct gw_routes *routes, const struct cluster_view *view,
+	const struct cluster_room rooms[CLUSTER_STORES_MAX])
+{
+	uint64_t most = 0, roomy = 0;
+
+	for (uint32_t i = 0; i < view->store_count; i++) {
+		atomic_store(&routes->used[i], rooms[i].used_bytes);
+		if (view->stores[i].state == CLUSTER_SERVING)
+			most = MAX(most, room_of(&rooms[i]));
+	}
+	for (uint32_t i = 0; i < view->store_count; i++)
+		if (view->stores[i].state == CLUSTER_SERVING &&
+			most - room_of(&rooms[i]) < GW_ROOM_BYTES)
+			roomy |= 1ull << i;
+	atomic_store(&routes->roomy, roomy);
 }
 
 uint32_t gw_roomy_store(struct gateway *gateway)

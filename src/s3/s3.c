@@ -467,7 +467,7 @@ static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell,
 	struct buf text;
 	int ret;
 
-	if (!tell || (request->method != S3_GET && request->method != S3_POST))
+	if (!tell)
 		return false;
 	buf_init(&text, TOLD_BYTES_MAX);
 	ret = tell(
@@ -537,9 +537,11 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 		answer.code = error->code;
 		snprintf(answer.why, sizeof(answer.why), "%s",
 			call.message ? call.message : error->message);
+	} else if (admin_told(request, tell, tell_arg, &answer)) {
+		sent = false;
 	} else if (is_backup(request, &path)) {
 		sent = s3_admin_backup(&call, path, &answer);
-	} else if (!admin_told(request, tell, tell_arg, &answer)) {
+	} else {
 		s3_admin_run(&call, &answer);
 	}
 	if (!sent)

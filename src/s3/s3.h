@@ -337,7 +337,7 @@ typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_r
 void s3_page_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_page_fn *page, void *arg);
 
-/* Answers an allowed GET or POST of a path that belongs to the server's other parts: writes JSON.
+/* Answers an allowed request of a path that belongs to the server's other parts: writes JSON.
  * path is the part behind /admin/v1/. -ENOENT: not a path of theirs; -EINVAL: it cannot be done,
  * and out has the reason as text; -EAGAIN: requested too often; -ENOMEM. Fiber call. */
 typedef int s3_admin_tell_fn(void *arg, enum s3_method method, struct slice path, struct buf *out);

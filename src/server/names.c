@@ -6,6 +6,7 @@
 
 #include "cluster/cluster.h"
 #include "server/accounts.h"
+#include "server/room.h"
 #include "server/tenure.h"
 #include "server/volumes.h"
 
@@ -13,6 +14,8 @@ struct names {
 	struct cluster *cluster;
 	struct accounts *accounts;
 	struct tenure *tenure;
+	struct room *room;
+	uint64_t limit_bytes;
 	uint32_t store;
 	char volume[64];
 	struct s3_names calls;
@@ -53,6 +56,7 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 	if (!names)
 		return -ENOMEM;
 	names->store = (uint32_t)config->cluster.store - 1;
+	names->limit_bytes = config->data.volume_bytes_max;
 	names->calls = (struct s3_names){.claim = claim,
 		.release = release,
 		.follows = names->store != 0,
@@ -64,8 +68,8 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 	if (!ret)
 		ret = cluster_open(&opts, &names->cluster);
 	if (!ret)
-		ret = tenure_begin(
-			names->cluster, names->store, config->cluster.gateway, &names->tenure);
+		ret = tenure_begin(names->cluster, names->store, config->cluster.gateway,
+			TENURE_END_MS, &names->tenure);
 	if (ret) {
 		names_close(names, NULL);
 		return ret;
@@ -74,15 +78,27 @@ int names_open(const struct config *config, struct rv **ret_rados, struct names 
 	return 0;
 }
 
-int names_start(struct names *names, struct s3 *s3)
+int names_start(struct names *names, struct s3 *s3, struct store *store)
 {
-	return names ? accounts_start(names->accounts, names->cluster, s3) : 0;
+	struct room_opts room = {.store = store};
+	int ret;
+
+	if (!names)
+		return 0;
+	room.cluster = names->cluster;
+	room.number = names->store;
+	room.limit_bytes = names->limit_bytes;
+	ret = accounts_start(names->accounts, names->cluster, s3);
+	return ret ? ret : room_begin(&room, &names->room);
 }
 
 void names_stop(struct names *names)
 {
-	if (names)
-		accounts_stop(names->accounts);
+	if (!names)
+		return;
+	room_end(names->room);
+	names->room = NULL;
+	accounts_stop(names->accounts);
 }
 
 void names_close(struct names *names, struct rv *rados)

@@ -11,7 +11,7 @@ struct names;
 int names_open(const struct config *config, struct rv **ret_rados, struct names **ret_names);
 /* On a fiber, after s3_start: accounts are shared from now on. It returns when they are known here.
  * Stop before s3 is closed. Both take NULL. */
-int names_start(struct names *names, struct s3 *s3);
+int names_start(struct names *names, struct s3 *s3, struct store *store);
 void names_stop(struct names *names);
 void names_close(struct names *names, struct rv *rados); /* takes NULL, both */
 /* NULL: there is no cluster, in all three. */

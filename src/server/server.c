@@ -796,7 +796,7 @@ static void identities_main(void *arg)
 	server->identities_error =
 		s3_start(server->s3, &server->cores[0].flow, server->accounts_json);
 	if (!server->identities_error)
-		server->identities_error = names_start(server->names, server->s3);
+		server->identities_error = names_start(server->names, server->s3, server->store);
 	if (!server->identities_error)
 		server->identities_error = s3_outbox_start(server->s3);
 	if (!server->identities_error && server->sender)

@@ -13,16 +13,12 @@
 #include <unistd.h>
 
 #define LOOK_MS 1000
-/* As long as a gateway waits before it kills a process of its own. */
-#define END_MS (60 * 1000)
-/* sysexits.h's EX_TEMPFAIL, as when the volume is lost. */
-#define EXIT_TENURE_LOST 75
 
 struct tenure {
 	struct cluster *cluster;
 	uint32_t store;
 	char gateway[CLUSTER_NAME_LEN_MAX + 1];
-	int end_fd;
+	int end_fd, end_ms;
 	pthread_t thread;
 	bool running;
 	_Atomic bool lost;
@@ -61,15 +57,15 @@ static void *run(void *arg)
 			return NULL;
 	atomic_store(&tenure->lost, true);
 	kill(getpid(), SIGTERM);
-	if (told_to_stop(tenure, END_MS))
+	if (told_to_stop(tenure, tenure->end_ms))
 		return NULL;
 	log_error("server", "store %u: the orderly end lasts too long: this process ends at once",
 		tenure->store);
-	_exit(EXIT_TENURE_LOST);
+	_exit(TENURE_EXIT_LOST);
 }
 
-int tenure_begin(
-	struct cluster *cluster, uint32_t store, const char *gateway, struct tenure **ret_tenure)
+int tenure_begin(struct cluster *cluster, uint32_t store, const char *gateway, int end_ms,
+	struct tenure **ret_tenure)
 {
 	struct tenure *tenure = calloc(1, sizeof(*tenure));
 	int ret = 0;
@@ -78,6 +74,7 @@ int tenure_begin(
 		return -ENOMEM;
 	tenure->cluster = cluster;
 	tenure->store = store;
+	tenure->end_ms = end_ms;
 	snprintf(tenure->gateway, sizeof(tenure->gateway), "%s", gateway);
 	tenure->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (tenure->end_fd < 0)

@@ -79,12 +79,27 @@ static void test_news(void **state)
 	assert_int_equal(cluster_told(SLICE_NONE, &store, &bucket), CLUSTER_NEWS_ALL);
 }
 
+static void test_room(void **state)
+{
+	static const char *const bad[] = {"", "1", "1 ", "1 x", "-1 0", "1 2 3"};
+	struct cluster_room room = {7, 7};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_int_equal(cluster_room_parse(slice_str(bad[i]), &room), -EINVAL);
+	assert_int_equal(room.used_bytes, 7);
+	assert_int_equal(cluster_room_parse(SLICE("4096 18446744073709551615"), &room), 0);
+	assert_int_equal(room.used_bytes, 4096);
+	assert_int_equal(room.limit_bytes, UINT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_news),
+		cmocka_unit_test(test_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,40 @@ static void test_roomy(void **state)
 	assert_true(seen[0] == seen[3] && (seen[0] ^ seen[1] ^ seen[2]) == (2 ^ 63));
 }
 
+static void assert_roomy(
+	const struct cluster_view *view, const struct cluster_room *rooms, uint64_t roomy)
+{
+	struct cluster_room all[CLUSTER_STORES_MAX] = {0};
+
+	memcpy(all, rooms, view->store_count * sizeof(*rooms));
+	gw_rooms_set(&gateway->routes, view, all);
+	assert_int_equal(atomic_load(&gateway->routes.roomy), roomy);
+}
+
+static void test_rooms(void **state)
+{
+	/* The third is full; the last two have no limit of their own. */
+	static const struct cluster_room SAME[] = {{100 * MIB, 0}, {163 * MIB, 0}, {164 * MIB, 0}};
+	static const struct cluster_room LIMITS[] = {
+		{900 * MIB, 1000 * MIB}, {100 * MIB, 300 * MIB}, {200 * MIB, 100 * MIB}};
+	static const struct cluster_room MIXED[] = {
+		{0, 1000 * MIB}, {5000 * MIB, 0}, {1000 * MIB, 0}};
+	struct cluster_view *view = calloc(1, sizeof(*view));
+
+	(void)state;
+	assert_non_null(view);
+	view->store_count = 3;
+	for (uint32_t i = 0; i < 3; i++)
+		view->stores[i].state = CLUSTER_SERVING;
+	assert_roomy(view, SAME, 3);
+	assert_roomy(view, LIMITS, 2);
+	assert_roomy(view, MIXED, 4);
+	view->stores[2].state = CLUSTER_OPENING;
+	assert_roomy(view, MIXED, 2);
+	assert_int_equal(atomic_load(&gateway->routes.used[1]), 5000 * MIB);
+	free(view);
+}
+
 /* ---- Set-ups of RDMA. ---- */
 
 static void bucket_know(const char *name, uint32_t store)
@@ -215,6 +249,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_stores, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_roomy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rooms, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rdma, setup, teardown),
 	};
 
