@@ -247,7 +247,10 @@ static int store_make(struct restore *restore)
 	fprintf(stderr, "nebulaio admin restore: %s: %s\n", restore->config.data.dir,
 		ret == -EEXIST	? "nothing was changed"
 		: ret == -EBUSY ? "a server runs on it, stop it first"
-				: strerror(-ret));
+		: ret == -EUCLEAN && !restore->overwrite
+			? "nothing was changed; --overwrite, before the backup's place, "
+			  "destroys what is there"
+			: strerror(-ret));
 	return CLI_FAILED;
 }
 
