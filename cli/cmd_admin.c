@@ -89,6 +89,36 @@ static uint64_t number(const json_t *json, const char *member)
 	return (uint64_t)json_integer_value(json_object_get(json, member));
 }
 
+/* The sizes of the memory region as a member of info; none from a server that does not tell them.
+ */
+static void region_add(struct admin *admin, json_t *info)
+{
+	const struct admin_request request = {
+		.method = "GET", .parts = {"region"}, .may_be_missing = true};
+	json_t *region;
+
+	if (admin_request(admin, &request, &region) == CLI_OK)
+		json_object_set_new(info, "region", region);
+	else
+		json_decref(region);
+}
+
+static void region_print(const json_t *region)
+{
+	char now[32], least[32], most[32];
+	size_t open = 0, idx;
+	json_t *extension;
+
+	json_array_foreach(json_object_get(region, "extensions"), idx, extension) open +=
+		!strcmp(admin_text(extension, "state"), "open");
+	printf("memory region of %s (%s to %s), %zu of %zu extension%s open\n",
+		remote_bytes_text(number(region, "bytes"), now),
+		remote_bytes_text(number(region, "bytes_min"), least),
+		remote_bytes_text(number(region, "bytes_max"), most), open,
+		json_array_size(json_object_get(region, "extensions")),
+		REMOTE_S(json_array_size(json_object_get(region, "extensions"))));
+}
+
 static int admin_info(struct admin *admin, int count, char **arguments)
 {
 	char used[32], whole[32], cache[32];
@@ -106,17 +136,21 @@ static int admin_info(struct admin *admin, int count, char **arguments)
 	buckets = number(store, "buckets");
 	accounts = number(info, "accounts");
 	volumes = json_array_size(json_object_get(info, "volumes"));
-	if (admin->opts.json)
+	region_add(admin, info);
+	if (admin->opts.json) {
 		admin_print_json(info);
-	else
+	} else {
 		printf("%s of %s used, %s of cache\n%llu object%s in %llu bucket%s of %llu "
-		       "account%s, including the server's own documents\n%zu volume%s\n",
+		       "account%s, including the server's own documents\n",
 			remote_bytes_text(number(store, "used_bytes"), used),
 			remote_bytes_text(number(store, "volume_bytes"), whole),
 			remote_bytes_text(number(store, "cache_bytes"), cache),
 			(unsigned long long)objects, REMOTE_S(objects), (unsigned long long)buckets,
-			REMOTE_S(buckets), (unsigned long long)accounts, REMOTE_S(accounts),
-			volumes, REMOTE_S(volumes));
+			REMOTE_S(buckets), (unsigned long long)accounts, REMOTE_S(accounts));
+		if (json_object_get(info, "region"))
+			region_print(json_object_get(info, "region"));
+		printf("%zu volume%s\n", volumes, REMOTE_S(volumes));
+	}
 	json_decref(info);
 	return CLI_OK;
 }

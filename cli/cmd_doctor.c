@@ -113,6 +113,23 @@ static void note_device(struct config *config, struct doctor *doctor)
 			"config", "rdma.device_name: auto: %s: %s", config->rdma.device_name, why);
 }
 
+/* The sizes of the region that the configuration asks for. */
+static void note_region(const struct config *config, struct doctor *doctor)
+{
+	const unsigned long long now = config->memory.bytes / MIB;
+	const unsigned long long most = config->memory.bytes_max / MIB;
+
+	if (most <= now)
+		doctor_note(doctor, FINDING_INFO, "memory",
+			"the memory region has %llu MiB and keeps its size (memory.bytes_max)",
+			now);
+	else
+		doctor_note(doctor, FINDING_INFO, "memory",
+			"the memory region begins with %llu MiB and may grow to %llu MiB%s; a "
+			"running server's: nebulaio region size",
+			now, most, config->memory.adapt ? ", by itself too" : "");
+}
+
 /* Changes nothing of the host; settles the configuration's device. */
 static void check(struct doctor *doctor, struct config *config)
 {
@@ -120,6 +137,7 @@ static void check(struct doctor *doctor, struct config *config)
 	doctor->dscp = config->rdma.traffic_class >= 0 ? (unsigned)config->rdma.traffic_class >> 2
 						       : (unsigned)config->network.dscp;
 	doctor_check_memory(doctor);
+	note_region(config, doctor);
 	doctor_check_kernel(doctor);
 	doctor_check_rdma(doctor);
 	doctor_check_network(doctor);
