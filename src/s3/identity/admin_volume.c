@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "reactor/reactor.h"
+#include "s3/auth/access.h"
 #include "store/local.h"
 
 /* How long an answer waits to say how a change begins; one of large new volumes goes on. */
@@ -90,6 +92,18 @@ static uint32_t status_of(int error)
 	return error == -EINVAL ? 400 : error == -ENOENT ? 404 : error == -ENOMEM ? 503 : 409;
 }
 
+/* Who changes the store's volumes stands in the log: the ARN, the access key, and what was asked.
+ */
+static void audit(const struct s3_call *call, const char *what, const json_t *body)
+{
+	const struct iam_principal *principal = s3_call_principal(call);
+	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+
+	log_info("s3", "%.*s (access key %s) %s%s", SLICE_FMT(principal->who.arn),
+		call->identity->access_key, what, text ? text : "");
+	free(text);
+}
+
 static void change(struct s3_call *call, const json_t *body, struct admin_answer *answer)
 {
 	uint64_t until_ns = clock_now_ns() + BEGIN_NS;
@@ -110,6 +124,7 @@ static void change(struct s3_call *call, const json_t *body, struct admin_answer
 						: "Conflict";
 		return;
 	}
+	audit(call, "changes the set of volumes: ", body);
 	do {
 		fiber_sleep_ns(BEGIN_LOOK_NS);
 		store_volumes_status(call->s3->store, &status);
@@ -122,10 +137,12 @@ static void change(struct s3_call *call, const json_t *body, struct admin_answer
 
 static void cancel(struct s3_call *call, struct admin_answer *answer)
 {
-	if (store_volumes_cancel(call->s3->store))
+	if (store_volumes_cancel(call->s3->store)) {
 		fail(answer, 404, "NotFound", "no change of the volumes is under way");
-	else
-		tell(call, answer);
+		return;
+	}
+	audit(call, "takes the change of the set of volumes back", NULL);
+	tell(call, answer);
 }
 
 void s3_admin_volumes(
