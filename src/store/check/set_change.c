@@ -44,6 +44,7 @@ struct store_change {
 	uint32_t add_count;
 	struct disk_geometry geometry; /* of new bodies */
 	uint64_t added;		       /* its members that are new */
+	char *left[DISK_MEMBERS_MAX]; /* paths of volumes that left, by former member: still open */
 	char note[NOTE_BYTES];
 	struct store_set_status shown; /* the set as it is, for status */
 	_Atomic bool moving;	       /* the mover runs */
@@ -239,6 +240,7 @@ static int paths_check(struct asking *asking)
 {
 	const struct store_set_change *wanted = asking->wanted;
 	const struct volume *volume = &asking->store->volume;
+	const struct store_change *change = asking->store->change;
 
 	if (volume->set_count + wanted->add_count > STRIPE_PATHS_MAX)
 		return refuse(asking, -EINVAL, "too many volumes are named");
@@ -249,6 +251,12 @@ static int paths_check(struct asking *asking)
 		if ((path[0] != '/' && !strstr(path, "://")) || strpbrk(path, "\n,"))
 			return refuse(asking, -EINVAL,
 				"%s: a path is wanted: absolute, or rdma://HOST:PORT/NAME", path);
+		for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
+			if (change->left[m] && strcmp(path, change->left[m]) == 0)
+				return refuse(asking, -EBUSY,
+					"%s: it left the store while this server runs, which keeps "
+					"it open: restart the server, then add it",
+					path);
 		for (uint32_t k = 0; k < i; k++)
 			if (strcmp(path, wanted->add[k]) == 0)
 				return refuse(asking, -EINVAL, "%s: named twice", path);
@@ -352,6 +360,7 @@ int store_volumes_cancel(struct store *store)
 	pthread_mutex_lock(&change->lock);
 	if (is_changing(store) || change->asked == ASKED_CHANGE) {
 		change->asked = ASKED_CANCEL;
+		change->note[0] = '\0';
 		ret = 0;
 	}
 	pthread_mutex_unlock(&change->lock);
@@ -700,6 +709,8 @@ static void leave_run(void *arg)
 			continue;
 		log_info("store", "volume %u (%s) is removed from the store", m,
 			volume->set_paths[volume->path_of[m]]);
+		free(store->change->left[m]);
+		store->change->left[m] = strdup(volume->set_paths[volume->path_of[m]]);
 		stripe_path_remove(volume, volume->path_of[m]);
 	}
 	if (stripe_remember(store->dir, volume))
@@ -830,6 +841,8 @@ void set_change_close(struct store *store)
 	if (!change)
 		return;
 	add_forget(change);
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
+		free(change->left[m]);
 	pthread_mutex_destroy(&change->lock);
 	free(change);
 	store->change = NULL;
