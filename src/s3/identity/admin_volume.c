@@ -92,8 +92,7 @@ static uint32_t status_of(int error)
 	return error == -EINVAL ? 400 : error == -ENOENT ? 404 : error == -ENOMEM ? 503 : 409;
 }
 
-/* Who changes the store's volumes stands in the log: the ARN, the access key, and what was asked.
- */
+/* The log names the caller who changes the store's volumes, and what was asked. */
 static void audit(const struct s3_call *call, const char *what, const json_t *body)
 {
 	const struct iam_principal *principal = s3_call_principal(call);

@@ -365,8 +365,8 @@ static int plan_edit(struct commit_item *item)
 	return 0;
 }
 
-/* A segment in another place. -EBUSY: a later change is planned. Who composes the object or appends
- * to it finds another one, and follows (commit_follow). */
+/* A segment in another place. -EBUSY: a later change is planned. A commit that composes the object
+ * or appends to it finds another one, and follows (commit_follow). */
 static int plan_move(struct commit_item *item)
 {
 	struct record_entry *entry = item->entry;

@@ -192,7 +192,7 @@ static void two_verify(struct rig *rig, const char *key, uint64_t seed)
 	free(got);
 }
 
-/* What a client began before its bodies moved: an upload with one of two parts named already, an
+/* A client began this before its bodies moved: an upload with one of two parts named already, an
  * append and a rename. */
 struct begun {
 	struct store_get *parts[2], *base, *from;
@@ -746,8 +746,9 @@ static void test_torn_superblocks(void **state)
 
 /* ---- A checkpoint holds the lock of the volume for seconds. ---- */
 
-#define LOCKED_SECONDS_MAX 30 /* for a core that waits for the lock: the test would wait for ever \
-			       */
+#define LOCKED_SECONDS_MAX                                                     \
+	30 /* for a core that waits for the lock: the test would wait for ever \
+	    */
 
 /* In place of a checkpoint. */
 struct holder {
