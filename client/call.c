@@ -260,6 +260,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->session = NULL;
 	call->bounce = NULL;
 	call->lease = NULL;
+	call->opener = NULL;
 	call->pages = NULL;
 	call->sealed = NULL;
 	call->endpoint = NULL;

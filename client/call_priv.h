@@ -70,6 +70,8 @@ struct client_call {
 	void *sealed; /* an encrypted body that the pool did not hold */
 	uint64_t sealed_bytes;
 	uint64_t counter;	    /* of the request's capsule */
+	struct aead_stream *opener; /* of an encrypted body that is half decrypted; or NULL */
+	uint64_t opened;	    /* so many bytes of it */
 	struct client_lease *lease; /* the lease that it reads by, or wants to get */
 	struct capsule_lease grant; /* as it was when the read began … */
 	uint64_t grant_until_ns;    /* … and its end */

@@ -1,6 +1,6 @@
 /* client/crypt.c: bodies of encrypted sessions (docs/spec/wire.md section 7). Sent bodies are
  * encrypted into separate memory, because the caller's memory is read only; received bodies are
- * decrypted where the server wrote them. */
+ * decrypted where the server wrote them, part by part as the server tells. */
 #include "session_priv.h"
 
 #include <errno.h>
@@ -46,42 +46,69 @@ int client_body_seal(struct client_session *session, struct client_call *call,
 	return ret;
 }
 
-/* The bytes of the answer, run by run, in place: in the call's own memory, or in its into. */
-static uint64_t answer_run(
-	const struct client_call *call, uint32_t idx, uint64_t bytes_left, uint8_t **ret_data)
+/* The answer's bytes from the offset on, up to the end of their run, in place: in the call's own
+ * memory, or in its into. */
+static uint64_t answer_span(
+	const struct client_call *call, uint64_t offset, uint64_t bytes_left, uint8_t **ret_data)
 {
+	uint32_t idx = 0;
+
 	if (call->bounce || call->sealed) {
-		*ret_data = call->bounce ? call->bounce : call->sealed;
+		*ret_data = (uint8_t *)(call->bounce ? call->bounce : call->sealed) + offset;
 		return bytes_left;
 	}
-	*ret_data = call->into[idx].data;
-	return MIN(call->into[idx].bytes, bytes_left);
+	while (offset >= call->into[idx].bytes)
+		offset -= call->into[idx++].bytes;
+	*ret_data = (uint8_t *)call->into[idx].data + offset;
+	return MIN(call->into[idx].bytes - offset, bytes_left);
+}
+
+int client_part_open(struct client_session *session, struct client_call *call, uint64_t bytes)
+{
+	uint8_t *data;
+	int ret = 0;
+
+	if (!call->opener) {
+		call->opened = 0;
+		ret = stream_take(session, call->counter, false, &call->opener);
+	}
+	while (ret == 0 && call->opened < bytes) {
+		uint64_t span = answer_span(call, call->opened, bytes - call->opened, &data);
+
+		ret = aead_stream_update(call->opener, data, data, span);
+		call->opened += span;
+	}
+	return ret;
+}
+
+void client_opened_drop(struct client_call *call)
+{
+	uint8_t *data;
+	uint64_t span;
+
+	for (uint64_t at = 0; at < call->opened; at += span) {
+		span = answer_span(call, at, call->opened - at, &data);
+		secret_wipe(data, span);
+	}
+	aead_stream_keep(&call->session->spare_in, call->opener);
+	call->opener = NULL;
 }
 
 int client_answer_open(struct client_session *session, struct client_call *call, uint64_t bytes,
 	struct slice payload_tag)
 {
-	uint8_t tag[AEAD_TAG_BYTES], *data;
-	struct aead_stream *stream = NULL;
-	uint64_t left = bytes, run;
+	uint8_t tag[AEAD_TAG_BYTES];
 	int ret;
 
-	if (payload_tag.len != sizeof(tag))
+	if (payload_tag.len != sizeof(tag) || (call->opener && bytes < call->opened))
 		return -EBADMSG;
 	memcpy(tag, payload_tag.data, sizeof(tag));
-	ret = stream_take(session, call->counter, false, &stream);
-	for (uint32_t i = 0; ret == 0 && left; i++, left -= run) {
-		run = answer_run(call, i, left, &data);
-		ret = aead_stream_update(stream, data, data, run);
-	}
+	ret = client_part_open(session, call, bytes);
 	if (ret == 0)
-		ret = aead_stream_end(stream, tag);
-	aead_stream_keep(&session->spare_in, stream);
-	left = ret ? bytes : 0;
-	for (uint32_t i = 0; left; i++, left -= run) {
-		run = answer_run(call, i, left, &data);
-		if (run)
-			secret_wipe(data, run);
-	}
-	return ret;
+		ret = aead_stream_end(call->opener, tag);
+	if (ret)
+		return ret;
+	aead_stream_keep(&session->spare_in, call->opener);
+	call->opener = NULL;
+	return 0;
 }

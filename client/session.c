@@ -122,7 +122,7 @@ void client_session_begin(
 	session->serial = ++client->next_serial;
 	session->heard = UINT64_MAX; /* nothing yet */
 	session->slot_count = client->requests_max;
-	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES;
+	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES + CLIENT_MORE_RECEIVES;
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
 	list_push_back(&client->sessions, &session->link);
 	ret = session_connect(session, &why);
@@ -223,6 +223,7 @@ static void send_hello(struct client_session *session)
 		.features = CAPSULE_FEATURE_ENCRYPTION |
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
 			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE | CAPSULE_FEATURE_ONCE |
+			    CAPSULE_FEATURE_PARTS |
 			    (client->leases ? CAPSULE_FEATURE_LEASES | CAPSULE_FEATURE_CLOCK : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
@@ -243,7 +244,8 @@ static void on_challenge(
 	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
 		challenge->version != CAPSULE_VERSION ||
 		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES |
-					       CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_ONCE)) ||
+					       CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_ONCE |
+					       CAPSULE_FEATURE_PARTS)) ||
 		(!client->leases && challenge->features & CAPSULE_FEATURE_LEASES) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
@@ -255,6 +257,7 @@ static void on_challenge(
 	session->streams = challenge->features & CAPSULE_FEATURE_STREAMS;
 	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
 	session->once = challenge->features & CAPSULE_FEATURE_ONCE;
+	session->parts = challenge->features & CAPSULE_FEATURE_PARTS;
 	if (client->require_encryption && !session->encrypted) {
 		client_session_lose(session, -EACCES, "the server does not offer encryption");
 		return;
@@ -404,6 +407,8 @@ void client_session_lose(struct client_session *session, int error, const char *
 		session->slots[i].call = NULL;
 		if (!call)
 			continue;
+		if (call->opener)
+			client_opened_drop(call);
 		call->left = session->endpoint;
 		call->repeat = call->number != 0;
 		client_call_retry(call, error, session->endpoint->why);

@@ -121,6 +121,9 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	}
 	if (__builtin_expect(call->pages != NULL, 0) && session->streams && request.run_count > 1)
 		request.flags |= CAPSULE_REQUEST_STREAM;
+	if (session->parts && !session->parted && call->op == CAPSULE_OP_GET &&
+		call->into_bytes >= CLIENT_PARTED_BYTES_MIN)
+		request.flags |= CAPSULE_REQUEST_PARTS;
 	call->slot_idx = session->free_slots[session->free_count - 1];
 	slot = &session->slots[call->slot_idx];
 	request.request_id = call->slot_idx | (uint64_t)slot->generation << 32;
@@ -132,6 +135,8 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	}
 	session->free_count--;
 	slot->call = call;
+	if (request.flags & CAPSULE_REQUEST_PARTS)
+		session->parted = call;
 	if (__builtin_expect(call->left != NULL, 0))
 		client_call_moved(call, session->endpoint);
 	call->phase = CLIENT_ON_RDMA;
@@ -211,6 +216,8 @@ static void answer_take(struct client_call *call, const struct capsule_response 
 	} else if (response->body.len) {
 		client_scatter(call, 0, response->body.data, response->body.len);
 	}
+	if (__builtin_expect(call->opener != NULL, 0))
+		client_opened_drop(call);
 	client_runs_end(call, response->body.len ? 0 : result->bytes);
 	call->client->stats.requests_rdma++;
 	client_call_finish(call, response->body.len > call->into_bytes
@@ -235,6 +242,17 @@ static bool page_take(struct client_call *call, const struct capsule_response *r
 	return true;
 }
 
+/* Takes what a RESPONSE with MORE brings. False: nothing was to be brought. */
+static bool more_take(struct client_session *session, struct client_call *call,
+	const struct capsule_response *response)
+{
+	if (session->parted != call)
+		return page_take(call, response);
+	return response->status / 100 == 2 && !response->body.len &&
+	       response->bytes_moved > (call->opener ? call->opened : 0) &&
+	       client_part_open(session, call, response->bytes_moved) == 0;
+}
+
 static void on_response(struct client_session *session, const void *capsule, uint32_t bytes)
 {
 	struct capsule_response response;
@@ -255,8 +273,8 @@ static void on_response(struct client_session *session, const void *capsule, uin
 		return;
 	}
 	if (__builtin_expect(response.flags & CAPSULE_RESPONSE_MORE, 0)) {
-		if (!page_take(call, &response))
-			client_session_lose(session, -EPROTO, "a page matches no list");
+		if (!more_take(session, call, &response))
+			client_session_lose(session, -EPROTO, "a page or part matches no request");
 		return;
 	}
 	if (session->encrypted && response.bytes_moved && !response.body.len &&
@@ -266,6 +284,8 @@ static void on_response(struct client_session *session, const void *capsule, uin
 	}
 	if (__builtin_expect(call->lease != NULL, 0))
 		client_lease_take(session, call, &response);
+	if (session->parted == call)
+		session->parted = NULL;
 	slot->call = NULL;
 	slot->generation++;
 	session->free_slots[session->free_count++] = (uint16_t)slot_idx;

@@ -16,6 +16,11 @@
 /* How many pages of a list the server may send ahead; each needs a receive besides those of the
  * credits. */
 #define CLIENT_LIST_PAGES 4u
+/* Receives for these, or for the parts of one encrypted body: a session has one or the other. */
+#define CLIENT_MORE_RECEIVES (CAPSULE_PARTS_MAX - 1)
+_Static_assert(CLIENT_LIST_PAGES <= CLIENT_MORE_RECEIVES, "a receive for each page");
+/* A body in parts: shorter ones are decrypted sooner in one go. */
+#define CLIENT_PARTED_BYTES_MIN (32 * KIB)
 
 /* A posted receive. */
 struct client_recv {
@@ -69,6 +74,9 @@ struct client_session {
 	bool leases;  /* may be asked for */
 	bool once;    /* the server remembers what it did for numbered requests */
 	bool streams; /* of lists may be asked for */
+	bool parts;   /* of encrypted bodies may be asked for */
+	/* The call whose body comes in parts: for one there are receives. Or NULL. */
+	const struct client_call *parted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	struct aead_stream *spare_in, *spare_out; /* of bodies' ciphers; or NULL */
 	uint32_t lkey;
@@ -82,7 +90,7 @@ struct client_session {
 	bool keeping;		  /* a keepalive is on its way */
 	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
 	struct client_recv
-		recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES];
+		recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + CLIENT_MORE_RECEIVES];
 	struct client_slot slots[LIMIT_SESSION_REQUESTS_MAX];
 	uint8_t transcript[32];
 	uint8_t auth_key[32];
@@ -94,10 +102,14 @@ struct client_session {
  * capsule. The server's answer may land there, too. */
 int client_body_seal(struct client_session *session, struct client_call *call,
 	struct capsule_run *ret_run, uint8_t ret_tag[AEAD_TAG_BYTES]);
-/* Decrypts in place what the server wrote. -EBADMSG: the bytes were changed on the way, and have
- * been wiped. */
+/* Decrypts in place what the server has written so far, in all bytes; nobody may use it yet. */
+int client_part_open(struct client_session *session, struct client_call *call, uint64_t bytes);
+/* Decrypts the rest in place. -EBADMSG: the bytes were changed on the way. The session must then be
+ * lost, and the end of the call's try wipes them. */
 int client_answer_open(struct client_session *session, struct client_call *call, uint64_t bytes,
 	struct slice payload_tag);
+/* The try ends before the body was verified: wipes what was decrypted. */
+void client_opened_drop(struct client_call *call) __attribute__((cold));
 
 /* ---- session_post_dp.c ---- */
 int client_recv_post(struct client_recv *recv);

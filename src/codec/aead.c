@@ -65,11 +65,9 @@ static void mb_key_close(struct mb_key *key)
 	free(key->schedule);
 }
 
-static void mb_begin(
-	const struct mb_key *key, struct mb_state *state, const uint8_t *nonce, struct slice aad)
+static void mb_begin(const struct mb_key *key, struct mb_state *state, const uint8_t *nonce)
 {
-	key->mb->init(
-		key->schedule, inside(state), nonce, (const uint8_t *)aad.data, (uint64_t)aad.len);
+	key->mb->init(key->schedule, inside(state), nonce, NULL, 0);
 }
 
 static void mb_feed(const struct mb_key *key, struct mb_state *state, bool seal, const void *src,
@@ -90,9 +88,10 @@ static void mb_message(const struct mb_key *key, bool seal, const struct aead_me
 {
 	struct mb_state state;
 
-	mb_begin(key, &state, message->nonce, message->aad);
-	mb_feed(key, &state, seal, message->src, message->dst, message->len);
-	mb_end(key, &state, seal, tag);
+	key->mb->message[seal](key->schedule, inside(&state), message->dst, message->src,
+		message->len, message->nonce, (const uint8_t *)message->aad.data, message->aad.len,
+		tag, AEAD_TAG_BYTES);
+	secret_wipe(&state, sizeof(state));
 }
 
 /* ---- Messages in one piece. ---- */
@@ -233,7 +232,7 @@ int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD
 	*stream = (struct aead_stream){.seal = seal};
 	ret = mb_key_open(key, &stream->key);
 	if (ret == 0 && stream->key.mb)
-		mb_begin(&stream->key, &stream->state, nonce, SLICE_NONE);
+		mb_begin(&stream->key, &stream->state, nonce);
 	else if (ret == 0)
 		ret = evp_stream_open(key, nonce, stream);
 	if (ret == 0)
@@ -256,7 +255,7 @@ void aead_stream_close(struct aead_stream *stream)
 int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NONCE_BYTES])
 {
 	if (stream->key.mb) {
-		mb_begin(&stream->key, &stream->state, nonce, SLICE_NONE);
+		mb_begin(&stream->key, &stream->state, nonce);
 		return 0;
 	}
 	return EVP_CipherInit_ex(stream->ctx, NULL, NULL, NULL, nonce, -1) ? 0 : -EIO;

@@ -26,6 +26,7 @@ static void take(const IMB_MGR *table)
 	found = (struct aead_mb){
 		.key_bytes = sizeof(struct gcm_key_data),
 		.pre = table->gcm256_pre,
+		.message = {table->gcm256_dec, table->gcm256_enc},
 		.init = table->gcm256_init,
 		.update = {table->gcm256_dec_update, table->gcm256_enc_update},
 		.end = {table->gcm256_dec_finalize, table->gcm256_enc_finalize},

@@ -16,6 +16,9 @@ struct gcm_context_data;
 struct aead_mb {
 	size_t key_bytes; /* of struct gcm_key_data */
 	void (*pre)(const void *key, struct gcm_key_data *ret_key);
+	void (*message[2])(const struct gcm_key_data *key, struct gcm_context_data *state,
+		uint8_t *dst, const uint8_t *src, uint64_t len, const uint8_t *nonce,
+		const uint8_t *aad, uint64_t aad_len, uint8_t *tag, uint64_t tag_len);
 	void (*init)(const struct gcm_key_data *key, struct gcm_context_data *state,
 		const uint8_t *nonce, const uint8_t *aad, uint64_t aad_len);
 	void (*update[2])(const struct gcm_key_data *key, struct gcm_context_data *state,

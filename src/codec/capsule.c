@@ -365,7 +365,8 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 	} else if (wire->range_offset || wire->range_bytes) {
 		return false;
 	}
-	if (wire->flags & CAPSULE_REQUEST_LEASE && wire->opcode != CAPSULE_OP_GET)
+	if (wire->flags & (CAPSULE_REQUEST_LEASE | CAPSULE_REQUEST_PARTS) &&
+		wire->opcode != CAPSULE_OP_GET)
 		return false;
 	if (wire->flags & CAPSULE_REQUEST_STREAM && wire->opcode != CAPSULE_OP_LIST)
 		return false;

@@ -30,6 +30,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is read in p
 #define CAPSULE_ETAG_LEN_MAX	   80u
 #define CAPSULE_CODE_LEN_MAX	   64u
 #define CAPSULE_MESSAGE_LEN_MAX	   1024u
+/* An encrypted body comes in at most so many parts, the last one with the answer. */
+#define CAPSULE_PARTS_MAX 8u
 /* Beyond one receive per credit: for GOODBYE. */
 #define CAPSULE_SPARE_RECEIVES 2u
 
@@ -98,6 +100,8 @@ enum capsule_goodbye_reason {
 
 #define CAPSULE_FEATURE_CLOCK 32u /* HELLO: looks at its clock after each one-sided read */
 #define CAPSULE_FEATURE_ONCE  64u /* HELLO: would number; CHALLENGE: the server remembers */
+/* HELLO: knows parts of encrypted bodies; CHALLENGE: the client may ask for them */
+#define CAPSULE_FEATURE_PARTS 128u
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
@@ -108,12 +112,13 @@ enum capsule_goodbye_reason {
 #define CAPSULE_REQUEST_ONCE	64u  /* a write with a number, struct capsule_once */
 #define CAPSULE_REQUEST_REPEAT	128u /* ONCE: it was sent before, on a session that was lost */
 #define CAPSULE_REQUEST_SURE	256u /* ONCE: refuse it rather than do it a second time */
-#define CAPSULE_REQUEST_FLAGS	511u
+#define CAPSULE_REQUEST_PARTS	512u /* of a GET: tell which part of an encrypted body is there */
+#define CAPSULE_REQUEST_FLAGS	1023u
 
 #define CAPSULE_RESPONSE_INLINE 1u
 #define CAPSULE_RESPONSE_TAG	2u
 #define CAPSULE_RESPONSE_LEASE	4u
-#define CAPSULE_RESPONSE_MORE	8u /* of a stream: another page follows */
+#define CAPSULE_RESPONSE_MORE	8u /* another page of a stream, or part of a body, follows */
 #define CAPSULE_RESPONSE_FLAGS	15u
 
 /* ---- As they lie on the wire. ---- */

@@ -336,6 +336,8 @@ struct flow_progress {
 };
 /* The device's outstanding work requests; *ret_done: the number of completed ones. */
 uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *ret_done);
+/* How many bytes a running transfer has written to the peer: all before this offset are there. */
+uint64_t flow_progress_moved(const struct flow_progress *progress);
 struct flow_peer {
 	uint16_t target;		/* rp_qp_target() */
 	const uint32_t *lkeys;		/* of the region's arenas, by arena index */

@@ -102,6 +102,11 @@ uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *r
 	return pending;
 }
 
+uint64_t flow_progress_moved(const struct flow_progress *progress)
+{
+	return progress->window ? progress->window->moved : 0;
+}
+
 /* ---- Source. ---- */
 
 static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)

@@ -21,6 +21,7 @@ struct flow_window {
 	uint32_t depth; /* how many may be in flight */
 	uint32_t head;	/* number of slots ever begun */
 	uint32_t tail;	/* number of slots ever ended */
+	uint64_t moved; /* of a sink: bytes of the pieces before the tail, as far as none failed */
 };
 
 static inline void flow_window_init(struct flow_window *window, uint32_t depth)
@@ -29,6 +30,7 @@ static inline void flow_window_init(struct flow_window *window, uint32_t depth)
 	window->depth = depth;
 	window->head = 0;
 	window->tail = 0;
+	window->moved = 0;
 	for (uint32_t i = 0; i < FLOW_WINDOW_MAX; i++)
 		window->slots[i].io.pending = 0;
 }

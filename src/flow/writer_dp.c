@@ -11,8 +11,12 @@ static void slot_done(struct flow_io *io)
 	writer->ended(writer, slot);
 	slot->writer = NULL;
 	/* Pieces end in any order, but free their slots in the order of their offsets. */
-	while (!flow_window_empty(&writer->window) && !flow_window_oldest(&writer->window)->writer)
+	while (!flow_window_empty(&writer->window) &&
+		!flow_window_oldest(&writer->window)->writer) {
+		if (!writer->error)
+			writer->window.moved += flow_window_oldest(&writer->window)->piece.bytes;
 		writer->window.tail++;
+	}
 	if (writer->waiter)
 		fiber_wake(writer->waiter);
 }

@@ -4,7 +4,8 @@
  *
  * The fiber that has a capsule or a small body posts it to the queue pair itself, not through the
  * region's rings: a response must follow its body's writes in one batch, within this turn. Bodies
- * beyond NATIVE_DIRECT_BYTES_MAX move through flow and the rings. */
+ * beyond NATIVE_DIRECT_BYTES_MAX (NATIVE_DIRECT_SEALED_BYTES_MAX) move through flow and the rings.
+ */
 #include "front/session/native_priv.h"
 
 #include <errno.h>

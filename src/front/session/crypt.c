@@ -12,11 +12,27 @@ DEFINE_COUNTER(opened_bytes, "nebulaio_native_encrypted_bytes_total", "direction
 DEFINE_COUNTER(sealed_bytes, "nebulaio_native_encrypted_bytes_total", "direction=\"out\"",
 	"Payload bytes of encrypted sessions, decrypted and encrypted.");
 
+/* Of a body that is sealed while it moves: a few of them fit the processor's own cache. */
+#define SEAL_STEP_BYTES (64u * KIB)
+/* A smaller part costs more to tell than its client gains. */
+#define SEAL_PART_BYTES_MIN (16u * KIB)
+
+#define PART_CAPSULE_BYTES (sizeof(struct capsule_response_wire) + CAPSULE_TAG_BYTES)
+_Static_assert(PART_CAPSULE_BYTES <= CAPSULE_BYTES_MIN, "it fits every client's receives");
+
+DEFINE_COUNTER(parts_told, "nebulaio_native_body_parts_total", NULL,
+	"Parts of encrypted bodies that clients were told of before the answer.");
+
 struct native_crypt {
 	struct native_request *request;
 	struct aead_stream *stream;
 	struct aead_stream **spare; /* the session's, of this direction */
 	uint64_t bytes_left;	    /* source: until the tag must fit */
+	/* Sink. */
+	uint32_t step_bytes;
+	uint64_t part_bytes; /* 0: the client is not told of parts */
+	uint64_t pushed;     /* into the inner sink */
+	uint64_t told;	     /* so many bytes are there, as the client knows */
 	struct flow_source source, *inner_source;
 	struct flow_sink sink, *inner_sink;
 	struct flow_elsewhere elsewhere; /* of the sink's */
@@ -121,21 +137,111 @@ int native_crypt_source(struct native_request *request, struct flow_source **sou
 
 /* ---- Out. ---- */
 
+/* Tells the client how much of the body is there, so that it decrypts that while the rest comes.
+ * Small bodies are posted in order; others are there when the device has completed them. */
+static int tell_part(struct native_crypt *crypt)
+{
+	struct native_request *request = crypt->request;
+	bool direct = crypt->inner_sink == &request->sink;
+	const struct capsule_response response = {
+		.request_id = request->in.request_id,
+		.server_id = request->server_id,
+		.bytes_moved = direct ? crypt->pushed : flow_progress_moved(&request->progress),
+		.bytes_total = request->bytes_announced,
+		.status = (uint16_t)request->reply.status,
+		.flags = CAPSULE_RESPONSE_MORE,
+	};
+	uint8_t capsule[PART_CAPSULE_BYTES] __attribute__((aligned(8)));
+	struct native_out out = {.capsule = capsule, .sealed = true, .wait = true};
+	ptrdiff_t bytes;
+
+	if (!crypt->part_bytes || response.bytes_moved < crypt->told + crypt->part_bytes)
+		return 0;
+	if (sizeof(capsule) > request->session->wr_inline_bytes) {
+		/* It can be left out. */
+		if (region_lease(request->session->front->region, 1, OWNER_RDMA, &out.span) != 0)
+			return 0;
+		out.capsule = out.span.data;
+	}
+	bytes = capsule_response_encode(&response, out.capsule, sizeof(capsule));
+	CHECK(bytes == sizeof(capsule));
+	crypt->told = response.bytes_moved;
+	counter_add(&parts_told, 1);
+	return native_send_capsule(request->session, &out);
+}
+
+/* Seals the next bytes of the piece into a piece of their own; moved says how many it has already
+ * given. Where no frames are free, the rest goes to memory outside the region in one step, because
+ * the copy into frames may wait, and the fiber must hold none meanwhile. */
+static int seal_step(struct native_crypt *crypt, const struct flow_piece *piece, uint32_t moved,
+	struct flow_piece *ret_step)
+{
+	uint32_t left = piece->bytes - moved;
+	int ret;
+
+	*ret_step = *piece;
+	ret_step->offset += moved;
+	ret_step->bytes = MIN(left, crypt->step_bytes);
+	ret = flow_elsewhere(&crypt->elsewhere, ret_step->bytes, ret_step);
+	if (ret)
+		return ret;
+	if (ret_step->hold == FLOW_HOLD_BORROWED)
+		ret_step->bytes = left;
+	ret = aead_stream_update(
+		crypt->stream, piece->data + moved, ret_step->data, ret_step->bytes);
+	if (ret)
+		flow_piece_end(crypt->elsewhere.core, ret_step, OWNER_APP);
+	return ret;
+}
+
+/* The frames are the cache's, which others read: sealed elsewhere, step by step, so that the device
+ * moves one step while the next one is sealed, and the steps stay in the processor's cache. */
+static int seal_cached(struct native_crypt *crypt, struct flow_piece *piece)
+{
+	struct flow_sink *inner = crypt->inner_sink;
+	struct flow_piece step;
+	uint32_t moved = 0;
+	int ret;
+
+	while ((ret = seal_step(crypt, piece, moved, &step)) == 0) {
+		moved += step.bytes;
+		crypt->pushed += step.bytes;
+		if (moved == piece->bytes)
+			break;
+		ret = flow_sink_push(inner, &step);
+		if (ret)
+			break;
+		/* The ring starts work between fibers. */
+		if (inner == &crypt->request->sink)
+			fiber_yield_due();
+		else
+			fiber_yield();
+		ret = tell_part(crypt);
+		if (ret)
+			break;
+	}
+	flow_piece_end(inner->core, piece, OWNER_APP);
+	if (ret)
+		return ret;
+	*piece = step;
+	return flow_sink_push(inner, piece);
+}
+
 static int seal_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct native_crypt *crypt = CONTAINER_OF(sink, struct native_crypt, sink);
-	uint32_t bytes = piece->bytes;
-	struct flow_change change;
-	int ret;
+	int ret = tell_part(crypt);
 
 	crypt->inner_sink->share = sink->share;
 	crypt->elsewhere.share = sink->share;
-	counter_add(&sealed_bytes, bytes);
-	ret = flow_change_begin(&crypt->elsewhere, piece, bytes, &change);
+	counter_add(&sealed_bytes, piece->bytes);
+	if (piece->hold != FLOW_HOLD_LEASE && ret == 0)
+		return seal_cached(crypt, piece);
+	if (ret == 0)
+		ret = aead_stream_update(crypt->stream, piece->data, piece->data, piece->bytes);
+	crypt->pushed += piece->bytes;
 	if (ret)
-		return ret;
-	ret = aead_stream_update(crypt->stream, piece->data, change.piece.data, bytes);
-	ret = flow_change_end(sink->core, piece, &change, ret);
+		flow_piece_end(sink->core, piece, OWNER_APP);
 	return ret ? ret : flow_sink_push(crypt->inner_sink, piece);
 }
 
@@ -153,6 +259,16 @@ static int seal_finish(struct flow_sink *sink, bool failed)
 static const struct flow_sink_ops SEAL_OPS = {
 	.name = "native-encrypt", .push = seal_push, .finish = seal_finish};
 
+/* At most CAPSULE_PARTS_MAX of whole frames; the last one may be shorter. */
+static void parts_plan(struct native_crypt *crypt, uint64_t bytes)
+{
+	uint64_t part_bytes = (bytes + CAPSULE_PARTS_MAX - 1) / CAPSULE_PARTS_MAX;
+
+	crypt->part_bytes =
+		ALIGN_UP(MAX(part_bytes, (uint64_t)SEAL_PART_BYTES_MIN), (uint64_t)FRAME_BYTES);
+	crypt->step_bytes = (uint32_t)MIN(crypt->part_bytes, (uint64_t)crypt->step_bytes);
+}
+
 int native_crypt_sink(struct native_request *request, struct flow_sink **sink)
 {
 	struct native_crypt *crypt = crypt_open(request, true);
@@ -160,6 +276,9 @@ int native_crypt_sink(struct native_request *request, struct flow_sink **sink)
 	if (!crypt)
 		return -ENOMEM;
 	request->sealer = crypt;
+	crypt->step_bytes = SEAL_STEP_BYTES;
+	if (request->session->parts && request->in.flags & CAPSULE_REQUEST_PARTS)
+		parts_plan(crypt, request->bytes_announced);
 	crypt->inner_sink = *sink;
 	crypt->sink = **sink;
 	crypt->sink.ops = &SEAL_OPS;

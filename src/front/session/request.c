@@ -286,7 +286,9 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	if (runs_bytes(request) < bytes)
 		return refuse(
 			request, 400, "BufferTooSmall", "The buffer is smaller than the answer.");
-	if (request->peer.run_count == 1 && bytes <= NATIVE_DIRECT_BYTES_MAX) {
+	if (request->peer.run_count == 1 &&
+		bytes <= (request->session->encrypted ? NATIVE_DIRECT_SEALED_BYTES_MAX
+						      : NATIVE_DIRECT_BYTES_MAX)) {
 		native_direct_sink_open(request, ret_sink);
 		return sink_seal(request, ret_sink);
 	}

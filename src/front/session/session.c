@@ -242,6 +242,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	session->looks = hello->features & CAPSULE_FEATURE_CLOCK;
 	/* An encrypted body uses the nonce of its request, and a request has only one. */
 	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);
+	session->parts = session->encrypted && (hello->features & CAPSULE_FEATURE_PARTS);
 	memcpy(session->hello, hello, recv->bytes);
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
 	session->challenge = (struct capsule_challenge_wire){
@@ -253,6 +254,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		.features = (session->encrypted ? CAPSULE_FEATURE_ENCRYPTION : 0) |
 			    (session->leases ? CAPSULE_FEATURE_LEASES : 0) |
 			    (session->streams ? CAPSULE_FEATURE_STREAMS : 0) |
+			    (session->parts ? CAPSULE_FEATURE_PARTS : 0) |
 			    (hello->features & CAPSULE_FEATURE_ONCE),
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,

@@ -32,7 +32,10 @@
 /* The fiber writes bodies up to this size directly, before their response, without waiting. Larger
  * ones go through flow's window. */
 #define NATIVE_DIRECT_BYTES_MAX (256 * KIB)
-#define NATIVE_POLL_ROUNDS_MAX	8u
+/* The same of an encrypted body: the device moves each step while the next one is encrypted, which
+ * a window does not do before it is full. */
+#define NATIVE_DIRECT_SEALED_BYTES_MAX MIB
+#define NATIVE_POLL_ROUNDS_MAX	       8u
 
 /* The kind of a work request's wr_id, in its two lowest bits: a pointer to a receive or a send, or
  * a session's number. */
@@ -60,7 +63,8 @@ _Static_assert(NATIVE_SEND_WRS_MIN / NATIVE_UNSIGNALED_PART + NATIVE_SEND_PIECES
 		       NATIVE_SEND_WRS_MIN,
 	"a send queue that is full has a signaled send in it");
 _Static_assert(LIMIT_SESSION_REQUESTS_MAX <= UINT16_MAX, "credits are 16 bits on the wire");
-_Static_assert(NATIVE_DIRECT_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
+_Static_assert(NATIVE_DIRECT_BYTES_MAX <= NATIVE_DIRECT_SEALED_BYTES_MAX &&
+		       NATIVE_DIRECT_SEALED_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
 	"a small body outside the region fits one span");
 
 struct native_session;
@@ -126,6 +130,7 @@ struct native_session {
 	uint32_t inline_bytes;			  /* negotiated */
 	uint32_t capsule_bytes;			  /* maximum that the client can receive */
 	bool streams;				  /* its client supports them */
+	bool parts;				  /* its client may ask for them */
 	bool leases;				  /* its client may ask for them */
 	bool looks; /* its client looks at its clock after each read by a lease */
 	struct native_lease_pool *lease_pool; /* NULL until one was granted */

@@ -273,6 +273,8 @@ static void test_request_refused(void **state)
 	REFUSED(wire->inline_bytes = 1);
 	REFUSED(wire->inline_bytes = UINT32_MAX);
 	REFUSED(wire->flags = 8);
+	REFUSED((wire->opcode = CAPSULE_OP_HEAD, wire->flags |= CAPSULE_REQUEST_PARTS));
+	REFUSED(wire->flags |= CAPSULE_REQUEST_FLAGS + 1);
 	REFUSED(wire->method = 1);
 	REFUSED(wire->opcode = CAPSULE_OP_S3);
 	REFUSED(wire->checksum_kind = 6);

@@ -816,6 +816,8 @@ static void bent_suit(struct bent *bent, struct capsule_request *request, struct
 		request->headers = SLICE_NONE;
 		request->header_count = 0;
 	}
+	if (gets && one_in(bent, 2))
+		request->flags |= CAPSULE_REQUEST_PARTS;
 	if ((lists || gets) && !one_in(bent, 4)) {
 		request->body = SLICE_NONE;
 		request->body_bytes = 0;

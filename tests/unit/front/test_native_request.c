@@ -358,7 +358,8 @@ RIG_TEST(late_answers);
 static void encrypted_open(struct peer *peer)
 {
 	peer_init(peer);
-	peer->features = CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_DEMAND;
+	peer->features =
+		CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_DEMAND | CAPSULE_FEATURE_PARTS;
 	assert_int_equal(peer_accept(peer), 0);
 	peer_challenge(peer);
 	peer_prove(peer);
@@ -432,6 +433,105 @@ static void encrypted_bodies(void *arg)
 	rig_drain(0);
 }
 RIG_TEST(encrypted_bodies);
+
+/* How many bytes of an answer's sealed body lie in the client's memory when it is told so; the
+ * number of times. */
+static uint32_t parts_take(struct peer *peer, uint64_t bytes)
+{
+	static uint8_t early[2 * MIB];
+	uint64_t there = 0;
+	uint32_t parts = 0;
+	struct aead_stream *stream;
+	uint8_t nonce[AEAD_NONCE_BYTES], tag[AEAD_TAG_BYTES];
+
+	capsule_payload_nonce(peer->out.counter, nonce);
+	while (peer_response(peer)->flags & CAPSULE_RESPONSE_MORE) {
+		assert_int_equal(peer->response.status, 200);
+		assert_true(
+			peer->response.bytes_moved > there && peer->response.bytes_moved < bytes);
+		memcpy(early + there, client_memory + there, peer->response.bytes_moved - there);
+		there = peer->response.bytes_moved;
+		parts++;
+	}
+	assert_int_equal(peer->response.status, 200);
+	assert_int_equal(peer->response.bytes_moved, bytes);
+	assert_memory_equal(early, client_memory, there);
+	memcpy(tag, peer->response.payload_tag.data, sizeof(tag));
+	assert_int_equal(aead_stream_open(peer->payload_in, nonce, false, &stream), 0);
+	assert_int_equal(aead_stream_update(stream, client_memory, client_memory, bytes), 0);
+	assert_int_equal(aead_stream_end(stream, tag), 0);
+	aead_stream_close(stream);
+	assert_true(is_pattern(client_memory, bytes));
+	return parts;
+}
+
+static void encrypted_bodies_in_parts(void *arg)
+{
+	struct capsule_run runs[2] = {run_of(0, MIB), run_of(MIB, MIB)};
+	struct capsule_request request = GET;
+	struct peer peer;
+	uint32_t parts;
+
+	(void)arg;
+	encrypted_open(&peer);
+	assert_true(peer.challenge.features & CAPSULE_FEATURE_PARTS);
+	fake_s3.handle = handle_get;
+	request.runs = runs;
+	for (int borrowed = 0; borrowed < 2; borrowed++) {
+		answer_borrowed = borrowed;
+		answer_piece = borrowed ? 256 * KIB : 16 * KIB;
+		request.flags = CAPSULE_REQUEST_PARTS;
+		/* Posted in order. */
+		request.run_count = 1;
+		answer_bytes = 900 * KIB + 5;
+		peer_request(&peer, &request);
+		assert_in_range(parts_take(&peer, answer_bytes), 4, CAPSULE_PARTS_MAX - 1);
+		/* Through the rings. */
+		request.run_count = 2;
+		answer_bytes = 2 * MIB - 7;
+		peer_request(&peer, &request);
+		parts = parts_take(&peer, answer_bytes);
+		assert_in_range(parts, 1, CAPSULE_PARTS_MAX - 1);
+		/* Too small for parts, and not asked for. */
+		request.run_count = 1;
+		answer_bytes = 15 * KIB;
+		peer_request(&peer, &request);
+		assert_int_equal(parts_take(&peer, answer_bytes), 0);
+		request.flags = 0;
+		answer_bytes = 900 * KIB;
+		peer_request(&peer, &request);
+		assert_int_equal(parts_take(&peer, answer_bytes), 0);
+	}
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(encrypted_bodies_in_parts);
+
+/* No frames for steps: what is left is sealed in one, and waits for frames without holding any. */
+static void encrypted_without_frames(void *arg)
+{
+	struct capsule_run run = run_of(0, MIB);
+	struct capsule_request request = GET;
+	struct peer peer;
+
+	(void)arg;
+	encrypted_open(&peer);
+	fake_s3.handle = handle_get;
+	answer_borrowed = true;
+	answer_piece = 256 * KIB;
+	answer_bytes = 400 * KIB;
+	request.runs = &run;
+	request.run_count = 1;
+	request.flags = CAPSULE_REQUEST_PARTS;
+	rig_frames_take();
+	peer_request(&peer, &request);
+	rig_settle();
+	rig_frames_give();
+	parts_take(&peer, answer_bytes);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(encrypted_without_frames);
 
 /* An answer that waited for a full send queue is sealed again when there is room: with the counter
  * of that time, and from its plain text. */
@@ -704,6 +804,8 @@ int main(void)
 		RIG_UNIT(bodies_go_out, 0),
 		RIG_UNIT(late_answers, 0),
 		RIG_UNIT(encrypted_bodies, 0),
+		RIG_UNIT(encrypted_bodies_in_parts, 0),
+		RIG_UNIT(encrypted_without_frames, 0),
 		RIG_UNIT(a_parked_answer_is_sealed_anew, 0),
 		RIG_UNIT(pages_follow_each_other, 0),
 		RIG_UNIT(a_page_that_cannot_be_sent, .inline_bytes = UINT32_MAX),
