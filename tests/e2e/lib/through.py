@@ -74,7 +74,7 @@ class Server(Plain):
             key.chmod(0o600)
         self.owner, self.other = Half(self, "owner"), Half(self, "other")
         self.owner.start()
-        if not nebula.becomes(lambda: [store["state"] for store in stores.view(self.owner.admin)["stores"]] == ["serving"]):
+        if not nebula.becomes(self.serves):
             raise RuntimeError(f"the store does not serve:\n{self.owner.log_tail()}")
         self.other.start()
         store = stores.view(self.owner.admin)["stores"][0]
@@ -83,6 +83,11 @@ class Server(Plain):
         self.rdma = None if store["rdma"] in ("", "-", None) else store["rdma"]
         self.admin = next(f"127.0.0.1:{port}" for port in listening(pid) if not store["http"].endswith(f":{port}"))
         return self
+
+    def serves(self):
+        """Whether the process of the store's entry is the owner's: after a kill the entry is the former process's for some time."""
+        pid, found = self.owner.children().get(0), stores.view(self.owner.admin)["stores"]
+        return bool(pid and found and found[0]["state"] == "serving" and int(found[0]["http"].rsplit(":", 1)[1]) in listening(pid))
 
     def stop(self):
         return self.other.stop() or self.owner.stop()
