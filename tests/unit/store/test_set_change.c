@@ -519,6 +519,74 @@ static void test_cancelled(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Versions of the superblock. ---- */
+
+#define SET_AT 2048u /* version 1 has zeros from here on: docs/spec/disk.md */
+
+/* The bytes of both slots behind what version 1 knows. */
+static bool set_is_zero(const char *path)
+{
+	uint8_t supers[2 * BLOCK_BYTES];
+	bool zero = true;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, supers, sizeof(supers), 0), sizeof(supers));
+	close(fd);
+	for (uint32_t i = 0; i < sizeof(supers); i++)
+		zero &= i % BLOCK_BYTES < SET_AT || !supers[i];
+	return zero;
+}
+
+static void version_set(const char *path, uint32_t version)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	for (uint32_t slot = 0; slot < 2; slot++)
+		assert_int_equal(pwrite(fd, &version, sizeof(version), slot * BLOCK_BYTES + 8),
+			sizeof(version));
+	close(fd);
+}
+
+static void few_change(struct rig *rig, void *arg)
+{
+	assert_int_equal(change_ask(rig, (const struct wanted *)arg), 0);
+	change_finish(rig);
+}
+
+/* A store whose set never changed is one of version 1, byte for byte; the first change makes it one
+ * of version 2; and a later version is refused, as programs of version 1 refuse 2. */
+static void test_versions(void **state)
+{
+	struct rig rig;
+	struct paths paths;
+
+	(void)state;
+	rig_make(&rig, &paths);
+
+	struct wanted add = {.add = {paths.of[3]}, .add_count = 1};
+
+	rig_run(&rig, NULL, NULL);
+	rig_run(&rig, NULL, NULL);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(version_of(paths.of[i]), 1);
+		assert_true(set_is_zero(paths.of[i]));
+	}
+	rig_run(&rig, few_change, &add);
+	rig.opts.volume = NULL;
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(version_of(paths.of[i]), 2);
+		assert_false(set_is_zero(paths.of[i]));
+		version_set(paths.of[i], 3);
+	}
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	rig_dir_remove(&rig);
+}
+
 /* ---- Progress. ---- */
 
 struct progress {
@@ -874,6 +942,7 @@ int main(void)
 		cmocka_unit_test(test_other_numbers),
 		cmocka_unit_test(test_foreign_volume),
 		cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_progress_survives_a_restart),
 		cmocka_unit_test(test_torn_superblocks),
 	};
