@@ -25,15 +25,11 @@ static int packets_check(struct flow_args *args)
 	if (args->xdp.rule_count == 0)
 		return cli_usage_error(
 			args->command, "--from has no filter: add udp=PORT, src=…, or all");
-	if (flow_end_is_datagrams(&args->to))
-		return cli_usage_error(args->command,
-			"--to: datagrams take no packets; send them to an rdma: stream, and its "
-			"bytes from there to ud: or raw:");
-	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
+	if (flow_end_has_fabric(&args->to) && (args->roll_bytes || args->roll_seconds))
 		return cli_usage_error(args->command,
 			"a stream is one body: --roll-bytes and --roll-seconds do not apply");
 	if (args->form == FLOW_FORM_PRESET)
-		args->form = args->to.kind == FLOW_DISK || args->to.kind == FLOW_RDMA
+		args->form = args->to.kind == FLOW_DISK || flow_end_has_fabric(&args->to)
 				     ? FLOW_FORM_PAYLOAD
 				     : FLOW_FORM_PCAPNG;
 	return CLI_OK;

@@ -25,8 +25,9 @@ struct job {
 	uint32_t text_count;
 	bool resized; /* these change lengths */
 	char why[FLOW_TRANSFORM_WHY_BYTES];
-	struct flow_link *link; /* to RDMA: the link of the only body */
-	struct body *streamed;	/* that body, while it is being written */
+	struct flow_link *link;		/* to RDMA: the link of the only body */
+	struct flow_datagram *datagram; /* or its datagrams */
+	struct body *streamed;		/* that body, while it is being written */
 	struct flow_listener *listener;
 	struct flow_link_stats link_stats;
 	struct fiber *reporter;
@@ -191,6 +192,16 @@ static uint32_t piece_unit(const struct job *job)
 	return payloads(job->base.args) && !job->resized ? XP_PAYLOAD_OFFSET : FRAME_BYTES;
 }
 
+static struct flow_sink *stream_sink(const struct job *job)
+{
+	return job->link ? flow_link_sink(job->link) : flow_datagram_sink(job->datagram);
+}
+
+static const char *stream_name(const struct job *job)
+{
+	return job->link ? flow_link_peer(job->link) : flow_datagram_name(job->datagram);
+}
+
 static int body_sink_open(struct body *body, const char *name, struct flow_sink **ret_sink)
 {
 	struct job *job = body->job;
@@ -206,8 +217,8 @@ static int body_sink_open(struct body *body, const char *name, struct flow_sink 
 		.arg = body,
 	};
 
-	if (args->to.kind == FLOW_RDMA) {
-		*ret_sink = flow_link_sink(job->link);
+	if (job->link || job->datagram) {
+		*ret_sink = stream_sink(job);
 		return 0;
 	}
 	if (job->base.volume_to.disk) {
@@ -255,7 +266,7 @@ static int transforms_enter(struct body *body, struct flow_source **source)
 {
 	struct job *job = body->job;
 	const struct flow_transform_opts opts = {
-		.unit = piece_unit(job), .prompt = job->link != NULL};
+		.unit = piece_unit(job), .prompt = job->link || job->datagram};
 	int ret;
 
 	if (!job->text_count)
@@ -284,7 +295,7 @@ static int body_run(
 	job->streamed = job->link ? body : NULL;
 	ret = flow_run(source, stages, 1, sink, ret_bytes);
 	job->streamed = NULL;
-	if (!ret && job->base.args->to.kind != FLOW_NULL)
+	if (!ret && job->base.args->to.kind != FLOW_NULL && !job->datagram)
 		body_durable(body, UINT64_MAX);
 	if (body->transforms && flow_transforms_why(body->transforms)[0])
 		snprintf(job->why, sizeof(job->why), "%s", flow_transforms_why(body->transforms));
@@ -305,8 +316,8 @@ static void body_store(struct job *job, struct body *body)
 		return;
 	}
 	body->job = job;
-	if (job->link)
-		snprintf(name, sizeof(name), "%s", flow_link_peer(job->link));
+	if (job->link || job->datagram)
+		snprintf(name, sizeof(name), "%s", stream_name(job));
 	else if (!body_name(job, name, sizeof(name))) {
 		body_refused(job, source, "the name", -ENAMETOOLONG);
 		return;
@@ -341,6 +352,8 @@ static int taking_start(struct job *job)
 		.delivered = link_delivered,
 		.failed = link_failed,
 		.arg = job};
+	const struct flow_datagram_opts datagrams = {
+		.sends = true, .failed = link_failed, .arg = job};
 	int ret = 0;
 
 	if (job->taking)
@@ -348,6 +361,8 @@ static int taking_start(struct job *job)
 	if (args->to.kind == FLOW_RDMA)
 		ret = flow_link_for(
 			job->base.fabric_to, &args->to, &link, &job->listener, &job->link);
+	if (flow_end_is_datagrams(&args->to))
+		ret = flow_datagram_for(job->base.fabric_to, &args->to, &datagrams, &job->datagram);
 	if (ret)
 		return ret;
 	job->taking = true;
@@ -362,7 +377,9 @@ static int taking_start(struct job *job)
 static void job_end(struct job *job)
 {
 	flow_link_close(job->link);
+	flow_datagram_close(job->datagram);
 	job->link = NULL;
+	job->datagram = NULL;
 	flow_base_end(&job->base);
 	job->over = true;
 	job->end_ns = clock_now_ns();
@@ -374,11 +391,10 @@ static void job_end(struct job *job)
 /* No packet came. */
 static void stream_end(struct job *job)
 {
-	struct flow_sink *sink = flow_link_sink(job->link);
-	int ret = flow_sink_finish(sink, false);
+	int ret = flow_sink_finish(stream_sink(job), false);
 
 	if (ret)
-		body_failed(job, flow_link_peer(job->link), ret);
+		body_failed(job, stream_name(job), ret);
 }
 
 static void capture_failed(struct job *job, int error)
@@ -408,7 +424,7 @@ static void body_main(void *arg)
 		return;
 	}
 	ret = flow_capture_wait(job->capture);
-	if (ret == 0 && job->link && !job->bodies_begun)
+	if (ret == 0 && (job->link || job->datagram) && !job->bodies_begun)
 		stream_end(job);
 	if (ret == 1)
 		body = calloc(1, sizeof(*body));
@@ -586,8 +602,9 @@ static int capture_open(struct job *job)
 		.packets_max = args->count,
 		.deadline_ns =
 			args->seconds ? clock_now_ns() + args->seconds * NS_PER_S : DEADLINE_NONE,
-		.body_ended =
-			args->to.kind == FLOW_RDMA || job->base.volume_to.disk ? NULL : body_spawn,
+		.body_ended = flow_end_has_fabric(&args->to) || job->base.volume_to.disk
+				      ? NULL
+				      : body_spawn,
 		.arg = job,
 	};
 	int ret = flow_capture_open(&job->base.core, job->port, &opts, &job->capture);
