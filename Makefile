@@ -84,4 +84,4 @@ deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb build-wheel build-tarball build-image
+	rm -rf build build-asan build-tsan build-fuzz build-deb build-wheel build-tarball build-image
