@@ -124,7 +124,7 @@ class Page:
         return self.run(SHOWN + "return shown(...arguments)", selector, text)
 
     def texts(self, selector, text=None):
-        """What they say, all at one moment."""
+        """The text of each, all at one moment."""
         return self.run(SHOWN + "return shown(...arguments).map((each) => each.innerText)", selector, text)
 
     def one(self, selector, text=None):

@@ -814,9 +814,8 @@ static void test_torn_superblocks(void **state)
 
 /* ---- A checkpoint holds the lock of the volume for seconds. ---- */
 
-#define LOCKED_SECONDS_MAX                                                     \
-	30 /* for a core that waits for the lock: the test would wait for ever \
-	    */
+/* For a core that waits for the lock: the test would wait for ever. */
+#define LOCKED_SECONDS_MAX 30
 
 /* In place of a checkpoint. */
 struct holder {
