@@ -114,10 +114,12 @@ static void entry_add(struct listing *listing, const char *name, const struct hi
 		history_entry_add(&shared->history, listing->ops[key - KEY_VERSIONED], entry);
 }
 
-/* Reads a page's text in order. */
+/* Reads a page's text in order. Of a key that the page before it cut, the first version is the
+ * latest one if those before it were deleted meanwhile. */
 static void page_read(struct listing *listing, const char *at)
 {
 	struct history_entry entry;
+	bool first = true;
 	char name[16], version[HISTORY_NAME_BYTES], latest[8], size[24];
 
 	for (;;) {
@@ -135,9 +137,11 @@ static void page_read(struct listing *listing, const char *at)
 		if (!entry.is_marker && xml_next(&at, "Size", size, sizeof(size)))
 			entry.bytes = strtoull(size, NULL, 10);
 		entry.name = history_name(&shared->history, version);
-		if ((strcmp(listing->key_after, name) != 0) != !strcmp(latest, "true"))
+		if ((strcmp(listing->key_after, name) != 0) != !strcmp(latest, "true") &&
+			(!first || strcmp(listing->key_after, name) != 0))
 			world_fault(
 				"a listing of versions: of '%s' the wrong one is the latest", name);
+		first = false;
 		snprintf(listing->key_after, sizeof(listing->key_after), "%s", name);
 		snprintf(listing->version_after, sizeof(listing->version_after), "%s", version);
 		entry_add(listing, name, &entry);
