@@ -282,7 +282,7 @@ int listen_open(const struct listen_opts *opts, const char *address, struct list
 	list_init(&listen->connections);
 	ret = opts->beside ? net_listen_beside(
 				     opts->core->reactor, opts->beside->listener, &listen->listener)
-			   : net_listen(opts->core->reactor, address, &listen->listener);
+			   : net_listen_patiently(opts->core->reactor, address, &listen->listener);
 	if (ret) {
 		listen_close(listen);
 		return ret;

@@ -136,7 +136,7 @@ int nbd_open(const struct nbd_opts *opts, const char *address, struct nbd **ret_
 		ret = net_listen_unix(
 			opts->reactor, address + strlen(NBD_UNIX_SCHEME), &nbd->listener);
 	else
-		ret = net_listen(opts->reactor, address, &nbd->listener);
+		ret = net_listen_patiently(opts->reactor, address, &nbd->listener);
 	if (!ret)
 		ret = fiber_spawn(opts->reactor, "nbd accept", accept_main, nbd);
 	nbd->accepting = !ret;

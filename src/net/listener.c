@@ -10,6 +10,10 @@
 
 #define ACCEPTED_MAX	32u /* accept operations, and connections not yet taken by net_accept */
 #define ACCEPT_RETRY_NS (50 * NS_PER_MS)
+/* The kernel closes the sockets of a process with an io_uring up to some tens of milliseconds after
+ * the process has ended. Who then starts the program again at once finds its own address taken. */
+#define IN_USE_NS	(2 * NS_PER_S)
+#define IN_USE_RETRY_NS (10 * NS_PER_MS)
 
 /* Operations end one by one, each with a connection; net_accept starts as many as there is room
  * for.
@@ -140,6 +144,30 @@ int net_listen(struct reactor *reactor, const char *address, struct net_listener
 	return err ? err : listener_make(reactor, fd, ret_listener);
 }
 
+/* Waits before an address that is in use is tried again; false: that was long enough. */
+static bool in_use_wait(int err, uint64_t deadline_ns)
+{
+	if (err != -EADDRINUSE || clock_now_ns() >= deadline_ns)
+		return false;
+	if (fiber_self())
+		fiber_sleep_ns(IN_USE_RETRY_NS);
+	else
+		clock_rest(deadline_ns);
+	return true;
+}
+
+int net_listen_patiently(
+	struct reactor *reactor, const char *address, struct net_listener **ret_listener)
+{
+	uint64_t deadline_ns = clock_now_ns() + IN_USE_NS;
+	int err;
+
+	do
+		err = net_listen(reactor, address, ret_listener);
+	while (in_use_wait(err, deadline_ns));
+	return err;
+}
+
 /* Removes a socket on which no process listens. 0, -EADDRINUSE, -EEXIST. */
 static int stale_remove(const struct sockaddr_un *name)
 {
@@ -184,6 +212,7 @@ static int socket_unix(const struct sockaddr_un *name)
 
 int net_listen_unix(struct reactor *reactor, const char *path, struct net_listener **ret_listener)
 {
+	uint64_t deadline_ns = clock_now_ns() + IN_USE_NS;
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	int fd, ret;
 
@@ -191,7 +220,9 @@ int net_listen_unix(struct reactor *reactor, const char *path, struct net_listen
 		return -EINVAL;
 	if (slice_copy_str(slice_str(path), name.sun_path, sizeof(name.sun_path)))
 		return -ENAMETOOLONG;
-	ret = stale_remove(&name);
+	do
+		ret = stale_remove(&name);
+	while (in_use_wait(ret, deadline_ns));
 	if (ret)
 		return ret;
 	fd = socket_unix(&name);

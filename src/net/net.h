@@ -18,6 +18,10 @@ struct net_listener;
  * the kernel. -EADDRINUSE (also when another process of this program has it: of two that begin at
  * the same time, at most one gets it), -EACCES, -EADDRNOTAVAIL, -EINVAL (does not parse). */
 int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener);
+/* The same, but tries an address that is in use for 2 s: the sockets of a process that was killed
+ * may outlive it for a moment. */
+int net_listen_patiently(
+	struct reactor *reactor, const char *address, struct net_listener **ret_listener);
 /* A socket of the file system, which this user alone may connect to. A socket that an ended process
  * left there is replaced. The path is borrowed, and removed when the listener closes. -EADDRINUSE:
  * a process listens there; -EEXIST: something else is there; -ENAMETOOLONG, and the errors of

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "net/net_priv.h"
 
@@ -116,6 +117,46 @@ static void test_shared_port(void **state)
 	(void)state;
 	rig_spawn(shared_port, NULL);
 	rig_run();
+}
+
+/* ---- Sockets that outlive their process for a moment. ---- */
+
+static void *close_later(void *arg)
+{
+	clock_rest(DEADLINE_NONE);
+	clock_rest(DEADLINE_NONE);
+	close(*(int *)arg);
+	return NULL;
+}
+
+static void test_patience(void **state)
+{
+	struct sockaddr_in addr = {.sin_family = AF_INET};
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(addr);
+	pthread_t thread;
+	char address[32];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)state;
+	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(addr.sin_port));
+	assert_int_equal(pthread_create(&thread, NULL, close_later, &fd), 0);
+	assert_int_equal(net_listen_patiently(rig, address, &listener), 0);
+	pthread_join(thread, NULL);
+	net_listener_close(listener);
+
+	snprintf(name.sun_path, sizeof(name.sun_path), "/tmp/nebulaio-listener-%d", getpid());
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(pthread_create(&thread, NULL, close_later, &fd), 0);
+	assert_int_equal(net_listen_unix(rig, name.sun_path, &listener), 0);
+	pthread_join(thread, NULL);
+	net_listener_close(listener);
 }
 
 /* ---- Servers that begin at the same time. ---- */
@@ -375,6 +416,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_addresses),
 		RIG_TEST(test_shared_port),
+		RIG_TEST(test_patience),
 		RIG_TEST(test_of_servers_that_begin_at_once_one_has_the_port),
 		RIG_TEST(test_close),
 		RIG_TEST(test_many),
