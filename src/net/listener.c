@@ -11,7 +11,7 @@
 #define ACCEPTED_MAX	32u /* accept operations, and connections not yet taken by net_accept */
 #define ACCEPT_RETRY_NS (50 * NS_PER_MS)
 /* The kernel closes the sockets of a process with an io_uring up to some tens of milliseconds after
- * the process has ended. Who then starts the program again at once finds its own address taken. */
+ * the process has ended. A program that is started again at once finds its own address taken. */
 #define IN_USE_NS	(2 * NS_PER_S)
 #define IN_USE_RETRY_NS (10 * NS_PER_MS)
 
