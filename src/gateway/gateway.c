@@ -431,24 +431,19 @@ int gateway_start(struct gateway *gateway)
 	return ret;
 }
 
-static uint16_t port_of(const struct listen *listen)
-{
-	return listen ? listen_port(listen) : 0;
-}
-
 uint16_t gateway_http_port(const struct gateway *gateway)
 {
-	return port_of(gateway->cores[0].http);
+	return listen_port(gateway->cores[0].http);
 }
 
 uint16_t gateway_https_port(const struct gateway *gateway)
 {
-	return port_of(gateway->cores[0].https);
+	return listen_port(gateway->cores[0].https);
 }
 
 uint16_t gateway_admin_port(const struct gateway *gateway)
 {
-	return port_of(gateway->cores[0].admin);
+	return listen_port(gateway->cores[0].admin);
 }
 
 int gateway_watch_fd(const struct gateway *gateway)

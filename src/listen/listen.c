@@ -301,7 +301,7 @@ int listen_start(struct listen *listen)
 
 uint16_t listen_port(const struct listen *listen)
 {
-	return net_listener_port(listen->listener);
+	return listen ? net_listener_port(listen->listener) : 0;
 }
 
 static void shutdown_connections(struct listen *listen, bool idle_only)

@@ -33,7 +33,7 @@ struct listen_opts {
 int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen);
 /* Begins to accept. Before the reactor runs. */
 int listen_start(struct listen *listen);
-uint16_t listen_port(const struct listen *listen);
+uint16_t listen_port(const struct listen *listen); /* NULL: 0 */
 /* In a fiber: accepts no more connections, ends idle ones at once, and lets the others finish their
  * request. Then call drain, once. A caller that drains several listeners begins with this call for
  * all of them. */

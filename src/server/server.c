@@ -115,24 +115,19 @@ int server_open(const struct config *config, struct server **ret_server)
 	return 0;
 }
 
-static uint16_t port_of(const struct listen *listen)
-{
-	return listen ? listen_port(listen) : 0;
-}
-
 uint16_t server_http_port(const struct server *server)
 {
-	return port_of(server->cores[0].http);
+	return listen_port(server->cores[0].http);
 }
 
 uint16_t server_https_port(const struct server *server)
 {
-	return port_of(server->cores[0].https);
+	return listen_port(server->cores[0].https);
 }
 
 uint16_t server_admin_port(const struct server *server)
 {
-	return port_of(server->cores[0].admin);
+	return listen_port(server->cores[0].admin);
 }
 
 void server_set_doctor(struct server *server, server_doctor_fn *doctor)
@@ -142,7 +137,7 @@ void server_set_doctor(struct server *server, server_doctor_fn *doctor)
 
 uint16_t server_console_port(const struct server *server)
 {
-	return port_of(server->cores[0].console);
+	return listen_port(server->cores[0].console);
 }
 
 const char *server_https_self_signed(const struct server *server)
