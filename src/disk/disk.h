@@ -320,7 +320,8 @@ uint64_t disk_array_changes(const struct disk *disk);
 void disk_array_fail(struct disk *disk, uint32_t member, int error);
 /* A missing member is available again with old data, and is now rebuilding, with this disk in place
  * of its former one. The disk is the member's own again, or another that is attached to the same
- * reactors. -EBUSY: the member is not missing; -ENOSPC: it was replaced too often. */
+ * reactors. -EBUSY: the member is not missing; -ENOSPC: it was replaced too often; -ERANGE:
+ * the disk is shorter than the array's members are. The array must not grow meanwhile. */
 int disk_array_return(struct disk *disk, uint32_t member, struct disk *with);
 /* A rebuilt member is good from now on. */
 void disk_array_heal(struct disk *disk, uint32_t member);

@@ -325,6 +325,8 @@ int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
 
 	if (atomic_load(&at->state) != DISK_MEMBER_MISSING)
 		return -EBUSY;
+	if (disk_bytes(with) < disk_bytes(disk))
+		return -ERANGE;
 	if (before && before != with) {
 		if (array->retired_count == ARRAY_RETIRED_MAX)
 			return -ENOSPC;

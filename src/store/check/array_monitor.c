@@ -3,6 +3,7 @@
  * rebuilds them. docs/design/stripe.md. Of a store on one volume in RADOS, it watches that one. */
 #include "store/check/check.h"
 #include "store/check/set_change.h"
+#include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
@@ -158,13 +159,27 @@ static void puts_await(struct store *store)
 	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 }
 
+static void regrow_run(void *arg)
+{
+	struct array_monitor *monitor = (struct array_monitor *)arg;
+
+	monitor->ret = disk_grow(monitor->disk, disk_bytes(monitor->store->volume.disk));
+}
+
 static void member_take(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
 	int ret = monitor->fresh ? array_attach_all(store, monitor->disk) : 0;
 
+	/* The array may have grown since the volume was found, and grows with it from here on. */
+	grow_hold(store);
+	if (!ret) {
+		fiber_offload_long(regrow_run, monitor);
+		ret = monitor->ret;
+	}
 	if (!ret)
 		ret = disk_array_return(store->volume.disk, monitor->member, monitor->disk);
+	grow_release(store);
 	if (!ret) {
 		counter_add(&returned, 1);
 		log_info("store", "volume %u is back, and is rebuilt from the others",

@@ -524,8 +524,7 @@ static void regrow_run(void *arg)
 	change->ret = 0;
 	for (uint64_t left = change->added; left && !change->ret; left &= left - 1)
 		change->ret = disk_grow(
-			disk_array_member(store->volume.disk, (uint32_t)__builtin_ctzll(left)),
-			disk_bytes(store->volume.disk));
+			change->disks[__builtin_ctzll(left)], disk_bytes(store->volume.disk));
 }
 
 /* ---- Beginning. ---- */
@@ -545,12 +544,13 @@ static void disks_drop(struct store *store)
 	}
 }
 
-/* From here on the new volumes get what the array writes to all, and grow with it. */
-static int disks_join(struct store *store)
+static int disks_return(struct store *store)
 {
 	struct store_change *change = store->change;
-	int ret = 0;
+	int ret;
 
+	fiber_offload_long(regrow_run, store);
+	ret = change->ret;
 	for (uint64_t left = change->added; left && !ret; left &= left - 1) {
 		uint32_t member = (uint32_t)__builtin_ctzll(left);
 
@@ -558,13 +558,21 @@ static int disks_join(struct store *store)
 		if (!ret)
 			ret = disk_array_return(store->volume.disk, member, change->disks[member]);
 	}
-	if (ret)
-		return ret;
-	grow_quiesce(store);
-	fiber_offload_long(regrow_run, store);
-	for (uint64_t left = change->added; left && !change->ret; left &= left - 1)
+	return ret;
+}
+
+/* From here on the new volumes get what the array writes to all, and grow with it. */
+static int disks_join(struct store *store)
+{
+	struct store_change *change = store->change;
+	int ret;
+
+	grow_hold(store);
+	ret = disks_return(store);
+	grow_release(store);
+	for (uint64_t left = change->added; left && !ret; left &= left - 1)
 		disk_array_heal(store->volume.disk, (uint32_t)__builtin_ctzll(left));
-	return change->ret;
+	return ret;
 }
 
 static int paths_take(struct store *store)

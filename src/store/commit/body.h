@@ -78,6 +78,9 @@ void append_close(struct store *store, struct append *append, bool stored);
 /* ---- grow.c: space. ---- */
 /* Fiber call: waits until no growth of the volume runs. */
 void grow_quiesce(struct store *store);
+/* Fiber calls: hold waits until no growth of the volume runs, and none begins before release. */
+void grow_hold(struct store *store);
+void grow_release(struct store *store);
 /* Fiber call: leases a run of up to `blocks`. Grows the volume when it is full or too fragmented.
  * -ENOSPC. */
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);

@@ -132,6 +132,30 @@ void grow_quiesce(struct store *store)
 		pthread_mutex_unlock(&store->grow_lock);
 }
 
+void grow_hold(struct store *store)
+{
+	pthread_mutex_lock(&store->grow_lock);
+	while (store->growing) {
+		growing_wait(store);
+		pthread_mutex_lock(&store->grow_lock);
+	}
+	store->growing = true;
+	pthread_mutex_unlock(&store->grow_lock);
+}
+
+/* Waiters look again, and begin the growth that they need. */
+void grow_release(struct store *store)
+{
+	struct waiter *waiters;
+
+	pthread_mutex_lock(&store->grow_lock);
+	store->growing = false;
+	waiters = store->grow_waiters;
+	store->grow_waiters = NULL;
+	pthread_mutex_unlock(&store->grow_lock);
+	waiters_wake(waiters);
+}
+
 /* The log informs the operator; the answer informs the client. */
 static void full_tell(struct store *store)
 {

@@ -306,6 +306,7 @@ static void test_a_member_comes_back(void **state)
 {
 	struct fixture fixture;
 	struct disk *disk;
+	uint64_t bytes;
 
 	(void)state;
 	fixture_init(&fixture, 4, 2);
@@ -314,6 +315,11 @@ static void test_a_member_comes_back(void **state)
 	disk_array_fail(fixture.disk, 1, -ENOTCONN);
 	assert_int_equal(disk_array_lost(fixture.disk), 2);
 	stripe_put(&fixture, STRIPE_FIRST, 256);
+	/* The array grew while it was away. */
+	bytes = disk_bytes(fixture.disk);
+	assert_int_equal(disk_grow(fixture.disk, 2 * bytes), 0);
+	assert_int_equal(disk_array_return(fixture.disk, 1, disk), -ERANGE);
+	assert_int_equal(disk_grow(disk, 2 * bytes), 0);
 	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
 	assert_int_equal(disk_array_changes(fixture.disk), 2);
