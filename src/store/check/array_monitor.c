@@ -166,7 +166,7 @@ static void regrow_run(void *arg)
 	monitor->ret = disk_grow(monitor->disk, disk_bytes(monitor->store->volume.disk));
 }
 
-static void member_take(struct array_monitor *monitor)
+static int member_take(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
 	int ret = monitor->fresh ? array_attach_all(store, monitor->disk) : 0;
@@ -190,6 +190,7 @@ static void member_take(struct array_monitor *monitor)
 	if (ret)
 		log_error(
 			"store", "cannot take volume %u back: %s", monitor->member, strerror(-ret));
+	return ret;
 }
 
 /* ---- Replacing. ---- */
@@ -337,8 +338,10 @@ static void look(struct array_monitor *monitor)
 		fiber_offload_long(look_run, monitor);
 		if (monitor->member == UINT32_MAX)
 			break;
-		member_take(monitor);
 		taken = true;
+		/* One that cannot be taken now is found again by the next look. */
+		if (member_take(monitor))
+			break;
 	}
 	if (taken)
 		puts_await(monitor->store);
