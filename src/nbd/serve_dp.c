@@ -25,20 +25,23 @@ struct request {
 
 /* ---- Frames. ---- */
 
+static bool lasts(uint64_t since_ns, uint64_t ns)
+{
+	return since_ns && clock_now_ns() - since_ns >= ns;
+}
+
 /* Cuts off the connection that holds most frames of those whose client is slow to take or to send
  * one payload. */
 static void slow_one_end(struct nbd *nbd)
 {
-	uint64_t now_ns = clock_now_ns();
 	struct nbd_connection *worst = NULL;
 
 	LIST_FOR_EACH (link, &nbd->connections) {
 		struct nbd_connection *connection = CONTAINER_OF(link, struct nbd_connection, link);
-		uint64_t since_ns =
-			MIN(connection->sends_since_ns - 1, connection->takes_since_ns - 1);
+		bool slow = lasts(connection->sends_since_ns, nbd->starved_ns) ||
+			    lasts(connection->takes_since_ns, nbd->starved_ns);
 
-		if (since_ns < now_ns - nbd->starved_ns &&
-			(!worst || connection->frames_held > worst->frames_held))
+		if (slow && (!worst || connection->frames_held > worst->frames_held))
 			worst = connection;
 	}
 	if (!worst)

@@ -130,8 +130,7 @@ static int edit(const struct store_meta *current, struct slice *ret_headers, voi
 	if (s3_tags_decode(s3_tags_of_object(current), &mark->arena, &tags) ||
 		!s3_replication_rule_of(step->replication, key_of(step), &tags))
 		return -ECANCELED;
-	return s3_meta_set_hidden(
-		headers, SLICE(S3_REPLICA_HEADER), SLICE("PENDING"), &mark->arena, ret_headers);
+	return s3_replica_set(headers, SLICE("PENDING"), SLICE_NONE, &mark->arena, ret_headers);
 }
 
 static void version_mark(struct step *step, const struct found *found)

@@ -60,14 +60,13 @@ static void growth_run(void *arg)
 	growth->ret = space_step(growth->store);
 }
 
-static void growth_end(struct store *store, int ret)
+/* Waiters look again, and begin the growth that they need. */
+void grow_release(struct store *store)
 {
 	struct waiter *waiters;
 
 	pthread_mutex_lock(&store->grow_lock);
 	store->growing = false;
-	store->grow_result = ret;
-	store->grow_ended_ns = clock_now_ns();
 	waiters = store->grow_waiters;
 	store->grow_waiters = NULL;
 	pthread_mutex_unlock(&store->grow_lock);
@@ -79,7 +78,11 @@ static void growth_fiber(void *arg)
 	struct growth growth = {.store = (struct store *)arg};
 
 	fiber_offload(growth_run, &growth);
-	growth_end(growth.store, growth.ret);
+	pthread_mutex_lock(&growth.store->grow_lock);
+	growth.store->grow_result = growth.ret;
+	growth.store->grow_ended_ns = clock_now_ns();
+	pthread_mutex_unlock(&growth.store->grow_lock);
+	grow_release(growth.store);
 }
 
 /* Whether the last refusal is so recent that another attempt is pointless. The lock is held. */
@@ -141,19 +144,6 @@ void grow_hold(struct store *store)
 	}
 	store->growing = true;
 	pthread_mutex_unlock(&store->grow_lock);
-}
-
-/* Waiters look again, and begin the growth that they need. */
-void grow_release(struct store *store)
-{
-	struct waiter *waiters;
-
-	pthread_mutex_lock(&store->grow_lock);
-	store->growing = false;
-	waiters = store->grow_waiters;
-	store->grow_waiters = NULL;
-	pthread_mutex_unlock(&store->grow_lock);
-	waiters_wake(waiters);
 }
 
 /* The log informs the operator; the answer informs the client. */
