@@ -101,13 +101,15 @@ static void on_event(struct flow_fabric *fabric, struct rp_cm_event *event)
 	}
 }
 
-static void events_ready(void *arg)
+static bool event_take(void *arg)
 {
 	struct flow_fabric *fabric = arg;
 	struct rp_cm_event event;
 
-	while (rp_cm_poll(fabric->device, &event) > 0)
-		on_event(fabric, &event);
+	if (rp_cm_poll(fabric->device, &event) <= 0)
+		return false;
+	on_event(fabric, &event);
+	return true;
 }
 
 /* ---- Silence and reminders. ---- */
@@ -217,7 +219,7 @@ int flow_fabric_open(
 		.event_fd = rp_cq_fd(fabric->cq)};
 	fabric->events = (struct rp_events){.reactor = core->reactor,
 		.device = fabric->device,
-		.ready = events_ready,
+		.take = event_take,
 		.arg = fabric};
 	fabric->tick = (struct reactor_timer){.fn = tick, .arg = fabric};
 	reactor_poller_add(core->reactor, &fabric->poller);

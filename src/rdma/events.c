@@ -3,6 +3,9 @@
 
 #include "rdma/port.h"
 
+/* The descriptor stays readable while there are more: they are taken in the next turn. */
+#define EVENTS_AT_ONCE 16u
+
 static void events_await(struct rp_events *events)
 {
 	events->waiting = true;
@@ -10,14 +13,15 @@ static void events_await(struct rp_events *events)
 		reactor_sqe(events->reactor, &events->op), rp_cm_fd(events->device), POLLIN);
 }
 
-static void events_take(struct uring_op *op, int result, uint32_t cqe_flags)
+static void events_ready(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct rp_events *events = op->arg;
 
 	(void)result;
 	(void)cqe_flags;
 	events->waiting = false;
-	events->ready(events->arg);
+	for (uint32_t i = 0; i < EVENTS_AT_ONCE && events->take(events->arg); i++)
+		continue;
 	if (!events->ending)
 		events_await(events);
 	else if (events->waiter)
@@ -27,8 +31,8 @@ static void events_take(struct uring_op *op, int result, uint32_t cqe_flags)
 void rp_events_begin(struct rp_events *events)
 {
 	CHECK(!events->waiting);
-	CHECK(events->ready != NULL);
-	events->op = (struct uring_op){.done = events_take, .arg = events};
+	CHECK(events->take != NULL);
+	events->op = (struct uring_op){.done = events_ready, .arg = events};
 	events->ending = false;
 	events_await(events);
 }

@@ -49,7 +49,7 @@ static void port_disarm(void *arg)
 	rp_cq_disarm(((struct rp_port *)arg)->cq);
 }
 
-static void port_events(void *arg)
+static bool port_event(void *arg)
 {
 	struct rp_port *port = arg;
 	struct rp_cm_event event;
@@ -57,8 +57,10 @@ static void port_events(void *arg)
 	/* Messages that a peer sent before it disconnected are handled before its DISCONNECTED. */
 	for (uint32_t i = 0; i < EVENT_POLLS_MAX && port_poll(port); i++)
 		continue;
-	while (rp_cm_poll(port->device, &event) > 0)
-		port->opts.on_event(port->opts.arg, &event);
+	if (rp_cm_poll(port->device, &event) <= 0)
+		return false;
+	port->opts.on_event(port->opts.arg, &event);
+	return true;
 }
 
 int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
@@ -95,7 +97,7 @@ int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
 	port->polled = true;
 	port->events = (struct rp_events){.reactor = opts->reactor,
 		.device = port->device,
-		.ready = port_events,
+		.take = port_event,
 		.arg = port};
 	rp_events_begin(&port->events);
 	*ret_port = port;

@@ -29,9 +29,10 @@ void rp_arenas_close(struct rp_arenas *arenas);
 struct rp_events {
 	struct reactor *reactor;
 	struct rp_device *device;
-	/* Called when there may be events: takes them by rp_cm_poll. On the reactor, outside of
-	 * fibers. */
-	void (*ready)(void *arg);
+	/* Called when there may be events: takes one by rp_cm_poll, false when there is none. On the
+	 * reactor, outside of fibers; timers and completions have their turn between a few of them,
+	 * however fast a peer makes new ones. */
+	bool (*take)(void *arg);
 	void *arg;
 	/* The rest is private. */
 	struct uring_op op;
@@ -40,7 +41,7 @@ struct rp_events {
 };
 /* Before the reactor's first turn, or on it; the struct must not move. */
 void rp_events_begin(struct rp_events *events);
-/* Fiber call: after it, ready is not called any more. */
+/* Fiber call: after it, take is not called any more. */
 void rp_events_end(struct rp_events *events);
 
 /* ---- Ports: a device as one reactor uses it: protection domain, the region's arenas registered, a

@@ -249,7 +249,8 @@ static bool unproven(const struct target_lane *lane)
 }
 
 /* Anybody on the fabric may connect: those who have not proven the secret have a part of the
- * places, and the one that has taken longest gives way to the next. */
+ * places, and the one that has taken longest gives way to the next. Its place is free at once,
+ * because others may follow before the next timers. */
 static void unproven_limit(struct remote_target *target)
 {
 	struct target_lane *oldest = NULL;
@@ -267,6 +268,7 @@ static void unproven_limit(struct remote_target *target)
 	if (oldest && count >= MAX(target->lanes_max / TARGET_UNPROVEN_PART, 1u)) {
 		counter_add(&yielded, 1);
 		target_lane_fail(oldest, "it has not proven the secret, and others come");
+		lane_due(&oldest->timer, oldest);
 	}
 }
 

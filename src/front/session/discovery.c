@@ -89,6 +89,29 @@ static void on_wc(struct front_discovery *front, const struct rp_wc *wc)
 		log_warn("discovery", "a receive cannot be posted");
 }
 
+static bool event_take(struct front_discovery *front)
+{
+	struct rp_cm_event event;
+
+	if (rp_cm_poll(front->member.device, &event) <= 0)
+		return false;
+	if (event.type == RP_CM_GROUP_FAILED)
+		log_warn("discovery",
+			"the group cannot be joined: `nebulaio discover` does not find this server");
+	return true;
+}
+
+static bool completion_take(struct front_discovery *front)
+{
+	struct rp_wc wc;
+
+	if (rp_cq_poll(front->member.cq, &wc, 1) <= 0)
+		return false;
+	on_wc(front, &wc);
+	return true;
+}
+
+/* Looks whether it is to stop after a few of each, however fast datagrams come. */
 static void *discovery_main(void *arg)
 {
 	struct front_discovery *front = arg;
@@ -97,18 +120,11 @@ static void *discovery_main(void *arg)
 		{.fd = rp_cq_fd(front->member.cq), .events = POLLIN}};
 
 	while (!(waits[0].revents & POLLIN)) {
-		struct rp_cm_event event;
-		struct rp_wc wc;
+		bool more = false;
 
-		while (rp_cm_poll(front->member.device, &event) > 0) {
-			if (event.type == RP_CM_GROUP_FAILED)
-				log_warn("discovery",
-					"the group cannot be joined: `nebulaio discover` does not "
-					"find this server");
-		}
-		while (rp_cq_poll(front->member.cq, &wc, 1) > 0)
-			on_wc(front, &wc);
-		if (rp_cq_arm(front->member.cq))
+		for (uint32_t i = 0; i < SLOTS; i++)
+			more = event_take(front) | completion_take(front);
+		if (!more && rp_cq_arm(front->member.cq))
 			poll(waits, ARRAY_LEN(waits), -1);
 		else
 			poll(waits, ARRAY_LEN(waits), 0);

@@ -245,24 +245,24 @@ static int event_next(struct native_port *port, struct note *ret_note)
 	return ret;
 }
 
-static void events_ready(void *arg)
+static bool event_take(void *arg)
 {
 	struct native_port *port = arg;
 	struct note note;
-	int ret;
+	int ret = event_next(port, &note);
 
-	while ((ret = event_next(port, &note)) > 0) {
-		if (note.event.type == RP_CM_CONNECT_REQUEST)
-			on_connect_request(port, &note.event);
-		else if (note.event.type == RP_CM_DEVICE_FATAL)
-			on_fatal(port, &note.event);
-		else if (note.front && note.event.type != RP_CM_ESTABLISHED &&
-			 !note_hand(port, &note))
-			/* Its flushed receives also report the end. */
-			log_warn("rdma", "%s: out of memory for an event", note.event.peer);
-	}
 	if (ret < 0)
 		log_error("rdma", "connection events: %s", strerror(-ret));
+	if (ret <= 0)
+		return false;
+	if (note.event.type == RP_CM_CONNECT_REQUEST)
+		on_connect_request(port, &note.event);
+	else if (note.event.type == RP_CM_DEVICE_FATAL)
+		on_fatal(port, &note.event);
+	else if (note.front && note.event.type != RP_CM_ESTABLISHED && !note_hand(port, &note))
+		/* Its flushed receives also report the end. */
+		log_warn("rdma", "%s: out of memory for an event", note.event.peer);
+	return true;
 }
 
 int front_native_listen(struct front_native *first, const char *address, uint16_t port_number)
@@ -389,7 +389,7 @@ int native_port_join(struct front_native *front, struct front_native *first)
 	CHECK(ret == 0);
 	port->events = (struct rp_events){.reactor = front->reactor,
 		.device = front->opts.device,
-		.ready = events_ready,
+		.take = event_take,
 		.arg = port};
 	ret = places_join(port, front);
 	if (!ret)
