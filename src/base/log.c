@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log_ring.h"
 
 #define LINE_BYTES    1024
@@ -229,6 +230,37 @@ void log_line(enum log_level level, const char *tag, const char *fmt, ...)
 {
 	va_list args;
 
+	va_start(args, fmt);
+	line_make(level, tag, (struct log_fields){0}, fmt, args);
+	va_end(args);
+}
+
+/* True when the site has a line left: it fills up again by one a second. */
+static bool limit_take(struct log_limit *limit)
+{
+	uint64_t now_ns = clock_now_ns(), spent_ns = atomic_load(&limit->spent_ns), from_ns;
+
+	do {
+		from_ns = spent_ns > now_ns ? spent_ns : now_ns;
+		if (from_ns - now_ns >= LOG_LIMITED_BURST * NS_PER_S)
+			return false;
+	} while (!atomic_compare_exchange_weak(&limit->spent_ns, &spent_ns, from_ns + NS_PER_S));
+	return true;
+}
+
+void log_line_limited(
+	struct log_limit *limit, enum log_level level, const char *tag, const char *fmt, ...)
+{
+	uint32_t left_out;
+	va_list args;
+
+	if (!limit_take(limit)) {
+		atomic_fetch_add(&limit->left_out, 1);
+		return;
+	}
+	left_out = atomic_exchange(&limit->left_out, 0);
+	if (left_out)
+		log_line(level, tag, "%u lines like the next were left out", left_out);
 	va_start(args, fmt);
 	line_make(level, tag, (struct log_fields){0}, fmt, args);
 	va_end(args);

@@ -4,6 +4,7 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,5 +52,22 @@ void log_line_with(enum log_level level, const char *tag, struct log_fields fiel
 #define log_info(tag, ...)  LOG(LOG_INFO, tag, __VA_ARGS__)
 #define log_warn(tag, ...)  LOG(LOG_WARN, tag, __VA_ARGS__)
 #define log_error(tag, ...) LOG(LOG_ERROR, tag, __VA_ARGS__)
+
+/* The lines that a call site has left. Starts as zeroes. */
+struct log_limit {
+	_Atomic uint64_t spent_ns;
+	_Atomic uint32_t left_out;
+};
+#define LOG_LIMITED_BURST 100u
+void log_line_limited(struct log_limit *limit, enum log_level level, const char *tag,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* For what anybody who reaches a port can cause as often as he likes: LOG_LIMITED_BURST lines of
+ * each call site at once, then one a second. A line tells how many were left out before it. */
+#define log_limited(level, tag, ...)                                                \
+	do {                                                                        \
+		static struct log_limit log_limit_here;                             \
+		if (__builtin_expect((level) >= log_level_now, 0))                  \
+			log_line_limited(&log_limit_here, level, tag, __VA_ARGS__); \
+	} while (0)
 
 #endif

@@ -30,7 +30,7 @@ static void on_request(struct rp_cm_event *event)
 	struct flow_listener *listener = rp_listener_context(event->listener);
 
 	if (!listener->accepting || listener->request.request) {
-		log_info("flow", "%s: refused: busy with another stream", event->peer);
+		log_limited(LOG_INFO, "flow", "%s: refused: busy with another stream", event->peer);
 		refuse(event->request, LINK_BUSY);
 		return;
 	}
@@ -508,7 +508,7 @@ static int request_accept(struct flow_listener *listener, const struct flow_link
 	if (reason) {
 		const struct link_refusal refusal = {LINK_MAGIC, LINK_VERSION, (uint16_t)reason};
 
-		log_warn("flow", "%s: refused: %s", request.peer,
+		log_limited(LOG_WARN, "flow", "%s: refused: %s", request.peer,
 			link_refusal_text(&refusal, sizeof(refusal)));
 		refuse(request.request, reason);
 		return -EAGAIN;
@@ -528,7 +528,7 @@ static int request_accept(struct flow_listener *listener, const struct flow_link
 	link->told = link->posted;
 	ret = open_wait(link);
 	if (ret) {
-		log_warn("flow", "%s: %s", link->peer, link->why);
+		log_limited(LOG_WARN, "flow", "%s: %s", link->peer, link->why);
 		flow_link_close(link);
 		return -EAGAIN;
 	}

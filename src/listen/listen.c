@@ -170,7 +170,7 @@ static void connection_again(void *arg)
 		(struct fiber_start){.name = "http", .fn = connection_more, .arg = connection};
 	if (!fiber_start_in(reactor, connection->share, &connection->more))
 		return;
-	log_warn("listen", "connection from %s cut: too many fibers on this core",
+	log_limited(LOG_WARN, "listen", "connection from %s cut: too many fibers on this core",
 		net_peer(connection->stream));
 	front_http_drop(connection->waiting);
 	connection_end(connection);
@@ -200,7 +200,8 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	counter_add(&connections_total, 1);
 	counter_add(&connections_now, 1);
 	if (fiber_spawn(listen->opts.core->reactor, "http", connection_main, connection)) {
-		log_warn("listen", "connection from %s refused: too many fibers on this core",
+		log_limited(LOG_WARN, "listen",
+			"connection from %s refused: too many fibers on this core",
 			net_peer(stream));
 		if (listen->opts.tls)
 			net_close(stream);
@@ -260,7 +261,8 @@ static void accept_main(void *arg)
 			break;
 		if (ret)
 			/* Only that connection failed: the next one may find memory again. */
-			log_warn("listen", "a connection was closed: %s", strerror(-ret));
+			log_limited(
+				LOG_WARN, "listen", "a connection was closed: %s", strerror(-ret));
 		else if (room_make(listen))
 			connection_start(listen, stream);
 		else

@@ -42,9 +42,9 @@ static void connection_main(void *arg)
 			(unsigned long long)connection->read_bytes,
 			(unsigned long long)connection->written_bytes);
 	} else if (ret == -EACCES) {
-		log_warn("nbd", "%s is refused: it does not begin TLS", peer);
+		log_limited(LOG_WARN, "nbd", "%s is refused: it does not begin TLS", peer);
 	} else if (ret != -ECONNABORTED && ret != -ECANCELED && ret != -ECONNRESET) {
-		log_warn("nbd", "%s is refused: %s", peer,
+		log_limited(LOG_WARN, "nbd", "%s is refused: %s", peer,
 			ret == -ENOENT ? "it names no export of this server" : strerror(-ret));
 	}
 	connection_end(connection);
@@ -65,7 +65,7 @@ static void connection_start(struct nbd *nbd, struct net_stream *stream)
 	list_push_back(&nbd->connections, &connection->link);
 	nbd->connection_count++;
 	if (fiber_spawn(nbd->opts.reactor, "nbd", connection_main, connection)) {
-		log_warn("nbd", "%s is refused: no fiber is free", net_peer(stream));
+		log_limited(LOG_WARN, "nbd", "%s is refused: no fiber is free", net_peer(stream));
 		connection_end(connection);
 	}
 }

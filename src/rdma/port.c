@@ -95,10 +95,8 @@ int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
 		.event_fd = rp_cq_fd(port->cq)};
 	reactor_poller_add(opts->reactor, &port->poller);
 	port->polled = true;
-	port->events = (struct rp_events){.reactor = opts->reactor,
-		.device = port->device,
-		.take = port_event,
-		.arg = port};
+	port->events = (struct rp_events){
+		.reactor = opts->reactor, .device = port->device, .take = port_event, .arg = port};
 	rp_events_begin(&port->events);
 	*ret_port = port;
 	return 0;

@@ -29,9 +29,9 @@ void rp_arenas_close(struct rp_arenas *arenas);
 struct rp_events {
 	struct reactor *reactor;
 	struct rp_device *device;
-	/* Called when there may be events: takes one by rp_cm_poll, false when there is none. On the
-	 * reactor, outside of fibers; timers and completions have their turn between a few of them,
-	 * however fast a peer makes new ones. */
+	/* Called when there may be events: takes one by rp_cm_poll, false when there is none. On
+	 * the reactor, outside of fibers; timers and completions have their turn between a few of
+	 * them, however fast a peer makes new ones. */
 	bool (*take)(void *arg);
 	void *arg;
 	/* The rest is private. */

@@ -36,7 +36,7 @@ void target_refuse(struct target_lane *lane, enum wire_reason reason)
 	struct wire_refuse *word = &lane->capsules.sends[TARGET_SLOTS].refuse;
 
 	counter_add(&refused, 1);
-	log_warn("export", "%s: refused: %s", lane->peer, wire_reason_text(reason));
+	log_limited(LOG_WARN, "export", "%s: refused: %s", lane->peer, wire_reason_text(reason));
 	memset(word, 0, sizeof(*word));
 	wire_head_fill(&word->head, WIRE_REFUSE, sizeof(*word), 0);
 	word->reason = reason;
@@ -162,8 +162,8 @@ void target_lane_fail(struct target_lane *lane, const char *why)
 		return;
 	lane->state = TARGET_FAILED;
 	if (why)
-		log_info("export", "%s: %s%s%s", lane->peer, why, lane->volume ? ": volume " : "",
-			lane->volume ? lane->volume->name : "");
+		log_limited(LOG_INFO, "export", "%s: %s%s%s", lane->peer, why,
+			lane->volume ? ": volume " : "", lane->volume ? lane->volume->name : "");
 	rp_disconnect(lane->qp);
 	rp_qp_error(lane->qp);
 	/* The queue pair is not closed here, because it may be the caller. */
@@ -300,7 +300,8 @@ static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 		rp_qp_close(lane->qp);
 		capsules_close(target->opts.region, &lane->capsules);
 		free(lane);
-		log_warn("export", "%s: cannot be served: %s", event->peer, strerror(-ret));
+		log_limited(LOG_WARN, "export", "%s: cannot be served: %s", event->peer,
+			strerror(-ret));
 		return 0;
 	}
 	target->lanes[idx] = lane;
@@ -316,7 +317,7 @@ static void on_request(struct remote_target *target, struct rp_cm_event *event)
 	if (hello.magic == WIRE_MAGIC && hello.version == WIRE_VERSION && !hello.reserved &&
 		!target->drainer && lane_accept(target, event) == 0)
 		return;
-	log_warn("export", "%s: rejected: %s", event->peer,
+	log_limited(LOG_WARN, "export", "%s: rejected: %s", event->peer,
 		hello.magic == WIRE_MAGIC
 			? "the maximum number of connections is reached, or the server is draining"
 			: "it is no initiator of volumes");

@@ -306,8 +306,8 @@ static bool answer_end(struct http_conn *conn)
 	if (gave_up || !reply->reply.status) {
 		/* Nothing has been sent yet, so the client can still get an error. */
 		if (status == 500)
-			log_error("http", "the request from %s ended without an answer",
-				conn->request.peer);
+			log_limited(LOG_ERROR, "http",
+				"the request from %s ended without an answer", conn->request.peer);
 		conn->close_after = true;
 		http_reply_init(reply, conn);
 		if (http_refuse(conn, status))
@@ -376,7 +376,8 @@ static uint32_t note_via(struct http_conn *conn)
 	text = head->headers[at].value;
 	if (via_read(opts->via_secret, text, head->method_text, head->target,
 		    (int64_t)(clock_real_ns() / NS_PER_S), &via)) {
-		log_warn("http", "%s: the header " VIA_HEADER " is refused: not of this cluster",
+		log_limited(LOG_WARN, "http",
+			"%s: the header " VIA_HEADER " is refused: not of this cluster",
 			net_peer(conn->stream));
 		return 403;
 	}
@@ -536,7 +537,8 @@ struct front_http *front_http_go_on(struct front_http *http)
 	CHECK(http->magic == FRONT_HTTP_MAGIC);
 	conn = conn_open(http);
 	if (!conn) {
-		log_error("http", "no memory for a request from %s", net_peer(http->stream));
+		log_limited(LOG_ERROR, "http", "no memory for a request from %s",
+			net_peer(http->stream));
 		front_http_drop(http);
 		return NULL;
 	}
@@ -559,7 +561,8 @@ struct front_http *front_http_serve(const struct front_http_opts *opts, struct n
 	struct front_http *http = malloc(sizeof(*http));
 
 	if (!http) {
-		log_error("http", "no memory for a connection from %s", net_peer(stream));
+		log_limited(
+			LOG_ERROR, "http", "no memory for a connection from %s", net_peer(stream));
 		net_close(stream);
 		return NULL;
 	}

@@ -26,7 +26,7 @@ struct note {
 
 static void reject(const struct rp_cm_event *event, const char *why)
 {
-	log_warn("rdma", "%s: connection rejected: %s", event->peer, why);
+	log_limited(LOG_WARN, "rdma", "%s: connection rejected: %s", event->peer, why);
 	rp_reject(event->request, NULL, 0);
 }
 

@@ -204,7 +204,7 @@ static void refuse(
 {
 	uint8_t capsule[CAPSULE_BYTES_MIN] __attribute__((aligned(8)));
 
-	log_info("rdma", "%s: session refused: %s", session->peer, code);
+	log_limited(LOG_INFO, "rdma", "%s: session refused: %s", session->peer, code);
 	counter_add(&sessions_refused, 1);
 	capsule_refuse_encode(
 		status, slice_str(code), slice_str(message), capsule, sizeof(capsule));
@@ -453,7 +453,7 @@ void native_session_fail(struct native_session *session, const char *why)
 	if (session->phase == NATIVE_FAILED)
 		return;
 	if (why)
-		log_info("rdma", "%s: session ends: %s", session->peer, why);
+		log_limited(LOG_INFO, "rdma", "%s: session ends: %s", session->peer, why);
 	session->phase = NATIVE_FAILED;
 	session->failed_ns = reactor_now_ns(session->front->reactor);
 	rp_disconnect(session->qp);

@@ -69,7 +69,7 @@ void rp_qp_log_failure(const struct rp_qp_info *info, const char *why)
 
 	PROBE2(rdma_qp_failed, info->qpn, info->dest_qpn);
 	rp_qp_info_text(info, text, sizeof(text));
-	log_warn("rdma", "%s: %s", why, text);
+	log_limited(LOG_WARN, "rdma", "%s: %s", why, text);
 }
 
 /* ---- Descriptors. ---- */

@@ -291,7 +291,7 @@ static int check_user(int fd)
 
 	if (err || user == geteuid())
 		return err;
-	log_warn("rdma",
+	log_limited(LOG_WARN, "rdma",
 		"simulated: no connection of user %u's process with one of user %u: " FOREIGN,
 		(unsigned int)geteuid(), (unsigned int)user);
 	return -EACCES;
@@ -516,7 +516,8 @@ static void conn_readable(struct sim_conn *conn)
 		sim_fds_close(fds, SIM_HELLO_FDS);
 		if (err) {
 			if (err != -ECONNRESET)
-				log_warn("rdma", "simulated: connection with pid %d: %s",
+				log_limited(LOG_WARN, "rdma",
+					"simulated: connection with pid %d: %s",
 					(int)(conn->pid ? conn->pid : sender.pid),
 					err == -EACCES ? FOREIGN : strerror(-err));
 			conn_end(conn);

@@ -94,5 +94,5 @@ void sim_listener_readable(struct sim_listener *listener)
 	if (fd >= 0)
 		sim_conn_take(listener, fd);
 	else if (errno == EMFILE || errno == ENFILE)
-		log_error("rdma", "simulated: no descriptor left for a connection");
+		log_limited(LOG_ERROR, "rdma", "simulated: no descriptor left for a connection");
 }

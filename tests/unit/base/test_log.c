@@ -327,11 +327,56 @@ static void test_ring_is_bounded(void **state)
 	json_decref(lines);
 }
 
+static uint32_t lines_of(const char *text)
+{
+	uint32_t count = 0;
+
+	for (; (text = strchr(text, '\n')) != NULL; text++)
+		count++;
+	return count;
+}
+
+static void knock(struct log_limit *limit, uint32_t times)
+{
+	for (uint32_t i = 0; i < times; i++)
+		log_line_limited(limit, LOG_WARN, "test", "knock %u", i);
+}
+
+/* Strangers get the burst, then a line a second, and what is left out is counted; one call site
+ * does not silence another. */
+static void test_limited(void **state)
+{
+	static struct log_limit limit, other;
+	uint32_t count;
+	const char *text;
+
+	(void)state;
+	catch_begin();
+	knock(&limit, 1000);
+	text = catch_end();
+	count = lines_of(text);
+	assert_true(count >= LOG_LIMITED_BURST && count < 1000);
+	assert_non_null(strstr(text, "warn  test: knock 0\n"));
+	catch_begin();
+	knock(&other, 1);
+	assert_string_equal(strstr(catch_end(), "knock"), "knock 0\n");
+	atomic_store(&limit.left_out, 900);
+	atomic_fetch_sub(&limit.spent_ns, 5 * NS_PER_S);
+	catch_begin();
+	knock(&limit, 2);
+	text = catch_end();
+	assert_int_equal(lines_of(text), 3);
+	assert_non_null(strstr(text, "test: 900 lines like the next were left out\n"));
+	assert_non_null(strstr(text, "knock 0\n"));
+	assert_non_null(strstr(text, "knock 1\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_takes_any_bytes),
 		cmocka_unit_test(test_json_of_every_length),
