@@ -96,8 +96,8 @@ static bool event_take(struct front_discovery *front)
 	if (rp_cm_poll(front->member.device, &event) <= 0)
 		return false;
 	if (event.type == RP_CM_GROUP_FAILED)
-		log_warn("discovery",
-			"the group cannot be joined: `nebulaio discover` does not find this server");
+		log_warn("discovery", "the group cannot be joined: `nebulaio discover` cannot find "
+				      "this server");
 	return true;
 }
 
