@@ -131,7 +131,7 @@ static void row_end(
 	struct course *course = lane->course;
 
 	if (outcome == OUTCOME_FAILED && s3_replicate_note(course->replicate->opts.s3, &row->row,
-						 "FAILED", SLICE_NONE) == -EIO)
+						 S3_REPLICATE_END_FAILED, SLICE_NONE) == -EIO)
 		outcome = OUTCOME_REFUSED;
 	row->maybe_sent |= outcome >= OUTCOME_FAILED;
 	if (outcome >= OUTCOME_FAILED)

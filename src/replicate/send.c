@@ -313,7 +313,7 @@ static enum outcome replica_done(struct send *send)
 		return OUTCOME_REFUSED;
 	}
 	ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
-		"COMPLETED", slice_str(version));
+		S3_REPLICATE_END_SENT, slice_str(version));
 	return ret && ret != -ENOENT ? failed_here(send, "the source's status", ret) : OUTCOME_SENT;
 }
 
@@ -651,7 +651,7 @@ static enum outcome send_change(struct send *send)
 	buf_free(&xml);
 	if (outcome == OUTCOME_SENT) {
 		ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
-			"COMPLETED", SLICE_NONE);
+			S3_REPLICATE_END_SENT, SLICE_NONE);
 		if (ret && ret != -ENOENT)
 			outcome = failed_here(send, "the source's status", ret);
 	}
@@ -684,7 +684,8 @@ static enum outcome row_open(struct send *send)
 		replicate->opts.s3, replicate->opts.core, &send->row->row, send->job);
 
 	if (ret == -ECANCELED)
-		(void)s3_replicate_note(replicate->opts.s3, &send->row->row, NULL, SLICE_NONE);
+		(void)s3_replicate_note(
+			replicate->opts.s3, &send->row->row, S3_REPLICATE_END_DROPPED, SLICE_NONE);
 	if (ret == -ENOENT || ret == -ECANCELED || ret == -EALREADY)
 		return OUTCOME_DROPPED;
 	if (ret == -EOPNOTSUPP) {
@@ -722,7 +723,7 @@ enum outcome send_row(
 		if (outcome == OUTCOME_SENT) {
 			if (s3_replicate_place(s3, slice_str(lane->course->name), send->place)) {
 				snprintf(ret_why, S3_REPLICATE_ERROR_BYTES,
-					"the target is not registered");
+					"the target cannot be read: register it again");
 				outcome = OUTCOME_REFUSED;
 			} else {
 				outcome = row_run(send);

@@ -112,16 +112,28 @@ struct s3_replicate_part {
 };
 /* number from 1. The offset of a part is found by a walk over those before it. */
 struct s3_replicate_part s3_replicate_part(const struct s3_replicate_job *job, uint32_t number);
-/* Notes with the version how it ended: "COMPLETED", "FAILED"; NULL: nothing asks for it any more.
- * target_version: of the replica; empty: leaves it. -ENOENT: the version is gone. */
-int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, const char *status,
+/* Notes with the version how it ended at the row's target. target_version: of the replica; empty:
+ * leaves it. -ENOENT: the version is gone. */
+enum s3_replicate_end {
+	S3_REPLICATE_END_SENT,
+	S3_REPLICATE_END_FAILED,
+	S3_REPLICATE_END_DROPPED, /* nothing asks for it any more */
+};
+int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3_replicate_end end,
 	struct slice target_version);
 
 /* ---- Resync: rows for what exists already. Fiber calls. ---- */
 /* The next bucket that waits for one, and where its walk goes on. -ENOENT: none. */
+enum s3_replicate_resync_kind {
+	S3_REPLICATE_RESYNC_RULES = 'E', /* what ExistingObjectReplication asks for */
+	S3_REPLICATE_RESYNC_NEW = 'N',	 /* what all rules ask for and was not sent */
+	S3_REPLICATE_RESYNC_ALL = 'A',	 /* also what was sent before */
+};
 struct s3_replicate_resync {
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
-	bool again;	 /* also what was sent before */
+	enum s3_replicate_resync_kind kind;
+	char rules[17];	 /* digest of the rules that it is for; empty: of any */
+	char stamp[36];	 /* of its document */
 	uint64_t put_ns; /* real time of its last step */
 	size_t after_len;
 	char after[LIMIT_KEY_LEN_MAX];

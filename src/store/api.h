@@ -170,12 +170,13 @@ int store_put_append(struct store_put *put, const struct store_get *get);
 /* An outbox row: a message about a commit to a receiver outside the store. The row is part of the
  * commit, so after a crash both exist or neither. The store keeps it until store_outbox_end. */
 #define STORE_OUTBOX_ROW_BYTES_MAX (64u * 1024u)
+#define STORE_OUTBOX_ROWS_MAX	   17u /* of a commit's item: an event, and 16 replications */
 struct store_outbox_row {
 	/* The text to store if the commit adds no delete marker, and the text if it does. data
 	 * NULL: no row. */
 	struct slice text, marker_text;
 	uint64_t number; /* out: in commit order, never reused; 0: there was no commit */
-	struct store_outbox_row *next; /* one more row of the same commit; NULL: none */
+	struct store_outbox_row *next; /* a further row of the same commit; NULL: none */
 };
 /* The result of such a commit, from which the caller completes the message. */
 struct store_outcome {

@@ -79,8 +79,7 @@ struct s3_telling {
 /* The outbox rows for the commit; NULL: none. */
 static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)
 {
-	struct store_outbox_row *replica =
-		s3_replica_has_row(&telling->replica) ? &telling->replica.row : NULL;
+	struct store_outbox_row *replica = s3_replica_outbox_row(&telling->replica);
 
 	if (!telling->parts[0].notice && !telling->parts[1].notice)
 		return replica;

@@ -133,38 +133,45 @@ static int headers_make(struct s3_replicate_job *job, const struct s3_replicatio
 /* ---- Opening. ---- */
 
 /* Whether the bucket's rules still send to the row's target, which its account still may use. */
-static int rules_check(
-	struct s3 *s3, const struct s3_replicate_row *row, const struct s3_settings *settings)
+static int rules_check(struct s3 *s3, struct s3_replicate_job *job,
+	const struct s3_settings *settings, uint32_t *ret_target)
 {
 	const struct s3_replication *replication = settings->parsed[S3_CONFIG_REPLICATION];
+	struct slice name = job->row->target;
 
-	return replication && slice_eq(replication->target, row->target) &&
-			       s3_replicate_allowed(s3, row->target, settings->bucket.owner)
-		       ? 0
-		       : -ECANCELED;
+	if (!replication || !s3_replication_target_find(replication, name, ret_target))
+		return -ECANCELED;
+	if (!s3_replicate_registered(s3, name))
+		job->why = "the target is no longer registered";
+	else if (!s3_replicate_allowed(s3, name, settings->bucket.owner))
+		job->why = "the bucket's account may no longer use the target";
+	return job->why ? -EOPNOTSUPP : 0;
 }
 
-static int job_fill(struct s3_replicate_job *job, const struct s3_settings *settings)
+static int job_fill(
+	struct s3_replicate_job *job, const struct s3_settings *settings, uint32_t target)
 {
 	const struct s3_replication *replication = settings->parsed[S3_CONFIG_REPLICATION];
-	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len), value, word;
+	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len);
 	const struct s3_replication_rule *rule;
+	struct s3_replica_of replica;
 	struct s3_tags tags;
 
 	if (job->row->kind == S3_REPLICATE_MARKER)
-		return s3_replication_marker_rule(replication, job->row->key) ? 0 : -ECANCELED;
-	value = s3_meta_hidden(hidden, SLICE(S3_REPLICA_HEADER));
-	word = slice_split(&value, ' ');
-	if (slice_eq(word, SLICE("REPLICA")))
+		return s3_replication_marker_rule(replication, target, job->row->key) ? 0
+										      : -ECANCELED;
+	if (s3_replica_is_replica(hidden))
 		return -EALREADY;
-	job->target_version = value;
+	replica = s3_replica_of(hidden, job->row->target);
+	job->target_version = replica.id;
 	/* With the id of a replica, the object itself has been sent. */
-	if (job->row->kind == S3_REPLICATE_PUT && (value.len || slice_eq(word, SLICE("COMPLETED"))))
+	if (job->row->kind == S3_REPLICATE_PUT &&
+		(replica.id.len || replica.state == S3_REPLICA_COMPLETED))
 		return -EALREADY;
 	if (s3_tags_decode(s3_tags_of_object(job->meta), &job->arena, &tags))
 		return -ENOMEM;
 	job->tags = s3_tags_of_object(job->meta);
-	rule = s3_replication_rule_of(replication, job->row->key, &tags);
+	rule = s3_replication_rule_of(replication, target, job->row->key, &tags);
 	if (!rule && job->row->kind == S3_REPLICATE_PUT)
 		return -ECANCELED;
 	job->bytes = job->meta->bytes;
@@ -179,6 +186,7 @@ int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_rep
 	const struct store_name name = {
 		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
 	struct s3_settings *settings;
+	uint32_t target = 0;
 	bool ignored;
 	int ret;
 
@@ -189,13 +197,13 @@ int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_rep
 	ret = s3_settings_get(s3, core, row->bucket, &settings);
 	if (ret)
 		return ret;
-	ret = rules_check(s3, row, settings);
+	ret = rules_check(s3, job, settings, &target);
 	if (!ret)
 		ret = store_get_open_version(s3->store, &name, &job->get, &ignored);
 	if (!ret) {
 		job->meta = store_get_meta(job->get);
 		ret = job->meta->delete_marker == (row->kind == S3_REPLICATE_MARKER)
-			      ? job_fill(job, settings)
+			      ? job_fill(job, settings, target)
 			      : -ENOENT;
 	}
 	s3_settings_put(settings);
@@ -223,34 +231,39 @@ struct s3_replicate_part s3_replicate_part(const struct s3_replicate_job *job, u
 /* ---- How it ended. ---- */
 
 struct note {
-	const char *status; /* NULL: none */
+	const struct s3_replicate_row *row;
+	enum s3_replicate_end end;
 	struct slice target_version;
 	struct mem_arena arena;
 };
 
 static int edit_status(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
+	static const enum s3_replica_state STATES[] = {
+		[S3_REPLICATE_END_SENT] = S3_REPLICA_COMPLETED,
+		[S3_REPLICATE_END_FAILED] = S3_REPLICA_FAILED,
+		[S3_REPLICATE_END_DROPPED] = S3_REPLICA_NONE,
+	};
 	struct note *note = arg;
 	struct slice headers = slice_of(current->headers, current->headers_len);
-	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
+	struct s3_replica_of replica = s3_replica_of(headers, note->row->target);
 
-	slice_split(&value, ' ');
-	if (note->target_version.len)
-		value = note->target_version;
-	if (current->delete_marker)
+	if (current->delete_marker || s3_replica_is_replica(headers))
 		return -ECANCELED;
-	return note->status ? s3_replica_set(headers, slice_str(note->status), value, &note->arena,
-				      ret_headers)
-			    : s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER), SLICE_NONE,
-				      &note->arena, ret_headers);
+	replica.state = STATES[note->end];
+	if (note->target_version.len)
+		replica.id = note->target_version;
+	return s3_replica_set(headers, note->row->target, &replica, &note->arena, ret_headers);
 }
 
-int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, const char *status,
+int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3_replicate_end end,
 	struct slice target_version)
 {
 	const struct store_name name = {
 		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
-	struct note note = {.status = status, .target_version = target_version};
+	/* An id ends at a space there. */
+	struct note note = {
+		.row = row, .end = end, .target_version = slice_split(&target_version, ' ')};
 	int ret;
 
 	if (row->kind == S3_REPLICATE_MARKER || row->kind == S3_REPLICATE_NOTHING)

@@ -86,48 +86,36 @@ static struct slice replica_of(const struct s3_call *call)
 		       : SLICE_NONE;
 }
 
-static int row_make(struct s3_call *call, struct s3_replica_mark *mark,
-	const struct s3_replication *replication, struct slice key, struct slice *ret_text)
+/* A row of each of the rules' targets, without a text. */
+static int rows_make(struct s3_call *call, struct s3_replica_mark *mark,
+	const struct s3_replication *replication)
+{
+	mark->s3 = call->s3;
+	mark->arena = &call->arena;
+	mark->rows = mem_arena_get(&call->arena, replication->target_count * sizeof(*mark->rows));
+	if (!mark->rows)
+		return -ENOMEM;
+	mark->count = replication->target_count;
+	for (uint32_t i = 0; i < mark->count; i++) {
+		mark->rows[i] = (struct s3_replica_row){.target = replication->targets[i].name};
+		mark->rows[i].row.next = i + 1 < mark->count ? &mark->rows[i + 1].row : NULL;
+	}
+	return 0;
+}
+
+static int row_text(struct s3_call *call, const struct s3_replica_mark *mark, struct slice target,
+	struct slice key, struct slice *ret_text)
 {
 	const struct s3_replicate_row row = {.kind = mark->kind,
 		.bytes = mark->bytes,
 		.time_ns = clock_real_ns(),
-		.target = replication->target,
+		.target = target,
 		.bucket = call->bucket,
 		.key = key,
 		.request_id = slice_str(call->request->request_id)};
 
-	mark->s3 = call->s3;
-	mark->target = replication->target;
-	mark->arena = &call->arena;
 	*ret_text = s3_replicate_row_text(&row, &call->arena);
 	return ret_text->data ? 0 : -ENOMEM;
-}
-
-int s3_replica_set(struct slice headers, struct slice word, struct slice id,
-	struct mem_arena *arena, struct slice *ret_headers)
-{
-	size_t bytes = word.len + 1 + id.len;
-	char *text = mem_arena_get(arena, bytes);
-
-	if (!text)
-		return -ENOMEM;
-	slice_copy(word, text);
-	text[word.len] = ' ';
-	slice_copy(id, text + word.len + 1);
-	return s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER),
-		slice_of(text, id.len ? bytes : word.len), arena, ret_headers);
-}
-
-static int status_set(
-	struct s3_call *call, struct store_meta *meta, struct slice word, struct slice id)
-{
-	struct slice headers = slice_of(meta->headers, meta->headers_len);
-	int ret = s3_replica_set(headers, word, id, &call->arena, &headers);
-
-	meta->headers = headers.data;
-	meta->headers_len = (uint32_t)headers.len;
-	return ret;
 }
 
 /* A version id of a server that replicates to this one. */
@@ -137,6 +125,37 @@ static struct slice clean_id(struct slice id)
 		if (!isalnum((unsigned char)id.data[i]) && !strchr("-_.", id.data[i]))
 			return SLICE_NONE;
 	return id.len <= HOLE_BYTES ? id : SLICE_NONE;
+}
+
+static int replica_mark(struct s3_call *call, struct store_meta *meta, struct slice of)
+{
+	struct slice headers = slice_of(meta->headers, meta->headers_len), id = clean_id(of), value;
+	char text[sizeof("REPLICA ") + HOLE_BYTES];
+	int ret;
+
+	value = slice_of(text, (size_t)snprintf(text, sizeof(text), "REPLICA%s%.*s",
+				       id.len ? " " : "", SLICE_FMT(id)));
+	ret = s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER), value, &call->arena, &headers);
+	meta->headers = headers.data;
+	meta->headers_len = (uint32_t)headers.len;
+	return ret;
+}
+
+/* For one target: a row, and PENDING; nothing waits for a target that is gone. */
+static int put_mark(struct s3_call *call, struct store_meta *meta,
+	const struct s3_replica_mark *mark, struct s3_replica_row *row)
+{
+	const bool registered = s3_replicate_registered(call->s3, row->target);
+	const struct s3_replica_of replica = {
+		.state = registered ? S3_REPLICA_PENDING : S3_REPLICA_FAILED};
+	struct slice headers = slice_of(meta->headers, meta->headers_len);
+	int ret = s3_replica_set(headers, row->target, &replica, &call->arena, &headers);
+
+	meta->headers = headers.data;
+	meta->headers_len = (uint32_t)headers.len;
+	if (!ret && registered)
+		ret = row_text(call, mark, row->target, call->key, &row->row.text);
+	return ret;
 }
 
 int s3_replica_begin_put(
@@ -149,25 +168,37 @@ int s3_replica_begin_put(
 
 	*ret_mark = (struct s3_replica_mark){.kind = S3_REPLICATE_PUT, .bytes = meta->bytes};
 	if (of.len)
-		return status_set(call, meta, SLICE("REPLICA"), clean_id(of));
+		return replica_mark(call, meta, of);
 	if (!replication)
 		return 0;
 	ret = s3_tags_decode(s3_tags_of_object(meta), &call->arena, &tags);
-	if (ret || !s3_replication_rule_of(replication, call->key, &tags))
+	if (ret)
 		return ret == -ENOMEM ? ret : 0;
-	ret = status_set(call, meta, SLICE("PENDING"), SLICE_NONE);
-	return ret ? ret : row_make(call, ret_mark, replication, call->key, &ret_mark->row.text);
+	ret = rows_make(call, ret_mark, replication);
+	for (uint32_t i = 0; i < ret_mark->count && !ret; i++)
+		if (s3_replication_rule_of(replication, i, call->key, &tags))
+			ret = put_mark(call, meta, ret_mark, &ret_mark->rows[i]);
+	return ret;
 }
 
 int s3_replica_begin_delete(
 	struct s3_call *call, struct slice key, struct s3_replica_mark *ret_mark)
 {
 	const struct s3_replication *replication = rules_of(call);
+	int ret;
 
 	*ret_mark = (struct s3_replica_mark){.kind = S3_REPLICATE_MARKER};
-	if (!replication || replica_of(call).len || !s3_replication_marker_rule(replication, key))
+	if (!replication || replica_of(call).len)
 		return 0;
-	return row_make(call, ret_mark, replication, key, &ret_mark->row.marker_text);
+	ret = rows_make(call, ret_mark, replication);
+	for (uint32_t i = 0; i < ret_mark->count && !ret; i++) {
+		struct s3_replica_row *row = &ret_mark->rows[i];
+
+		if (s3_replication_marker_rule(replication, i, key) &&
+			s3_replicate_registered(call->s3, row->target))
+			ret = row_text(call, ret_mark, row->target, key, &row->row.marker_text);
+	}
+	return ret;
 }
 
 /* An access control list stays where it is. */
@@ -196,41 +227,67 @@ int s3_replica_begin_edit(
 		(struct s3_replica_mark){.kind = edit_kind(call), .edit = edit, .edit_arg = arg};
 	if (!replication || replica_of(call).len || ret_mark->kind == S3_REPLICATE_NOTHING)
 		return 0;
-	ret = row_make(call, ret_mark, replication, call->key, &ret_mark->row.text);
-	ret_mark->text = (char *)(uintptr_t)ret_mark->row.text.data;
+	ret = rows_make(call, ret_mark, replication);
+	for (uint32_t i = 0; i < ret_mark->count && !ret; i++) {
+		struct s3_replica_row *row = &ret_mark->rows[i];
+
+		if (!s3_replicate_registered(call->s3, row->target))
+			continue;
+		ret = row_text(call, ret_mark, row->target, call->key, &row->row.text);
+		row->text = (char *)(uintptr_t)row->row.text.data;
+	}
 	return ret;
 }
 
-/* The call's fiber waits meanwhile, so this function may use its arena. The row's length is fixed
+/* The target has the object, or will have it. */
+static bool follows(const struct s3_replica_of *replica)
+{
+	return replica->state == S3_REPLICA_PENDING || replica->state == S3_REPLICA_COMPLETED ||
+	       replica->id.len;
+}
+
+/* The call's fiber waits meanwhile, so this function may use its arena. A row's length is fixed
  * before the commit, so a version that is not replicated gets a row that says so. */
 int s3_replica_edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
 	struct s3_replica_mark *mark = arg;
-	struct slice value, word;
 	int ret = mark->edit(current, ret_headers, mark->edit_arg);
 
-	if (ret || !mark->text)
-		return ret;
-	value = s3_meta_hidden(*ret_headers, SLICE(S3_REPLICA_HEADER));
-	word = slice_split(&value, ' ');
-	if (!slice_eq(word, SLICE("PENDING")) && !slice_eq(word, SLICE("COMPLETED"))) {
-		s3_replicate_row_fill(mark->text, S3_REPLICATE_NOTHING, current->version_id);
-		return 0;
+	for (uint32_t i = 0; i < mark->count && !ret; i++) {
+		struct s3_replica_row *row = &mark->rows[i];
+		struct s3_replica_of replica = s3_replica_of(*ret_headers, row->target);
+		bool wanted = follows(&replica);
+
+		if (row->text)
+			s3_replicate_row_fill(row->text, wanted ? mark->kind : S3_REPLICATE_NOTHING,
+				current->version_id);
+		replica.state = row->text ? S3_REPLICA_PENDING : S3_REPLICA_FAILED;
+		if (wanted)
+			ret = s3_replica_set(
+				*ret_headers, row->target, &replica, mark->arena, ret_headers);
 	}
-	s3_replicate_row_fill(mark->text, mark->kind, current->version_id);
-	return s3_replica_set(*ret_headers, SLICE("PENDING"), value, mark->arena, ret_headers);
+	return ret;
 }
 
 void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *outcome)
 {
-	bool left = mark->row.number && !outcome->ret &&
-		    (outcome->delete_marker ? mark->row.marker_text.data : mark->row.text.data);
+	bool left = false;
 
-	if (!left || (mark->text && mark->text[1] == S3_REPLICATE_NOTHING))
-		return;
-	s3_replicate_add(mark->s3, mark->target, S3_REPLICATE_PENDING, 1);
-	s3_replicate_add(mark->s3, mark->target, S3_REPLICATE_PENDING_BYTES, (int64_t)mark->bytes);
-	s3_replicate_poke(mark->s3);
+	for (uint32_t i = 0; i < mark->count && !outcome->ret; i++) {
+		const struct s3_replica_row *row = &mark->rows[i];
+
+		if (!row->row.number ||
+			!(outcome->delete_marker ? row->row.marker_text.data : row->row.text.data))
+			continue;
+		if (row->text && row->text[1] == S3_REPLICATE_NOTHING)
+			continue;
+		s3_replicate_add(mark->s3, row->target, S3_REPLICATE_PENDING, 1);
+		s3_replicate_add(
+			mark->s3, row->target, S3_REPLICATE_PENDING_BYTES, (int64_t)mark->bytes);
+		left = true;
+	}
+	if (left)
+		s3_replicate_poke(mark->s3);
 }
 
 /* ---- Answers. ---- */

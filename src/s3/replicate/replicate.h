@@ -20,12 +20,17 @@ struct s3_replication_rule {
 	uint32_t tag_count;
 	uint64_t priority;
 	bool has_priority, enabled, markers, existing;
+	uint32_t target; /* its place among the targets */
+};
+struct s3_replication_target {
+	struct slice name;   /* of the registry */
+	struct slice bucket; /* that the ARN names besides; empty: none */
 };
 struct s3_replication {
 	struct s3_replication_rule *rules; /* the highest priority first */
 	uint32_t count;
-	struct slice target; /* a name of the registry */
-	struct slice bucket; /* that the ARN names besides; empty: none */
+	struct s3_replication_target targets[S3_REPLICATE_TARGETS_MAX];
+	uint32_t target_count;
 };
 struct s3_replication_wrong {
 	enum s3_error_id error;
@@ -35,12 +40,16 @@ struct s3_replication_wrong {
  * it. */
 int s3_replication_parse(struct s3_xml *root, struct mem_arena *arena,
 	struct s3_replication *ret_replication, struct s3_replication_wrong *ret_wrong);
-/* The enabled rule that an object of that key and those tags falls under; NULL: none. */
-const struct s3_replication_rule *s3_replication_rule_of(
-	const struct s3_replication *replication, struct slice key, const struct s3_tags *tags);
+/* The enabled rule to that target (its place) that an object of that key and those tags falls
+ * under: the one of the highest priority. NULL: none. */
+const struct s3_replication_rule *s3_replication_rule_of(const struct s3_replication *replication,
+	uint32_t target, struct slice key, const struct s3_tags *tags);
 /* The same for a delete marker of the key. */
 const struct s3_replication_rule *s3_replication_marker_rule(
-	const struct s3_replication *replication, struct slice key);
+	const struct s3_replication *replication, uint32_t target, struct slice key);
+/* False: no rule names that target. */
+bool s3_replication_target_find(
+	const struct s3_replication *replication, struct slice name, uint32_t *ret_target);
 extern const struct s3_config_ops s3_config_replication;
 
 /* ---- target.c ---- */
@@ -49,6 +58,7 @@ int s3_replicate_registry_open(struct s3_replicate **ret_replicate);
 void s3_replicate_registry_close(struct s3_replicate *replicate); /* takes NULL */
 /* Fiber call: reads the registered targets. */
 int s3_replicate_registry_load(struct s3 *s3, struct flow_core *core);
+bool s3_replicate_registered(struct s3 *s3, struct slice target);
 /* Whether buckets of that owner may name the target. */
 bool s3_replicate_allowed(struct s3 *s3, struct slice target, const char *owner);
 struct s3_replicate_answer {
@@ -63,15 +73,37 @@ void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_
 /* There is work for the worker. Any thread. */
 void s3_replicate_poke(struct s3 *s3);
 
+/* ---- status.c: the hidden header of an object. ---- */
+enum s3_replica_state {
+	S3_REPLICA_NONE = 0,
+	S3_REPLICA_PENDING = 'P',
+	S3_REPLICA_COMPLETED = 'C',
+	S3_REPLICA_FAILED = 'F',
+};
+struct s3_replica_of {
+	enum s3_replica_state state;
+	struct slice id; /* version id of the replica; empty: not known */
+};
+struct s3_replica_of s3_replica_of(struct slice headers, struct slice target);
+/* Notes the target's state and id, NONE: takes it out, and the word about all of them. -ENOMEM. */
+int s3_replica_set(struct slice headers, struct slice target, const struct s3_replica_of *replica,
+	struct mem_arena *arena, struct slice *ret_headers);
+bool s3_replica_is_replica(struct slice headers);
+
 /* ---- mark.c ---- */
+/* A commit leaves this for one target. */
+struct s3_replica_row {
+	struct store_outbox_row row; /* the row of the next target is its next */
+	struct slice target;
+	char *text; /* of an edit's row, which the edit completes; NULL: the target is gone */
+};
 /* The addition of replication to a commit: begin before it, end after it. */
 struct s3_replica_mark {
-	struct store_outbox_row row; /* text and marker_text NULL: nothing */
+	struct s3_replica_row *rows; /* as many as the rules have targets */
+	uint32_t count;
 	struct s3 *s3;
-	struct slice target;
 	uint64_t bytes;
-	/* The edit that the mark stands before, and the row's text, which it completes. */
-	char *text;
+	/* The edit that the mark stands before. */
 	enum s3_replicate_kind kind;
 	store_edit_fn *edit;
 	void *edit_arg;
@@ -80,7 +112,7 @@ struct s3_replica_mark {
 /* A new object of the call's key: marks the headers, too. -ENOMEM. */
 int s3_replica_begin_put(
 	struct s3_call *call, struct store_meta *meta, struct s3_replica_mark *ret_mark);
-/* A deletion that names no version: the row of the delete marker that it may add. -ENOMEM. */
+/* A deletion that names no version: the rows of the delete marker that it may add. -ENOMEM. */
 int s3_replica_begin_delete(
 	struct s3_call *call, struct slice key, struct s3_replica_mark *ret_mark);
 /* An edit of the call's version: the caller uses s3_replica_edit with the mark in place of edit and
@@ -89,9 +121,10 @@ int s3_replica_begin_edit(
 	struct s3_call *call, store_edit_fn *edit, void *arg, struct s3_replica_mark *ret_mark);
 store_edit_fn s3_replica_edit;
 void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *outcome);
-static inline bool s3_replica_has_row(const struct s3_replica_mark *mark)
+/* The first of the rows; NULL: none. */
+static inline struct store_outbox_row *s3_replica_outbox_row(struct s3_replica_mark *mark)
 {
-	return mark->row.text.data || mark->row.marker_text.data;
+	return mark->count ? &mark->rows[0].row : NULL;
 }
 /* Whether an outbox row's text is one of replication's. */
 static inline bool s3_replicate_is_row(struct slice text)
@@ -102,16 +135,13 @@ static inline bool s3_replicate_is_row(struct slice text)
  * NULL: no memory. */
 struct slice s3_replicate_row_text(const struct s3_replicate_row *row, struct mem_arena *arena);
 void s3_replicate_row_fill(char *text, enum s3_replicate_kind kind, const char *version_id);
-/* Sets the hidden header to the word and, unless it is empty, the id of the version that is the
- * object's replica (or of which it is one). -ENOMEM. */
-int s3_replica_set(struct slice headers, struct slice word, struct slice id,
-	struct mem_arena *arena, struct slice *ret_headers);
 /* Answers the headers that tell about the hidden one. */
 void s3_replica_answer(struct s3_call *call, struct slice value);
 
 /* ---- resync.c ---- */
-/* Remembers that the bucket's existing objects are to be replicated; again: also those that were.
- */
-int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket, bool again);
+/* Remembers that the bucket's existing objects are to be replicated. rules: the text of the rules
+ * that ask for it, which are stored next; empty: those that are stored. */
+int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	enum s3_replicate_resync_kind kind, struct slice rules);
 
 #endif

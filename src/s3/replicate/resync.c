@@ -13,7 +13,9 @@
 /* A bucket's rules are stored a moment behind the request for its resync. */
 #define RULES_NS_MAX (60 * NS_PER_S)
 
-/* ---- How far it came: "A" or "N" (again, or new ones only), then the last key. ---- */
+/* ---- How far it came: the letter of its kind, of rules their digest, then the last key. ---- */
+
+#define DIGEST_LEN 16u
 
 static struct slice document_name(struct slice bucket, char text[NAME_BYTES])
 {
@@ -21,22 +23,40 @@ static struct slice document_name(struct slice bucket, char text[NAME_BYTES])
 		text, (size_t)snprintf(text, NAME_BYTES, NAME_PREFIX "%.*s", SLICE_FMT(bucket)));
 }
 
+/* A request for another resync may have taken its place: that one begins anew. */
 static int remember(struct s3 *s3, struct flow_core *core, const struct s3_replicate_resync *resync)
 {
-	char name[NAME_BYTES], text[LIMIT_KEY_LEN_MAX + 1];
-	const struct document document = {.text = slice_of(text, resync->after_len + 1)};
+	char name[NAME_BYTES], text[1 + DIGEST_LEN + LIMIT_KEY_LEN_MAX];
+	size_t digest_len = strlen(resync->rules);
+	const struct document document = {
+		.text = slice_of(text, 1 + digest_len + resync->after_len)};
+	int ret;
 
-	text[0] = resync->again ? 'A' : 'N';
-	memcpy(text + 1, resync->after, resync->after_len);
-	return document_put(
-		s3->store, core, document_name(slice_str(resync->bucket), name), &document, NULL);
+	text[0] = (char)resync->kind;
+	memcpy(text + 1, resync->rules, digest_len);
+	memcpy(text + 1 + digest_len, resync->after, resync->after_len);
+	ret = document_put(s3->store, core, document_name(slice_str(resync->bucket), name),
+		&document, resync->stamp[0] ? resync->stamp : NULL);
+	return ret == -ESTALE ? 0 : ret;
 }
 
-int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket, bool again)
+static void digest(struct slice rules, char ret_text[DIGEST_LEN + 1])
 {
-	struct s3_replicate_resync resync = {.again = again};
+	static const uint8_t key[16];
+	uint64_t hash[SIPHASH_BYTES / sizeof(uint64_t)];
+
+	mac_siphash128(key, rules.data, rules.len, (uint8_t *)hash);
+	snprintf(ret_text, DIGEST_LEN + 1, "%016llx", (unsigned long long)hash[0]);
+}
+
+int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	enum s3_replicate_resync_kind kind, struct slice rules)
+{
+	struct s3_replicate_resync resync = {.kind = kind};
 	int ret = slice_copy_str(bucket, resync.bucket, sizeof(resync.bucket));
 
+	if (rules.len)
+		digest(rules, resync.rules);
 	if (!ret)
 		ret = remember(s3, core, &resync);
 	if (!ret)
@@ -53,6 +73,23 @@ static bool first(struct slice name, void *arg)
 	return false;
 }
 
+static void resync_read(const struct document *document, struct s3_replicate_resync *resync)
+{
+	struct slice after = slice_from(document->text, 1);
+
+	if (document->text.len)
+		resync->kind = (enum s3_replicate_resync_kind)document->text.data[0];
+	if (resync->kind == S3_REPLICATE_RESYNC_RULES) {
+		slice_copy_str(slice_to(after, DIGEST_LEN), resync->rules, sizeof(resync->rules));
+		after = slice_from(after, DIGEST_LEN);
+	}
+	after = slice_to(after, LIMIT_KEY_LEN_MAX);
+	resync->put_ns = document->put_ns;
+	memcpy(resync->stamp, document->stamp, sizeof(resync->stamp));
+	resync->after_len = after.len;
+	slice_copy(after, resync->after);
+}
+
 int s3_replicate_resync_next(
 	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *ret_resync)
 {
@@ -61,21 +98,15 @@ int s3_replicate_resync_next(
 	char text[NAME_BYTES];
 	int ret;
 
-	*ret_resync = (struct s3_replicate_resync){.again = false};
+	*ret_resync = (struct s3_replicate_resync){.kind = S3_REPLICATE_RESYNC_NEW};
 	ret = document_list(s3->store, SLICE(NAME_PREFIX), SLICE_NONE, first, ret_resync);
 	if (ret || !ret_resync->bucket[0])
 		return ret ? ret : -ENOENT;
 	mem_arena_init(&arena);
 	ret = document_get(s3->store, core, document_name(slice_str(ret_resync->bucket), text),
 		&arena, &document);
-	if (!ret) {
-		struct slice after = slice_to(slice_from(document.text, 1), LIMIT_KEY_LEN_MAX);
-
-		ret_resync->again = slice_starts(document.text, SLICE("A"));
-		ret_resync->put_ns = document.put_ns;
-		ret_resync->after_len = after.len;
-		slice_copy(after, ret_resync->after);
-	}
+	if (!ret)
+		resync_read(&document, ret_resync);
 	mem_arena_free(&arena);
 	return ret;
 }
@@ -102,7 +133,7 @@ struct step {
 
 struct mark {
 	const struct step *step;
-	uint64_t bytes;
+	uint32_t target;
 	struct mem_arena arena;
 };
 
@@ -111,29 +142,40 @@ static struct slice key_of(const struct step *step)
 	return slice_of(step->key, step->key_len);
 }
 
+static bool rule_asks(const struct mark *mark, const struct s3_replication_rule *rule)
+{
+	return rule && (rule->existing || mark->step->resync->kind != S3_REPLICATE_RESYNC_RULES);
+}
+
 /* In the commit: replicas are left as they are, and what was sent, which has its replica's id. A
  * row too many does no harm: its version has been sent when its turn comes. */
 static int edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
+	static const struct s3_replica_of PENDING = {.state = S3_REPLICA_PENDING};
 	struct mark *mark = arg;
 	const struct step *step = mark->step;
+	const struct s3_replication *replication = step->replication;
+	struct slice name = replication->targets[mark->target].name;
 	struct slice headers = slice_of(current->headers, current->headers_len);
-	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
-	struct slice word = slice_split(&value, ' ');
 	struct s3_tags tags;
 
 	*ret_headers = headers;
 	if (current->delete_marker)
-		return s3_replication_marker_rule(step->replication, key_of(step)) ? 0 : -ECANCELED;
-	if (slice_eq(word, SLICE("REPLICA")) || (!step->resync->again && value.len))
+		return rule_asks(mark,
+			       s3_replication_marker_rule(replication, mark->target, key_of(step)))
+			       ? 0
+			       : -ECANCELED;
+	if (s3_replica_is_replica(headers) || (step->resync->kind != S3_REPLICATE_RESYNC_ALL &&
+						      s3_replica_of(headers, name).id.len))
 		return -ECANCELED;
 	if (s3_tags_decode(s3_tags_of_object(current), &mark->arena, &tags) ||
-		!s3_replication_rule_of(step->replication, key_of(step), &tags))
+		!rule_asks(mark,
+			s3_replication_rule_of(replication, mark->target, key_of(step), &tags)))
 		return -ECANCELED;
-	return s3_replica_set(headers, SLICE("PENDING"), SLICE_NONE, &mark->arena, ret_headers);
+	return s3_replica_set(headers, name, &PENDING, &mark->arena, ret_headers);
 }
 
-static void version_mark(struct step *step, const struct found *found)
+static void version_mark(struct step *step, const struct found *found, uint32_t target)
 {
 	const struct store_name name = {.bucket = slice_str(step->resync->bucket),
 		.key = key_of(step),
@@ -141,12 +183,12 @@ static void version_mark(struct step *step, const struct found *found)
 	const struct s3_replicate_row row = {
 		.kind = found->marker ? S3_REPLICATE_MARKER : S3_REPLICATE_PUT,
 		.time_ns = clock_real_ns(),
-		.target = step->replication->target,
+		.target = step->replication->targets[target].name,
 		.bucket = name.bucket,
 		.key = name.key,
 		.request_id = SLICE("resync")};
 	struct store_outbox_row left = {.number = 0};
-	struct mark mark = {.step = step};
+	struct mark mark = {.step = step, .target = target};
 	int ret;
 
 	mem_arena_init(&mark.arena);
@@ -164,10 +206,17 @@ static void version_mark(struct step *step, const struct found *found)
 	mem_arena_free(&mark.arena);
 }
 
+static void version_mark_all(struct step *step, const struct found *found)
+{
+	for (uint32_t i = 0; i < step->replication->target_count && !step->error; i++)
+		if (s3_replicate_registered(step->s3, step->replication->targets[i].name))
+			version_mark(step, found, i);
+}
+
 static void key_mark(struct step *step)
 {
 	while (step->count && !step->error)
-		version_mark(step, &step->found[--step->count]);
+		version_mark_all(step, &step->found[--step->count]);
 	if (step->error || !step->key_len)
 		return;
 	memcpy(step->resync->after, step->key, step->key_len);
@@ -209,39 +258,71 @@ static int page_walk(struct step *step, bool *ret_more)
 	return ret ? ret : step->error;
 }
 
-static int end(struct s3 *s3, const struct s3_replicate_resync *resync)
+static int end(struct s3 *s3, struct flow_core *core, const struct s3_replicate_resync *resync)
 {
-	char name[NAME_BYTES];
+	char text[NAME_BYTES];
+	struct slice name = document_name(slice_str(resync->bucket), text);
+	struct document document;
+	struct mem_arena arena;
+	int ret;
 
-	return document_delete(s3->store, document_name(slice_str(resync->bucket), name));
+	mem_arena_init(&arena);
+	ret = document_get(s3->store, core, name, &arena, &document);
+	if (!ret && strcmp(document.stamp, resync->stamp) == 0)
+		ret = document_delete(s3->store, name);
+	mem_arena_free(&arena);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* The rules that asked for the resync are stored a moment after they asked. */
+static bool rules_are_stored(
+	const struct s3_settings *settings, const struct s3_replicate_resync *resync)
+{
+	char text[DIGEST_LEN + 1];
+
+	if (!settings->parsed[S3_CONFIG_REPLICATION])
+		return false;
+	digest(settings->documents[S3_CONFIG_REPLICATION], text);
+	return !resync->rules[0] || strcmp(text, resync->rules) == 0;
+}
+
+static int walk(struct s3 *s3, struct s3_replicate_resync *resync,
+	const struct s3_replication *replication, bool *ret_more)
+{
+	struct step *step = calloc(1, sizeof(*step));
+	struct found *found = calloc(PAGE_ENTRIES, sizeof(*found));
+	int ret = -ENOMEM;
+
+	if (step && found) {
+		*step = (struct step){
+			.s3 = s3, .resync = resync, .replication = replication, .found = found};
+		ret = page_walk(step, ret_more);
+	}
+	free(found);
+	free(step);
+	return ret;
 }
 
 int s3_replicate_resync_step(
 	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *resync, bool *ret_more)
 {
-	struct step *step = calloc(1, sizeof(*step));
 	struct s3_settings *settings = NULL;
-	int ret = step ? s3_settings_get(s3, core, slice_str(resync->bucket), &settings) : -ENOMEM;
+	int ret = s3_settings_get(s3, core, slice_str(resync->bucket), &settings);
 
 	*ret_more = false;
-	if (!ret && !settings->parsed[S3_CONFIG_REPLICATION] &&
-		clock_real_ns() < resync->put_ns + RULES_NS_MAX) {
-		ret = -EAGAIN;
-	} else if (ret == -ENOENT || (!ret && !settings->parsed[S3_CONFIG_REPLICATION])) {
-		ret = end(s3, resync);
-	} else if (!ret) {
-		step->s3 = s3;
-		step->resync = resync;
-		step->replication = settings->parsed[S3_CONFIG_REPLICATION];
-		step->found = calloc(PAGE_ENTRIES, sizeof(*step->found));
-		ret = step->found ? page_walk(step, ret_more) : -ENOMEM;
+	if (ret == -ENOENT)
+		return end(s3, core, resync);
+	if (ret)
+		return ret;
+	if (!rules_are_stored(settings, resync)) {
+		ret = clock_real_ns() < resync->put_ns + RULES_NS_MAX ? -EAGAIN
+								      : end(s3, core, resync);
+	} else {
+		ret = walk(s3, resync, settings->parsed[S3_CONFIG_REPLICATION], ret_more);
 		if (!ret)
-			ret = *ret_more ? remember(s3, core, resync) : end(s3, resync);
+			ret = *ret_more ? remember(s3, core, resync) : end(s3, core, resync);
 		s3_replicate_poke(s3);
 	}
 	s3_settings_put(settings);
-	if (step)
-		free(step->found);
-	free(step);
 	return ret;
 }

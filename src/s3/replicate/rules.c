@@ -113,6 +113,29 @@ static void parse_arn(struct slice arn, struct slice *ret_target, struct slice *
 	}
 }
 
+/* Two ARNs of one target must name one bucket: the target has no more. */
+static int target_take(struct s3_replication *replication, struct slice name, struct slice bucket,
+	uint32_t *ret_target, struct s3_replication_wrong *ret_wrong)
+{
+	struct s3_replication_target *target;
+
+	if (!s3_replication_target_find(replication, name, ret_target)) {
+		if (replication->target_count == S3_REPLICATE_TARGETS_MAX)
+			return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+				"The rules of a bucket have at most 16 different destinations at "
+				"this server.");
+		*ret_target = replication->target_count++;
+		replication->targets[*ret_target] = (struct s3_replication_target){.name = name};
+	}
+	target = &replication->targets[*ret_target];
+	if (bucket.len && target->bucket.len && !slice_eq(bucket, target->bucket))
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+			"Two destinations name one target with different buckets.");
+	if (bucket.len)
+		target->bucket = bucket;
+	return 0;
+}
+
 static int parse_destination(const struct s3_xml *node, struct s3_replication *replication,
 	struct s3_replication_rule *rule, struct s3_replication_wrong *ret_wrong)
 {
@@ -126,13 +149,7 @@ static int parse_destination(const struct s3_xml *node, struct s3_replication *r
 	rule->class = s3_xml_text(node, "StorageClass");
 	if (!target.len || (rule->class.len && !s3_storage_class_find(rule->class, &ignored)))
 		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
-	if (replication->target.len &&
-		(!slice_eq(replication->target, target) || !slice_eq(replication->bucket, bucket)))
-		return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
-			"All rules of a bucket have one destination at this server.");
-	replication->target = target;
-	replication->bucket = bucket;
-	return 0;
+	return target_take(replication, target, bucket, &rule->target, ret_wrong);
 }
 
 /* SourceSelectionCriteria: replicas and objects under keys of a key service are not replicated. */
@@ -311,12 +328,12 @@ static bool rule_fits(const struct s3_replication_rule *rule, struct slice key)
 	return rule->enabled && slice_starts(key, rule->prefix);
 }
 
-const struct s3_replication_rule *s3_replication_rule_of(
-	const struct s3_replication *replication, struct slice key, const struct s3_tags *tags)
+const struct s3_replication_rule *s3_replication_rule_of(const struct s3_replication *replication,
+	uint32_t target, struct slice key, const struct s3_tags *tags)
 {
 	for (uint32_t i = 0; i < replication->count; i++) {
 		const struct s3_replication_rule *rule = &replication->rules[i];
-		bool fits = rule_fits(rule, key);
+		bool fits = rule->target == target && rule_fits(rule, key);
 
 		for (uint32_t k = 0; k < rule->tag_count && fits; k++) {
 			const struct s3_tag *tag = s3_tags_find(tags, rule->tags[k].key);
@@ -330,32 +347,54 @@ const struct s3_replication_rule *s3_replication_rule_of(
 }
 
 const struct s3_replication_rule *s3_replication_marker_rule(
-	const struct s3_replication *replication, struct slice key)
+	const struct s3_replication *replication, uint32_t target, struct slice key)
 {
-	for (uint32_t i = 0; i < replication->count; i++)
-		if (rule_fits(&replication->rules[i], key) && replication->rules[i].markers)
-			return &replication->rules[i];
+	for (uint32_t i = 0; i < replication->count; i++) {
+		const struct s3_replication_rule *rule = &replication->rules[i];
+
+		if (rule->target == target && rule_fits(rule, key) && rule->markers)
+			return rule;
+	}
 	return NULL;
+}
+
+bool s3_replication_target_find(
+	const struct s3_replication *replication, struct slice name, uint32_t *ret_target)
+{
+	for (uint32_t i = 0; i < replication->target_count; i++)
+		if (slice_eq(replication->targets[i].name, name)) {
+			*ret_target = i;
+			return true;
+		}
+	return false;
 }
 
 /* ---- The requests. ---- */
 
-/* A target that the caller may not name is answered as one that does not exist. */
-static const struct s3_error *check_target(struct s3_call *call, const struct s3_settings *settings,
-	const struct s3_replication *replication)
+static bool target_exists(
+	struct s3 *s3, const struct s3_replication_target *target, const char *owner)
 {
 	struct s3_replicate_place place;
-	bool exists = s3_replicate_allowed(call->s3, replication->target, settings->bucket.owner) &&
-		      s3_replicate_place(call->s3, replication->target, &place) == 0;
+	bool exists = s3_replicate_allowed(s3, target->name, owner) &&
+		      s3_replicate_place(s3, target->name, &place) == 0;
 
-	if (exists && replication->bucket.len)
-		exists = slice_eq(replication->bucket, slice_str(place.bucket));
+	if (exists && target->bucket.len)
+		exists = slice_eq(target->bucket, slice_str(place.bucket));
 	secret_wipe(&place, sizeof(place));
-	if (exists)
-		return NULL;
-	return s3_fail(call, S3_E_INVALID_REQUEST,
-		"Destination bucket must exist: the destination names a replication target that "
-		"this server's operator has registered for the bucket's account.");
+	return exists;
+}
+
+/* A target that the caller may not name is answered as one that does not exist. */
+static const struct s3_error *check_targets(struct s3_call *call,
+	const struct s3_settings *settings, const struct s3_replication *replication)
+{
+	for (uint32_t i = 0; i < replication->target_count; i++)
+		if (!target_exists(call->s3, &replication->targets[i], settings->bucket.owner))
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"Destination bucket must exist: the destination names a "
+				"replication target that this server's operator has registered for "
+				"the bucket's account.");
+	return NULL;
 }
 
 static bool wants_existing(const struct s3_replication *replication)
@@ -392,12 +431,15 @@ static const struct s3_error *check(
 				   : s3_error_at(bad.error);
 	if (ret)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = check_target(call, settings, &replication);
+	error = check_targets(call, settings, &replication);
+	if (!error)
+		error = s3_config_xml_text(call, root, ret_document);
 	if (!error && wants_existing(&replication)) {
-		ret = s3_replicate_resync_ask(call->s3, call->request->core, call->bucket, false);
+		ret = s3_replicate_resync_ask(call->s3, call->request->core, call->bucket,
+			S3_REPLICATE_RESYNC_RULES, *ret_document);
 		error = ret ? s3_fail_errno(call, ret) : NULL;
 	}
-	return error ? error : s3_config_xml_text(call, root, ret_document);
+	return error;
 }
 
 static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)

@@ -80,6 +80,16 @@ int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_pla
 	return target ? 0 : -ENOENT;
 }
 
+bool s3_replicate_registered(struct s3 *s3, struct slice name)
+{
+	bool registered;
+
+	pthread_rwlock_rdlock(&s3->replicate->lock);
+	registered = find(s3->replicate, name) != NULL;
+	pthread_rwlock_unlock(&s3->replicate->lock);
+	return registered;
+}
+
 bool s3_replicate_allowed(struct s3 *s3, struct slice name, const char *owner)
 {
 	struct iam_owner of;
@@ -542,7 +552,9 @@ static void resync(struct s3_call *call, const json_t *body, struct s3_replicate
 		return;
 	}
 	ret = s3_replicate_resync_ask(call->s3, call->request->core, bucket,
-		json_is_true(json_object_get(body, "again")));
+		json_is_true(json_object_get(body, "again")) ? S3_REPLICATE_RESYNC_ALL
+							     : S3_REPLICATE_RESYNC_NEW,
+		SLICE_NONE);
 	if (ret)
 		fail(answer, 503, "Busy", strerror(-ret));
 	else

@@ -25,7 +25,9 @@
 #define INLINE_KEY_BYTES 9u
 #define RECORD_SLACK	 256u /* a delete marker; a number that was assigned */
 
-_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 4 < 1u << GROUP_NUMBER_SHIFT,
+/* A group takes commits up to its goal of bytes, of which a number stands for more than 8. */
+_Static_assert(GROUP_BYTES_GOAL / 8 + LIMIT_DELETE_KEYS_MAX * (2 + STORE_OUTBOX_ROWS_MAX) <
+		       1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
 static bool is_null_version(const struct object *object)

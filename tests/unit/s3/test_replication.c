@@ -3,12 +3,16 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "s3/core/call.h"
 #include "s3/replicate/replicate.h"
 
 #define TO(target) "<Destination><Bucket>arn:aws:s3:::" target "</Bucket></Destination>"
-#define ON	   "<Status>Enabled</Status>"
+#define TO_MINIO(target, bucket)                                                     \
+	"<Destination><Bucket>arn:minio:replication::" target ":" bucket "</Bucket>" \
+	"</Destination>"
+#define ON "<Status>Enabled</Status>"
 #define MARKERS(status) \
 	"<DeleteMarkerReplication><Status>" status "</Status></DeleteMarkerReplication>"
 #define V2(id, priority, filter, markers)                                                      \
@@ -43,14 +47,19 @@ static int parse(const char *text)
 	return s3_replication_parse(tree, &arena, &parsed, &wrong);
 }
 
-static const char *rule_of(const char *key, const char *tag, const char *value)
+static const char *rule_to(uint32_t target, const char *key, const char *tag, const char *value)
 {
 	const struct s3_tags tags = {
 		.count = tag != NULL, .items = {{slice_str(tag), slice_str(value)}}};
 	const struct s3_replication_rule *rule =
-		s3_replication_rule_of(&parsed, slice_str(key), &tags);
+		s3_replication_rule_of(&parsed, target, slice_str(key), &tags);
 
 	return rule ? mem_arena_copy(&arena, rule->id).data : "none";
+}
+
+static const char *rule_of(const char *key, const char *tag, const char *value)
+{
+	return rule_to(0, key, tag, value);
 }
 
 static void test_rules(void **state)
@@ -61,22 +70,25 @@ static void test_rules(void **state)
 					 V2("tag", "3", TAG("k", "w"), "Disabled"))),
 		0);
 	assert_int_equal(parsed.count, 3);
-	assert_true(slice_eq(parsed.target, SLICE("t")));
+	assert_int_equal(parsed.target_count, 1);
+	assert_true(slice_eq(parsed.targets[0].name, SLICE("t")));
 	assert_string_equal(rule_of("a/1", "k", "v"), "high");
 	assert_string_equal(rule_of("b/1", "k", "v"), "low");
 	assert_string_equal(rule_of("b/1", "k", "w"), "tag");
 	assert_string_equal(rule_of("b/1", NULL, NULL), "low");
-	assert_true(slice_eq(s3_replication_marker_rule(&parsed, SLICE("a/1"))->id, SLICE("low")));
+	assert_true(
+		slice_eq(s3_replication_marker_rule(&parsed, 0, SLICE("a/1"))->id, SLICE("low")));
 	/* The first version of the schema; MinIO's ARN; a rule that is off. */
 	assert_int_equal(parse(ALL("<Rule><Prefix>p</Prefix>" ON
 				   "<Destination><Bucket>arn:minio:replication:r:t:b</Bucket>"
 				   "<StorageClass>GLACIER</StorageClass></Destination></Rule>")),
 		0);
-	assert_true(slice_eq(parsed.target, SLICE("t")) && slice_eq(parsed.bucket, SLICE("b")));
+	assert_true(slice_eq(parsed.targets[0].name, SLICE("t")) &&
+		    slice_eq(parsed.targets[0].bucket, SLICE("b")));
 	assert_true(slice_eq(parsed.rules[0].class, SLICE("GLACIER")));
 	assert_int_equal(parsed.rules[0].id.len, 24);
 	assert_string_equal(rule_of("q", NULL, NULL), "none");
-	assert_null(s3_replication_marker_rule(&parsed, SLICE("p")));
+	assert_null(s3_replication_marker_rule(&parsed, 0, SLICE("p")));
 	assert_int_equal(parse(ALL("<Rule><ID>off</ID><Prefix/><Status>Disabled</Status>" TO(
 				 "t") "</Rule>")),
 		0);
@@ -108,8 +120,9 @@ static void test_refused(void **state)
 			S3_E_INVALID_ARGUMENT},
 		{ALL(V2("a", "1", "", "Enabled") V2("b", "1", "", "Enabled")),
 			S3_E_INVALID_REQUEST},
-		{ALL("<Rule>" ON TO("t") "</Rule><Rule>" ON TO("u") "</Rule>"),
-			S3_E_NOT_IMPLEMENTED},
+		{ALL("<Rule>" ON TO_MINIO("t", "b") "</Rule><Rule>" ON TO_MINIO(
+			 "t", "c") "</Rule>"),
+			S3_E_INVALID_REQUEST},
 		{ALL("<Rule>" ON "<DeleteReplication>" ON "</DeleteReplication>" TO("t") "</Rule>"),
 			S3_E_NOT_IMPLEMENTED},
 		{ALL("<Rule>" ON "<SourceSelectionCriteria><ReplicaModifications>" ON
@@ -130,11 +143,118 @@ static void test_refused(void **state)
 	}
 }
 
+#define TO_RULE(id, priority, prefix, markers, target)                                  \
+	"<Rule><ID>" id "</ID><Priority>" priority "</Priority><Filter><Prefix>" prefix \
+	"</Prefix></Filter>" ON                                                         \
+	MARKERS(markers) TO(target) "</Rule>"
+
+/* Of the rules to each destination the one of the highest priority. */
+static void test_destinations(void **state)
+{
+	char text[S3_REPLICATE_TARGETS_MAX * 400], one[400];
+	uint32_t target;
+
+	(void)state;
+	assert_int_equal(parse(ALL(TO_RULE("t-low", "1", "", "Enabled", "t") TO_RULE("u", "2", "a/",
+				 "Disabled", "u") TO_RULE("t-high", "3", "a/", "Disabled", "t"))),
+		0);
+	assert_int_equal(parsed.target_count, 2);
+	assert_true(s3_replication_target_find(&parsed, SLICE("u"), &target));
+	assert_int_equal(target, 1);
+	assert_false(s3_replication_target_find(&parsed, SLICE("v"), &target));
+	assert_string_equal(rule_to(0, "a/1", NULL, NULL), "t-high");
+	assert_string_equal(rule_to(1, "a/1", NULL, NULL), "u");
+	assert_string_equal(rule_to(0, "b", NULL, NULL), "t-low");
+	assert_string_equal(rule_to(1, "b", NULL, NULL), "none");
+	assert_non_null(s3_replication_marker_rule(&parsed, 0, SLICE("a/1")));
+	assert_null(s3_replication_marker_rule(&parsed, 1, SLICE("a/1")));
+	snprintf(text, sizeof(text), "<R>");
+	for (uint32_t i = 0; i <= S3_REPLICATE_TARGETS_MAX; i++) {
+		snprintf(one, sizeof(one),
+			"<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t%u</Bucket></Destination>"
+			"</Rule>",
+			i);
+		strcat(text, one);
+	}
+	strcat(text, "</R>");
+	assert_int_equal(parse(text), -EINVAL);
+	assert_int_equal(wrong.error, S3_E_INVALID_REQUEST);
+}
+
+/* ---- The hidden header. ---- */
+
+static struct slice headers;
+
+static void set(const char *target, enum s3_replica_state state, const char *id)
+{
+	const struct s3_replica_of replica = {.state = state, .id = slice_str(id)};
+
+	assert_int_equal(s3_replica_set(headers, slice_str(target), &replica, &arena, &headers), 0);
+}
+
+static struct slice value(void)
+{
+	return s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
+}
+
+static void value_is(const char *text)
+{
+	headers = SLICE_NONE;
+	assert_int_equal(s3_meta_set_hidden(headers, SLICE(S3_REPLICA_HEADER), slice_str(text),
+				 &arena, &headers),
+		0);
+}
+
+static void assert_of(const char *target, enum s3_replica_state state, const char *id)
+{
+	struct s3_replica_of replica = s3_replica_of(headers, slice_str(target));
+
+	assert_int_equal(replica.state, state);
+	assert_true(slice_eq(replica.id, slice_str(id)));
+}
+
+static void test_status(void **state)
+{
+	(void)state;
+	headers = SLICE_NONE;
+	assert_of("t", S3_REPLICA_NONE, "");
+	set("t", S3_REPLICA_PENDING, "");
+	set("u", S3_REPLICA_PENDING, "");
+	assert_true(slice_eq(value(), SLICE("PENDING @t:P @u:P")));
+	set("t", S3_REPLICA_COMPLETED, "id:1/=");
+	assert_true(slice_starts(value(), SLICE("PENDING ")));
+	assert_of("t", S3_REPLICA_COMPLETED, "id:1/=");
+	assert_of("u", S3_REPLICA_PENDING, "");
+	assert_of("v", S3_REPLICA_NONE, "");
+	set("u", S3_REPLICA_COMPLETED, "2");
+	assert_true(slice_starts(value(), SLICE("COMPLETED ")));
+	set("t", S3_REPLICA_FAILED, "id:1/=");
+	set("v", S3_REPLICA_PENDING, "");
+	assert_true(slice_starts(value(), SLICE("FAILED ")));
+	/* One that is taken out counts no longer; without any there is no header. */
+	set("t", S3_REPLICA_NONE, "");
+	assert_true(slice_starts(value(), SLICE("PENDING ")));
+	set("v", S3_REPLICA_NONE, "");
+	assert_true(slice_eq(value(), SLICE("COMPLETED @u:C:2")));
+	set("u", S3_REPLICA_NONE, "");
+	assert_int_equal(headers.len, 0);
+	/* Without a target's name: of each; the first that is noted takes it over. */
+	value_is("COMPLETED 17");
+	assert_of("t", S3_REPLICA_COMPLETED, "17");
+	set("t", S3_REPLICA_PENDING, "17");
+	assert_true(slice_eq(value(), SLICE("PENDING @t:P:17")));
+	value_is("REPLICA 17");
+	assert_true(s3_replica_is_replica(headers));
+	assert_of("t", S3_REPLICA_NONE, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_destinations),
+		cmocka_unit_test(test_status),
 	};
 
 	return cmocka_run_group_tests_name("replication", tests, setup, teardown);
