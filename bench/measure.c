@@ -15,7 +15,6 @@
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
 /* Packets: a longer slice, since starting their generator takes some of it. */
 #define PACKET_SLICES 3u
-#define CUTS_MAX      16u /* of a slice, each by a signal */
 /* Waits because of a noisy tenant are long and rare: a longer slice sees more of them. */
 #define TENANT_SLICES 3u
 /* Warming up: every object once, but no longer than this. */
@@ -393,23 +392,7 @@ static int packets_run(
 		rig->wire, path, (uint32_t)subject->bytes, rig->opts->slice_ns, got);
 }
 
-/* A process that is stopped and continued has its generator cut short by the kernel (EINTR), which
- * does not say how much was sent: the slice is measured again. The signals that end a run set
- * *stop. */
-static int packets_run_whole(struct bench_rig *rig, const struct bench_subject *subject,
-	struct bench_wire_result *got, const volatile sig_atomic_t *stop)
-{
-	int ret = -EINTR;
-
-	for (uint32_t i = 0; i < CUTS_MAX && ret == -EINTR && !*stop; i++) {
-		hist_reset(&rig->slice);
-		ret = packets_run(rig, subject, got);
-	}
-	return ret;
-}
-
-static void slice_of_packets(
-	struct bench_rig *rig, struct bench_record *record, const volatile sig_atomic_t *stop)
+static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
 {
 	const struct bench_subject *subject = &record->subject;
 	bool row = subject->kind == BENCH_ROW;
@@ -423,7 +406,7 @@ static void slice_of_packets(
 	bench_usage_self(&before);
 	bench_ticks_now(&begin);
 	ret = subject->op == BENCH_FLOW ? stream_run(rig, subject, &got)
-					: packets_run_whole(rig, subject, &got, stop);
+					: packets_run(rig, subject, &got);
 	bench_ticks_now(&end);
 	bench_usage_self(&after);
 	if (ret || !got.received || (told && !rig->slice.count)) {
@@ -444,14 +427,14 @@ static void slice_of_packets(
 
 /* ---- A group. ---- */
 
-static void slice(struct bench_rig *rig, struct member *member, const volatile sig_atomic_t *stop)
+static void slice(struct bench_rig *rig, struct member *member)
 {
 	enum bench_kind kind = member->record->subject.kind;
 
 	if (member->record->failed[0])
 		return;
 	if (kind == BENCH_RECVMMSG || (kind == BENCH_ROW && !uses_server(&member->record->subject)))
-		slice_of_packets(rig, member->record, stop);
+		slice_of_packets(rig, member->record);
 	else if (kind == BENCH_ROW || kind == BENCH_NGINX)
 		slice_of_load(rig, member);
 	else
@@ -485,7 +468,7 @@ void bench_measure_group(
 	for (uint32_t r = 0; r < rig->opts->repetitions && !*stop; r++) {
 		/* Every other turn goes backwards: no row comes after the same one each time. */
 		for (uint32_t m = 0; m < group->count && !*stop; m++)
-			slice(rig, &members[r % 2 ? group->count - 1 - m : m], stop);
+			slice(rig, &members[r % 2 ? group->count - 1 - m : m]);
 	}
 	for (uint32_t m = 0; m < group->count; m++) {
 		bench_runner_close(&members[m].runner);

@@ -19,7 +19,7 @@ void bench_wire_close(struct bench_wire *wire); /* takes NULL */
 struct bench_wire_result {
 	struct hist *took; /* bench_wire_ingest to a file: until it was durable; else not used */
 
-	uint64_t sent, received;
+	uint64_t received;
 	uint64_t elapsed_ns;   /* of sending */
 	uint64_t cpu_ns;       /* of the receiver */
 	uint64_t copied_bytes; /* by the receiver's own code */
