@@ -355,6 +355,9 @@ struct store_list_opts {
 	/* Versions only: continue within the versions of the key `after`, after this version. */
 	struct slice version_after;
 	uint32_t entries_max; /* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
+	/* visit makes no fiber calls: it may run on another thread while the fiber waits. That
+	 * saves a copy of the page. */
+	bool visit_anywhere;
 };
 struct store_list_entry {
 	struct slice key; /* a key, or a common prefix with its delimiter */
@@ -362,7 +365,8 @@ struct store_list_entry {
 	bool is_latest;		       /* the newest version of its key */
 	const struct store_meta *meta; /* keys only; without headers */
 };
-/* visit is called on the fiber, in order; slices live for the call. */
+/* visit is called on the fiber (but see visit_anywhere), in order; slices live for the call. After
+ * an error it may have seen a part of the page. */
 typedef void store_list_visit_fn(const struct store_list_entry *entry, void *arg);
 /* *ret_more: there are further entries, after the last one visited. -ENOENT: no such bucket. */
 int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,

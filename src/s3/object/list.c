@@ -146,14 +146,37 @@ static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 static const uint8_t SPECIAL[256] = {
 	[0 ... ' ' - 1] = 1, ['&'] = 1, ['<'] = 1, ['>'] = 1, ['"'] = 1, ['\''] = 1};
 
-/* True when the text needs no escapes in XML. */
+#define LANES 16u
+typedef uint8_t bytes_v __attribute__((vector_size(LANES)));
+
+/* Which of the bytes at text are SPECIAL: not 0. */
+static inline bytes_v special_bytes(const char *text)
+{
+	bytes_v bytes;
+
+	memcpy(&bytes, text, sizeof(bytes));
+	return (bytes_v)((bytes < ' ') | (bytes == '&') | (bytes == '<') | (bytes == '>') |
+			 (bytes == '"') | (bytes == '\''));
+}
+
+/* True when the text needs no escapes in XML. The last of several vectors overlaps the one before.
+ */
 static bool is_plain(struct slice text)
 {
+	uint64_t halves[2];
 	uint8_t special = 0;
+	bytes_v found;
 
-	for (size_t i = 0; i < text.len; i++)
-		special |= SPECIAL[(uint8_t)text.data[i]];
-	return !special;
+	if (text.len < LANES) {
+		for (size_t i = 0; i < text.len; i++)
+			special |= SPECIAL[(uint8_t)text.data[i]];
+		return !special;
+	}
+	found = special_bytes(text.data + text.len - LANES);
+	for (size_t i = 0; i + LANES < text.len; i += LANES)
+		found |= special_bytes(text.data + i);
+	memcpy(halves, &found, sizeof(halves));
+	return !(halves[0] | halves[1]);
 }
 
 static void put_key(const struct s3_list *list, struct slice key, struct buf *xml)
@@ -355,6 +378,8 @@ const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 
 	if (error)
 		return error;
+	/* Owners of single objects are looked up by fiber calls. */
+	opts.visit_anywhere = list->owner_of_all || (!list->owner && !list->version);
 	skip_prefix(list, &opts);
 	ret = list->version ? store_list_versions(call->s3->store, &opts, visit, list, &list->more)
 			    : store_list(call->s3->store, &opts, visit, list, &list->more);

@@ -60,14 +60,31 @@ static int page_reserve(struct list_page *page, size_t bytes)
 	return 0;
 }
 
-int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest)
+static void row_visit(
+	const struct list_page *page, struct slice key, struct slice record, bool latest)
+{
+	struct store_meta meta;
+	const struct store_list_entry entry = {
+		.key = key,
+		.is_prefix = record.len == 0,
+		.is_latest = latest,
+		.meta = record.len ? &meta : NULL,
+	};
+
+	if (record.len && record_parse_meta(record, &meta))
+		log_error("store", "list: skipped a damaged object record: run fsck");
+	else
+		page->visit(&entry, page->arg);
+}
+
+static int row_keep(struct list_page *page, struct slice key, struct slice record, bool latest)
 {
 	struct list_row *row;
 	int ret = page_reserve(page, key.len + record.len);
 
 	if (ret)
 		return ret;
-	row = &page->rows[page->row_count++];
+	row = &page->rows[page->row_count];
 	row->at = (uint32_t)page->bytes_len;
 	row->key_len = (uint16_t)key.len;
 	row->record_len = (uint16_t)record.len;
@@ -78,6 +95,18 @@ int list_page_add(struct list_page *page, struct slice key, struct slice record,
 		memcpy(page->bytes + page->bytes_len, record.data, record.len);
 	page->bytes_len += record.len;
 	return 0;
+}
+
+int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest)
+{
+	int ret = 0;
+
+	if (page->opts->visit_anywhere)
+		row_visit(page, key, record, latest);
+	else
+		ret = row_keep(page, key, record, latest);
+	page->row_count += !ret;
+	return ret;
 }
 
 static int page_fill(struct list_page *page, struct index_walk *walk)
@@ -129,30 +158,19 @@ static void page_run(void *arg)
 	index_walk_close(walk);
 }
 
-static void page_visit(const struct list_page *page, store_list_visit_fn *visit, void *arg)
+static void page_visit(const struct list_page *page)
 {
 	for (uint32_t i = 0; i < page->row_count; i++) {
 		const struct list_row *row = &page->rows[i];
 		const char *key = page->bytes + row->at;
-		struct store_meta meta;
-		struct store_list_entry entry = {
-			.key = slice_of(key, row->key_len),
-			.is_prefix = row->record_len == 0,
-			.is_latest = row->latest,
-			.meta = row->record_len ? &meta : NULL,
-		};
 
-		if (row->record_len &&
-			record_parse_meta(slice_of(key + row->key_len, row->record_len), &meta))
-			log_error("store", "list: skipped a damaged object record: run fsck");
-		else
-			visit(&entry, arg);
+		row_visit(page, slice_of(key, row->key_len),
+			slice_of(key + row->key_len, row->record_len), row->latest);
 	}
 }
 
 /* Fills a page by run on a helper, then visits its entries. */
-static int page_list(struct store *store, struct list_page *page, void (*run)(void *),
-	store_list_visit_fn *visit, void *arg)
+static int page_list(struct store *store, struct list_page *page, void (*run)(void *))
 {
 	const struct store_list_opts *opts = page->opts;
 	uint64_t seq = atomic_load(&store->committer->published_seq);
@@ -171,8 +189,8 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 			return ret;
 		fiber_offload_long(run, page);
 	}
-	if (!page->ret)
-		page_visit(page, visit, arg);
+	if (!page->ret && !opts->visit_anywhere)
+		page_visit(page);
 	free(page->rows);
 	free(page->bytes);
 	return page->ret;
@@ -181,8 +199,8 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more)
 {
-	struct list_page page = {.opts = opts};
-	int ret = page_list(store, &page, versions ? list_versions_run : page_run, visit, arg);
+	struct list_page page = {.opts = opts, .visit = visit, .arg = arg};
+	int ret = page_list(store, &page, versions ? list_versions_run : page_run);
 
 	if (!ret)
 		*ret_more = page.more;

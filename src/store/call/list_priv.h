@@ -14,21 +14,23 @@ struct list_row {
 	uint16_t record_len; /* 0: a common prefix */
 	bool latest;
 };
-/* One page: filled on a helper, read on the fiber. */
+/* One page: filled on a helper, read on the fiber. With opts->visit_anywhere it has no rows: they
+ * are visited on the helper. */
 struct list_page {
 	struct store *store;
 	const struct store_list_opts *opts;
+	store_list_visit_fn *visit;
+	void *arg;
 	uint64_t bucket_id;
 	struct list_row *rows;
-	uint32_t row_count;
-	uint32_t row_cap;
+	uint32_t row_count; /* also of rows that were visited */
 	char *bytes;
 	size_t bytes_len;
 	size_t bytes_cap;
 	bool more;
 	int ret;
 };
-/* Adds a key with the part of its record that lists need, or a common prefix (empty record).
+/* Adds, or visits, a key with the part of its record that lists need, or a common prefix (empty record).
  * -ENOMEM. */
 int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);
 /* Fills a struct list_page with versions. Blocks. */

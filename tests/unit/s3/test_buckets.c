@@ -203,6 +203,33 @@ static void test_list_pages(void **state)
 	assert_int_equal(ask("GET", "/list", "prefix=%ff", "InvalidArgument"), 400);
 }
 
+/* Each special character at each place of a key that is longer than two vectors. */
+static void test_list_escapes(void **state)
+{
+	static const struct {
+		const char *coded, *escaped;
+	} specials[] = {{"%26", "&amp;"}, {"%3C", "&lt;"}, {"%3E", "&gt;"}, {"%22", "&quot;"},
+		{"%27", "&#39;"}, {"%1F", "&#x1f;"}};
+	const char *letters = "abcdefghijklmnopqrstuvwxyzabcdefghijklmn";
+	int len = (int)strlen(letters);
+	char path[128], element[128];
+
+	(void)state;
+	ask("PUT", "/escapes", "", NULL);
+	for (size_t i = 0; i < ARRAY_LEN(specials); i++) {
+		for (int at = 0; at <= len; at++) {
+			snprintf(path, sizeof(path), "/escapes/%.*s%s%s", at, letters,
+				specials[i].coded, letters + at);
+			assert_int_equal(ask_with("PUT", path, "", "1"), 200);
+			snprintf(element, sizeof(element), "<Key>%.*s%s%s</Key>", at, letters,
+				specials[i].escaped, letters + at);
+			ask("GET", "/escapes", "list-type=2", element);
+			ask("GET", "/escapes", "list-type=2&fetch-owner=true", element);
+			assert_int_equal(ask("DELETE", path, "", NULL), 204);
+		}
+	}
+}
+
 static void test_list_v2_pages(void **state)
 {
 	(void)state;
@@ -397,6 +424,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_list_buckets),
 		cmocka_unit_test(test_configurations),
 		cmocka_unit_test(test_list_pages),
+		cmocka_unit_test(test_list_escapes),
 		cmocka_unit_test(test_list_v2_pages),
 		cmocka_unit_test(test_list_too_many),
 		cmocka_unit_test(test_paths),

@@ -121,6 +121,7 @@ static void pages_compare(struct rig *rig, const struct model *model, struct sto
 
 	while (more) {
 		got->count = 0;
+		opts.visit_anywhere = !opts.visit_anywhere;
 		assert_int_equal(store_list(rig->store, &opts, page_visit, got, &more), 0);
 		assert_true(got->count <= opts.entries_max);
 		assert_true(got->count == opts.entries_max || !more);

@@ -230,11 +230,12 @@ static void listed_visit(const struct store_list_entry *entry, void *arg)
 static void list_verify(struct rig *rig, struct model *model, uint32_t page)
 {
 	struct listed listed = {.model = model};
-	uint32_t total = 0;
+	uint32_t total = 0, pages = 0;
 	bool more = true;
 
 	while (more) {
 		struct store_list_opts opts = {.bucket = SLICE("b"),
+			.visit_anywhere = pages++ % 2,
 			.entries_max = page,
 			.after = listed.last_key,
 			.version_after = slice_str(listed.last_id)};
