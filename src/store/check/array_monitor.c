@@ -331,9 +331,13 @@ static void look(struct array_monitor *monitor)
 
 	fiber_offload_long(replace_run, monitor);
 	gone_take(monitor->store);
-	if (stripe_suspended(monitor->store) &&
-		(atomic_load(&monitor->store->fenced) || stripe_regain(monitor->store)))
-		return;
+	if (stripe_suspended(monitor->store)) {
+		if (atomic_load(&monitor->store->fenced))
+			return;
+		set_change_withdraw(monitor->store);
+		if (stripe_regain(monitor->store))
+			return;
+	}
 	while (any_missing(monitor->store) && !atomic_load(&monitor->store->quiescing)) {
 		fiber_offload_long(look_run, monitor);
 		if (monitor->member == UINT32_MAX)

@@ -20,6 +20,11 @@ int recover_replay(struct store *store);
 int recover_buckets(struct store *store);
 /* Computes space and the buckets' counts from the index. */
 int recover_scan(struct store *store);
+/* Whether the row names space of the geometry that this start took out of the set. */
+bool recover_row_withdrawn(const struct volume *volume, struct slice key, struct slice value);
+/* Records that the change of the set is taken back. -EUCLEAN (reported): a row of the index names
+ * space of the newer geometry, and this start must change nothing. */
+int recover_withdraw(const struct store *store);
 /* Reads a segment of `bytes` and compares the checksums: 0, -EUCLEAN, -EIO. piece:
  * STORE_CHECK_BYTES, aligned to a block. */
 int recover_segment_verify(

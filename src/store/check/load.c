@@ -219,6 +219,7 @@ int store_load(struct store *store, bool create)
 		.log_bytes = store->opts.log_bytes,
 		.step_bytes = store->opts.step_bytes,
 		.create = create,
+		.withdraws = create || store->salvage,
 		.adopt = store->opts.protect == STORE_PROTECT_ON,
 		.ret_created = &created,
 	};

@@ -87,6 +87,9 @@ int recover_buckets(struct store *store)
 	return ret ? ret : index_visit(store->index, SLICE("Q"), quota_visit, store);
 }
 
+/* The rows that name extents. */
+static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
+
 struct scan {
 	struct store *store;
 	uint64_t rows;
@@ -205,10 +208,72 @@ static bool scan_visit(struct slice key, struct slice value, void *arg)
 int recover_scan(struct store *store)
 {
 	struct scan scan = {.store = store, .reported_ns = clock_now_ns()};
-	static const struct slice kinds[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
 	int ret = 0;
 
-	for (uint32_t i = 0; i < ARRAY_LEN(kinds) && !ret; i++)
-		ret = index_visit(store->index, kinds[i], scan_visit, &scan);
+	for (uint32_t i = 0; i < ARRAY_LEN(KINDS) && !ret; i++)
+		ret = index_visit(store->index, KINDS[i], scan_visit, &scan);
 	return !ret && scan.beyond ? beyond_refuse(&scan) : ret;
+}
+
+/* ---- A change of the set of volumes that this start takes back. ---- */
+
+static bool segment_withdrawn(const struct volume *volume, const struct segment *segment)
+{
+	for (uint32_t i = 0; segment && i < segment->extent_count; i++)
+		if (disk_stripe_slot(segment->extents[i].block) == volume->withdrew_slot)
+			return true;
+	return false;
+}
+
+bool recover_row_withdrawn(const struct volume *volume, struct slice key, struct slice value)
+{
+	struct segment *segment;
+	struct object *object;
+	bool withdrawn = false;
+
+	if (key.len && key.data[0] == 'S' && segment_record_parse(value, &segment) == 0) {
+		withdrawn = segment_withdrawn(volume, segment);
+		segment_close(segment);
+	} else if (key_is_object(key) && record_parse(value, &object) == 0) {
+		if (object->body == BODY_DIRECT)
+			withdrawn = segment_withdrawn(volume, atomic_load(&object->segments[0]));
+		object_put(NULL, object);
+	}
+	return withdrawn;
+}
+
+struct withdrawal {
+	const struct volume *volume;
+	uint64_t rows;
+};
+
+static bool withdrawn_visit(struct slice key, struct slice value, void *arg)
+{
+	struct withdrawal *withdrawal = (struct withdrawal *)arg;
+
+	withdrawal->rows += recover_row_withdrawn(withdrawal->volume, key, value);
+	return true;
+}
+
+int recover_withdraw(const struct store *store)
+{
+	struct withdrawal withdrawal = {.volume = &store->volume};
+	int ret = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(KINDS) && !ret; i++)
+		ret = index_visit(store->index, KINDS[i], withdrawn_visit, &withdrawal);
+	if (ret)
+		return ret;
+	if (withdrawal.rows) {
+		log_error("store",
+			"%s: too few of the volumes that were added are present and good, and %llu "
+			"bodies lie on them: connect them (storage.volume must name all)",
+			store->dir, (unsigned long long)withdrawal.rows);
+		return -EUCLEAN;
+	}
+	log_warn("store",
+		"%s: the change of the set of volumes is taken back: too few of the volumes that "
+		"were added are present and good, and no body lies on them",
+		store->dir);
+	return stripe_remember(store->dir, &store->volume);
 }

@@ -125,6 +125,19 @@ static int segments_take(struct slice group, struct object *object)
 	return 0;
 }
 
+/* Whether the group names space of the geometry that this start took out of the set. */
+static bool group_withdrawn(const struct volume *volume, struct slice group)
+{
+	struct mutation mutation;
+	size_t at = 0;
+
+	while (volume->withdrew && group_next(group, &at, &mutation) == 1)
+		if (mutation.op == MUTATION_PUT &&
+			recover_row_withdrawn(volume, mutation.key, mutation.value))
+			return true;
+	return false;
+}
+
 /* Whether the bodies that the group names are on the medium. Asked only about the last group, which
  * may not have been flushed. */
 static int bodies_verify(struct volume *volume, struct slice group)
@@ -335,6 +348,26 @@ static int replay_one(struct replay *replay, const uint8_t *bytes, const struct 
 	return ret;
 }
 
+/* Bodies of the last group lie on volumes that were added and are missing. Whether it was
+ * acknowledged is unknown. 0: the owner gives it up. */
+static int withdrawn_settle(struct store *store, uint64_t seq)
+{
+	store_find(store,
+		"%s: too few of the volumes that were added are present and good, and bodies of "
+		"the log's last group (%llu) lie on them",
+		store->dir, (unsigned long long)seq);
+	if (store->salvage) {
+		store->salvage->report->groups_lost++;
+		return 0;
+	}
+	store_find(store,
+		"%s: its changes were perhaps acknowledged: connect the volumes (storage.volume "
+		"must name all); or, to drop these changes and keep all others: nebulaio fsck "
+		"--salvage %s",
+		store->dir, store->dir);
+	return -EUCLEAN;
+}
+
 /* For the last group. 1: it counts; 0: it does not count; -EUCLEAN (reported): unknown. */
 static int last_verify(struct replay *replay, struct slice bytes, const struct group_head *head)
 {
@@ -343,6 +376,8 @@ static int last_verify(struct replay *replay, struct slice bytes, const struct g
 
 	if (head->seq <= replay->state.applied_seq || replay->hole_at_end)
 		return 1;
+	if (group_withdrawn(&store->volume, bytes))
+		return withdrawn_settle(store, head->seq);
 	ret = bodies_verify(&store->volume, bytes);
 	if (ret == -EUCLEAN) {
 		log_info("store",
@@ -503,6 +538,11 @@ int recover_replay(struct store *store)
 		ret = index_flush(store->index);
 	if (ret)
 		return ret;
+	if (store->volume.withdrew) {
+		ret = recover_withdraw(store);
+		if (ret)
+			return ret;
+	}
 	if (store->salvage) {
 		ret = salvage_end(store, store->salvage);
 		if (ret)

@@ -19,6 +19,9 @@ void set_change_close(struct store *store);
 /* Begins or cancels a change that was asked for, starts the mover, ends a change whose bodies have
  * all moved. Does nothing while another fiber is in it. */
 void set_change_step(struct store *store);
+/* Takes the change back that an administrator cancelled while too few volumes are left, if no space
+ * of the newer geometry is in use; then the store needs only the volumes of before. */
+void set_change_withdraw(struct store *store);
 /* Blocks of each volume that bodies of the geometry that ends still use; 0: none ends. Any thread.
  */
 uint64_t set_change_blocks_left(const struct store *store);

@@ -16,6 +16,9 @@
 
 #define LIST_BYTES_MAX (STRIPE_PATHS_MAX * 4096u)
 #define LOCK_WAIT_NS   (30 * NS_PER_S)
+/* More than the superblocks that were written, and did not count, since the last one that did;
+ * even, as each slot has every other one. */
+#define GENERATIONS_UNSEEN (1ull << 32)
 
 /* The volume found at one path. */
 struct candidate {
@@ -523,13 +526,26 @@ static void spares_take(struct set *set, uint64_t bytes)
 	}
 }
 
+static uint32_t geometry_good(const struct superblock *super, uint32_t slot, uint64_t good)
+{
+	return (uint32_t)__builtin_popcountll(
+		disk_geometry_mask(&super->set.geometries[slot].numbers) & good);
+}
+
 /* Whether enough members are good. While the set changes, there must be enough in both. */
 static bool set_enough(const struct superblock *super, uint64_t good)
 {
+	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
+		if (geometry_good(super, g, good) < super->set.geometries[g].numbers.data)
+			return false;
+	return true;
+}
+
+static void set_lacks(const struct superblock *super, uint64_t good)
+{
 	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++) {
 		const struct disk_geometry *geometry = &super->set.geometries[g].numbers;
-		uint64_t members = disk_geometry_mask(geometry);
-		uint32_t have = (uint32_t)__builtin_popcountll(members & good);
+		uint32_t have = geometry_good(super, g, good);
 
 		if (have >= geometry->data)
 			continue;
@@ -540,16 +556,56 @@ static bool set_enough(const struct superblock *super, uint64_t good)
 			super->set.change ? " (the store's volumes have changed since it was made: "
 					    "storage.volume must name all of them)"
 					  : "");
-		return false;
 	}
+}
+
+/* Too few volumes of the newer geometry are there, and enough of the older one: the change of the
+ * set is taken back. recover_replay refuses that if a body lies in the newer geometry. */
+static bool set_withdraw(struct set *set, uint64_t good)
+{
+	struct volume *volume = set->volume;
+	struct superblock *super = &volume->super;
+	uint32_t newer = super_set_newer(super);
+
+	if (!set->opts->withdraws || newer == DISK_GEOMETRIES ||
+		geometry_good(super, 1 - newer, good) <
+			super->set.geometries[1 - newer].numbers.data)
+		return false;
+	super_set_withdraw(super);
+	/* Superblocks of the change that never counted may lie on the volumes that are not there.
+	 */
+	super->generation += GENERATIONS_UNSEEN;
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
+		if (super_has(super, m))
+			continue;
+		disk_close(set->array.members[m]);
+		set->array.members[m] = NULL;
+		volume->path_of[m] = STRIPE_PATH_NONE;
+	}
+	volume->withdrew = true;
+	volume->withdrew_slot = newer;
 	return true;
+}
+
+/* One bit each, of those that are there. */
+static uint64_t members_good(const struct set *set, uint64_t *ret_bytes)
+{
+	uint64_t good = 0;
+
+	*ret_bytes = UINT64_MAX;
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+		if (set->array.members[i] && set->array.states[i] == DISK_MEMBER_GOOD) {
+			*ret_bytes = MIN(*ret_bytes, disk_bytes(set->array.members[i]));
+			good |= 1ull << i;
+		}
+	return good;
 }
 
 static int set_assemble(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
 	const struct superblock *best = super_choose(set);
-	uint64_t bytes = UINT64_MAX, good = 0;
+	uint64_t bytes, good;
 
 	if (!best) {
 		log_error("store",
@@ -559,13 +615,14 @@ static int set_assemble(struct set *set)
 	}
 	*super = *best;
 	members_take(set);
-	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
-		if (set->array.members[i] && set->array.states[i] == DISK_MEMBER_GOOD) {
-			bytes = MIN(bytes, disk_bytes(set->array.members[i]));
-			good |= 1ull << i;
+	good = members_good(set, &bytes);
+	if (!set_enough(super, good)) {
+		if (!set_withdraw(set, good)) {
+			set_lacks(super, good);
+			return -EUCLEAN;
 		}
-	if (!set_enough(super, good))
-		return -EUCLEAN;
+		(void)members_good(set, &bytes);
+	}
 	if (set->opts->create)
 		spares_take(set, bytes);
 	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
@@ -635,7 +692,8 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 					: "behind, and is rebuilt from the others");
 	if (!ret && !known)
 		ret = stripe_super_write(volume);
-	if (!ret && opts->create)
+	/* While it is not certain that the change is taken back, its volumes stay on the list. */
+	if (!ret && opts->create && !volume->withdrew)
 		ret = stripe_remember(opts->dir, volume);
 	free(set);
 	return ret;

@@ -53,6 +53,27 @@ void super_set_plain(struct superblock *super, uint32_t data, uint32_t parity)
 	super_set_count(super);
 }
 
+uint32_t super_set_newer(const struct superblock *super)
+{
+	const struct super_geometry *geometries = super->set.geometries;
+
+	if (!geometries[0].numbers.data || !geometries[1].numbers.data ||
+		geometries[0].newer == geometries[1].newer)
+		return DISK_GEOMETRIES;
+	return geometries[0].newer ? 0 : 1;
+}
+
+void super_set_withdraw(struct superblock *super)
+{
+	uint32_t slot = super_set_newer(super);
+
+	CHECK(slot < DISK_GEOMETRIES);
+	super->set.change++;
+	super->set.current = 1 - slot;
+	super->set.geometries[slot] = (struct super_geometry){0};
+	super_set_count(super);
+}
+
 /* Checks the set; of version 1, makes it. */
 static bool set_parse(struct superblock *super)
 {

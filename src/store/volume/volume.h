@@ -39,7 +39,8 @@ struct super_set {
 	uint64_t current;		   /* the geometry of new bodies */
 	struct super_geometry {
 		struct disk_geometry numbers;
-		uint8_t zero[6];
+		uint8_t newer; /* 1: it came with the change that is under way */
+		uint8_t zero[5];
 	} geometries[DISK_GEOMETRIES];
 };
 #define SET_IDX_NONE UINT16_MAX /* a volume that was removed */
@@ -93,6 +94,10 @@ struct volume {
 	_Atomic uint64_t
 		settled_generation;	  /* from the last superblocks that enough volumes have */
 	_Atomic uint64_t settled_changes; /* changes of the array that the superblocks record */
+	/* This start took the change of the set back, because too few volumes of the newer geometry
+	 * are there: then no row may name its slot. */
+	bool withdrew;
+	uint32_t withdrew_slot;
 	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
 };
 /* Checks an open volume at the entry of a call. */
@@ -122,6 +127,11 @@ static inline bool super_has(const struct superblock *super, uint32_t member)
 void super_set_count(struct superblock *super);
 /* The set of a store that is made with these numbers. */
 void super_set_plain(struct superblock *super, uint32_t data, uint32_t parity);
+/* The slot of the geometry that came with the change that is under way; DISK_GEOMETRIES: none, or
+ * it is not known. */
+uint32_t super_set_newer(const struct superblock *super);
+/* Takes that geometry out: the other one is that of new bodies. */
+void super_set_withdraw(struct superblock *super);
 
 struct volume_opts {
 	const char *dir;
@@ -134,7 +144,8 @@ struct volume_opts {
 	uint64_t log_bytes;
 	uint64_t step_bytes;
 	bool create;
-	bool adopt; /* a store whose index is in the volumes, but not in dir, is opened */
+	bool withdraws; /* a change of the set whose new volumes are missing may be taken back */
+	bool adopt;	/* a store whose index is in the volumes, but not in dir, is opened */
 	bool *ret_created;
 };
 /* -EUCLEAN with a log line: damaged, foreign or newer. */
