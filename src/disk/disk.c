@@ -247,6 +247,14 @@ void disk_detach_plain(struct disk_core *core)
 	(void)core;
 }
 
+bool disk_attached(const struct disk *disk)
+{
+	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
+		if (disk->cores[i].entries)
+			return true;
+	return false;
+}
+
 int disk_attach(struct disk *disk, struct reactor *reactor, struct region *region)
 {
 	struct disk_core *core = &disk->cores[reactor_core_idx(reactor)];

@@ -90,6 +90,8 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind);
  * buffers.
  */
 int disk_attach(struct disk *disk, struct reactor *reactor, struct region *region);
+/* Whether any reactor was attached, also when that failed. */
+bool disk_attached(const struct disk *disk);
 /* Makes the volume a target of the region's base rings. */
 int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target);
 /* Bytes; a power of two, at most FRAME_BYTES: a device's logical block, so that payload need not be
@@ -323,6 +325,9 @@ void disk_array_fail(struct disk *disk, uint32_t member, int error);
  * reactors. -EBUSY: the member is not missing; -ENOSPC: it was replaced too often; -ERANGE:
  * the disk is shorter than the array's members are. The array must not grow meanwhile. */
 int disk_array_return(struct disk *disk, uint32_t member, struct disk *with);
+/* Closes a disk that did not become a member: at once; or, when event loops may know it because it
+ * was attached, together with the array, which keeps it open until then. Takes NULL. Blocks. */
+void disk_array_refuse(struct disk *disk, struct disk *other);
 /* A rebuilt member is good from now on. */
 void disk_array_heal(struct disk *disk, uint32_t member);
 /* Missing members (one bit each) are good again: they can be reached and lack no acknowledged

@@ -317,6 +317,24 @@ void disk_array_fail(struct disk *disk, uint32_t member, int error)
 	array_member_fail(disk, member, error);
 }
 
+static int retire(struct array *array, struct disk *disk)
+{
+	if (array->retired_count == ARRAY_RETIRED_MAX)
+		return -ENOSPC;
+	array->retired[array->retired_count++] = disk;
+	return 0;
+}
+
+void disk_array_refuse(struct disk *disk, struct disk *other)
+{
+	if (other && disk_attached(other) && !retire(disk->array, other))
+		return;
+	if (!other || !disk_attached(other))
+		disk_close(other);
+	else
+		log_warn("disk", "%s: it stays open until the server ends", other->path);
+}
+
 int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
 {
 	struct array *array = disk->array;
@@ -327,11 +345,8 @@ int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
 		return -EBUSY;
 	if (disk_bytes(with) < disk_bytes(disk))
 		return -ERANGE;
-	if (before && before != with) {
-		if (array->retired_count == ARRAY_RETIRED_MAX)
-			return -ENOSPC;
-		array->retired[array->retired_count++] = before;
-	}
+	if (before && before != with && retire(array, before))
+		return -ENOSPC;
 	with->member = true;
 	atomic_store(&at->disk, with);
 	atomic_store(&at->state, DISK_MEMBER_REBUILDING);

@@ -166,20 +166,43 @@ static void regrow_run(void *arg)
 	monitor->ret = disk_grow(monitor->disk, disk_bytes(monitor->store->volume.disk));
 }
 
-static int member_take(struct array_monitor *monitor)
+/* On a helper thread. A disk that could not be attached would be refused again. */
+static void refuse_run(void *arg)
+{
+	struct array_monitor *monitor = (struct array_monitor *)arg;
+	struct volume *volume = &monitor->store->volume;
+
+	pthread_mutex_lock(&volume->lock);
+	if (disk_attached(monitor->disk))
+		volume->paths_refused |= 1ull << volume->path_of[monitor->member];
+	volume->path_of[monitor->member] = STRIPE_PATH_NONE;
+	pthread_mutex_unlock(&volume->lock);
+	disk_array_refuse(volume->disk, monitor->disk);
+}
+
+static int member_join(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
-	int ret = monitor->fresh ? array_attach_all(store, monitor->disk) : 0;
+	int ret;
 
 	/* The array may have grown since the volume was found, and grows with it from here on. */
 	grow_hold(store);
-	if (!ret) {
-		fiber_offload_long(regrow_run, monitor);
-		ret = monitor->ret;
-	}
+	fiber_offload_long(regrow_run, monitor);
+	ret = monitor->ret;
+	if (!ret && monitor->fresh)
+		ret = array_attach_all(store, monitor->disk);
 	if (!ret)
 		ret = disk_array_return(store->volume.disk, monitor->member, monitor->disk);
 	grow_release(store);
+	if (ret && monitor->fresh)
+		fiber_offload_long(refuse_run, monitor);
+	return ret;
+}
+
+static int member_take(struct array_monitor *monitor)
+{
+	int ret = member_join(monitor);
+
 	if (!ret) {
 		counter_add(&returned, 1);
 		log_info("store", "volume %u is back, and is rebuilt from the others",

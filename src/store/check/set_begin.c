@@ -129,7 +129,7 @@ static void disks_drop(struct store *store)
 		if (disk_array_member(store->volume.disk, member) == change->disks[member])
 			disk_array_fail(store->volume.disk, member, -ESTALE);
 		else
-			disk_close(change->disks[member]);
+			disk_array_refuse(store->volume.disk, change->disks[member]);
 		change->disks[member] = NULL;
 	}
 }

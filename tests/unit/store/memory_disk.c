@@ -31,21 +31,21 @@ static int memory_open(void *arg, const struct disk_opts *opts, struct disk_iden
 	if (sscanf(opts->path, "memory://%u", &idx) != 1 || idx >= MEMORY_DISKS)
 		return -ENODEV;
 	*ret_volume = &disks[idx];
+	disks[idx].handles++;
 	identity_fill(&disks[idx], ret_identity);
 	return 0;
 }
 
 static void memory_close(void *volume)
 {
-	(void)volume;
+	((struct memory_disk *)volume)->handles--;
 }
 
 static int memory_attach(void *volume, struct reactor *reactor, struct region *region)
 {
-	(void)volume;
 	(void)reactor;
 	(void)region;
-	return 0;
+	return ((struct memory_disk *)volume)->attach_result;
 }
 
 static bool read_fails(struct memory_disk *self, const struct disk_io *io)

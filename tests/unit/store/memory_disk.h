@@ -16,7 +16,9 @@ struct memory_disk {
 	struct disk_io *held;	/* the waiting writes */
 	_Atomic bool away; /* it cannot be reached: set by memory_disk_lose, and back by hand */
 	_Atomic bool lost; /* until it is reopened */
-	_Atomic uint32_t tries; /* attempts to reopen it */
+	_Atomic uint32_t tries;	  /* attempts to reopen it */
+	_Atomic uint32_t handles; /* open ones */
+	int attach_result;
 	int32_t discard_result; /* result of a deallocation */
 	uint64_t discards, discarded_bytes;
 	uint64_t fail_at;    /* a byte that this many reads fail on; a write repairs it */

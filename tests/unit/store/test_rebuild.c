@@ -353,12 +353,59 @@ static void test_a_barrier_waits_for_the_group_before_it(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A blank volume in the place of a missing one that cannot be taken. ---- */
+
+static void monitor_fiber(void *arg)
+{
+	store_array_monitor(((struct rig *)arg)->store);
+}
+
+static void refused_run(struct rig *rig, void *arg)
+{
+	struct memory_disk *disk = memory_disk(2);
+
+	(void)arg;
+	assert_int_equal(disk->handles, 0);
+	assert_int_equal(disk_array_lost(rig->store->volume.disk), 1u << 2);
+	disk->attach_result = -ENOMEM;
+	disk->away = disk->lost = false;
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	while (!rig->store->volume.paths_refused)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(disk_array_lost(rig->store->volume.disk), 1u << 2);
+	assert_int_equal(rig->store->volume.path_of[2], STRIPE_PATH_NONE);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+}
+
+static void test_a_disk_that_cannot_be_taken_is_closed(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disk_blank(2);
+	memory_disk_lose(2);
+	rig_run(&rig, refused_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	for (uint32_t i = 0; i < MEMORY_DISKS; i++)
+		assert_int_equal(memory_disk(i)->handles, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_barrier_waits_for_the_group_before_it),
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
 		cmocka_unit_test(test_the_index_waits_for_the_walk),
+		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
