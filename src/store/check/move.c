@@ -267,6 +267,12 @@ static int chunk_write(struct moving *moving, const uint8_t *chunk, uint32_t blo
 	return 0;
 }
 
+/* Whether the mover has something better to do than to wait. */
+static bool is_called(const struct store *store)
+{
+	return atomic_load(&store->quiescing) || stripe_suspended(store);
+}
+
 /* Keeps to the rate; false: the store is quiescing. */
 static bool pace(struct mover *mover, uint64_t bytes)
 {
@@ -277,7 +283,7 @@ static bool pace(struct mover *mover, uint64_t bytes)
 	if (rate) {
 		until_ns = mover->next_ns = MAX(mover->next_ns, clock_now_ns()) +
 					    (uint64_t)((double)bytes * NS_PER_S / (double)rate);
-		while (!atomic_load(&store->quiescing) && (now_ns = clock_now_ns()) < until_ns)
+		while (!is_called(store) && (now_ns = clock_now_ns()) < until_ns)
 			fiber_sleep_ns(MIN(until_ns - now_ns, LOOK_NS));
 	}
 	return !atomic_load(&store->quiescing);

@@ -80,7 +80,12 @@ static int volume_ready(
 
 static const char *why_not(int error)
 {
+	if (error == -EACCES)
+		return "permission denied (of another host: the secrets differ)";
+	if (error == -EHOSTUNREACH || error == -ENOTCONN || error == -ECONNREFUSED)
+		return "its host cannot be reached, or does not export it";
 	return error == -EEXIST	   ? "it is a volume of this store already"
+	       : error == -EBUSY   ? "another server or program has it"
 	       : error == -EUCLEAN ? "it is not blank (the log says what it holds)"
 	       : error == -ENOSPC
 		       ? "it is smaller than the other volumes, or its file system is full"

@@ -36,7 +36,7 @@ struct store_change {
 uint32_t set_slot_old(const struct store *store);
 /* While the set changes the array has both geometries. */
 bool set_is_changing(const struct store *store);
-/* What an administrator has asked for, and that it is done or refused. */
+/* The administrator's wish, and its end. */
 enum asked set_asked(struct store_change *change);
 void set_asked_end(struct store_change *change);
 /* Why it waits, or why it failed; for status. */
