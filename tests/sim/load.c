@@ -329,7 +329,7 @@ static void memory_draw(struct prng *prng)
 	shared->history.evicts = opts.memory_evicts;
 }
 
-/* Where the set changes, no volume is lost otherwise, and there is room. */
+/* Where the set changes, no volume is lost otherwise but those that came, and there is room. */
 static void changes_draw(struct prng *prng)
 {
 	opts.changes = prng_below(prng, 5) == 0;
@@ -344,6 +344,12 @@ static void changes_draw(struct prng *prng)
 	opts.all_is_well = !opts.faulty;
 	world_disk_chances.damage_disk =
 		opts.damaged ? (int32_t)prng_below(prng, opts.volumes) : -1;
+	/* All volumes that may be added are of the peer, which takes them away together. */
+	if (opts.faulty || opts.damaged || prng_below(prng, 2))
+		return;
+	opts.exported = (1u << SETS_PATHS) - (1u << opts.volumes);
+	opts.peer_fails = prng_below(prng, 4) != 0;
+	opts.all_is_well = !opts.peer_fails;
 }
 
 static void paths_draw(struct prng *prng)

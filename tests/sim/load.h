@@ -182,6 +182,7 @@ void copies_op(struct client *client);
 void copies_look(struct client *client);
 
 /* ---- sets.c: the set of volumes changes. ---- */
+#define SETS_PATHS 8u
 void sets_begin(const char *dir);
 /* How many volumes the configuration names. */
 uint32_t sets_paths(void);

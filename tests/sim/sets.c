@@ -1,5 +1,6 @@
 /* tests/sim/sets.c: the set of volumes changes while clients use the store: volumes are added and
- * removed, the numbers of shards change, a change is taken back; power fails in all phases. */
+ * removed, the numbers of shards change, a change is taken back; power fails in all phases, and the
+ * host of new volumes does. */
 #include <stdio.h>
 
 /* Before load.h, whose `opts` its parameters would hide. */
@@ -7,7 +8,6 @@
 
 #include "load.h"
 
-#define PATHS	       8u
 #define ENDED_LOOK_NS  (100 * NS_PER_MS)
 #define ENDED_NS_MAX   (600 * NS_PER_S)
 #define PATH_BYTES_MAX 300u
@@ -29,7 +29,7 @@ void sets_begin(const char *dir)
 
 uint32_t sets_paths(void)
 {
-	return opts.changes && shared->served ? PATHS : opts.volumes;
+	return opts.changes && shared->served ? SETS_PATHS : opts.volumes;
 }
 
 static void ask_fiber(void *arg)
@@ -53,6 +53,14 @@ static void ask_here(struct reactor_msg *msg)
 	world_wake(ask);
 }
 
+static void path_write(char path[PATH_BYTES_MAX], uint32_t number)
+{
+	if (opts.exported >> number & 1)
+		(void)peer_path(number, path, PATH_BYTES_MAX);
+	else
+		snprintf(path, PATH_BYTES_MAX, "%s/volume%u", folder, number);
+}
+
 /* Refusals are no faults: nobody knows here which volumes there are. */
 static void change(struct client *client)
 {
@@ -62,14 +70,13 @@ static void change(struct client *client)
 	if (what < 5)
 		ask.wanted.add_count = 1 + (uint32_t)prng_below(&client->prng, 2);
 	if (what >= 4)
-		ask.wanted.remove = 1ull << prng_below(&client->prng, PATHS);
+		ask.wanted.remove = 1ull << prng_below(&client->prng, SETS_PATHS);
 	if (prng_below(&client->prng, 4) == 0) {
 		ask.wanted.data = 2 + (uint32_t)prng_below(&client->prng, 4);
 		ask.wanted.parity = 1 + (uint32_t)prng_below(&client->prng, 2);
 	}
 	for (uint32_t i = 0; i < ask.wanted.add_count; i++) {
-		snprintf(ask.paths[i], sizeof(ask.paths[i]), "%s/volume%u", folder,
-			(uint32_t)prng_below(&client->prng, PATHS));
+		path_write(ask.paths[i], (uint32_t)prng_below(&client->prng, SETS_PATHS));
 		ask.add[i] = ask.paths[i];
 	}
 	reactor_post(server_store->cores[0].reactor, &ask.msg);
@@ -79,7 +86,7 @@ static void change(struct client *client)
 
 void sets_op(struct client *client)
 {
-	if (prng_below(&client->prng, 6))
+	if (prng_below(&client->prng, 4))
 		change(client);
 	else
 		(void)store_volumes_cancel(server_store);
