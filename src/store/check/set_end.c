@@ -130,8 +130,8 @@ void set_change_withdraw(struct store *store)
 	fiber_offload_long(withdraw_run, &withdrawal);
 	if (withdrawal.ret == -EBUSY)
 		set_note(change,
-			"cannot be taken back yet: about %llu KiB of bodies lie on the volumes that "
-			"are missing: connect them",
+			"cannot be taken back yet: about %llu KiB of bodies lie on the volumes "
+			"that are missing: connect them",
 			(unsigned long long)(withdrawal.left_bytes / KIB));
 	if (withdrawal.ret)
 		return;
