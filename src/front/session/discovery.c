@@ -123,7 +123,7 @@ static void *discovery_main(void *arg)
 		bool more = false;
 
 		for (uint32_t i = 0; i < SLOTS; i++)
-			more = event_take(front) | completion_take(front);
+			more = event_take(front) + completion_take(front) > 0;
 		if (!more && rp_cq_arm(front->member.cq))
 			poll(waits, ARRAY_LEN(waits), -1);
 		else
