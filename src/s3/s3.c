@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "flow/fan_out.h"
 #include "s3/auth/access.h"
 #include "s3/auth/auth.h"
 #include "s3/auth/express.h"
@@ -89,6 +90,15 @@ static int open_oidc(const struct s3_opts *opts, struct s3 *s3)
 		&s3->oidc);
 }
 
+static int open_fans(const struct s3_opts *opts, struct s3 *s3)
+{
+	const struct flow_fans_opts fans = {.window_bytes = FLOW_FAN_WINDOW_BYTES,
+		.patience_ns = opts->fan_out_patience_ns ? opts->fan_out_patience_ns
+							 : FLOW_FAN_PATIENCE_NS};
+
+	return flow_fans_open(&fans, &s3->fans);
+}
+
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 {
 	struct s3 *s3 = calloc(1, sizeof(*s3));
@@ -118,6 +128,8 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 		ret = open_oidc(opts, s3);
 	if (!ret)
 		ret = s3_replicate_registry_open(&s3->replicate);
+	if (!ret)
+		ret = open_fans(opts, s3);
 	share = (struct iam_share){.changed = s3->names.account_changed,
 		.arg = s3->names.arg,
 		.follows = s3->names.follows};
@@ -148,6 +160,7 @@ void s3_close(struct s3 *s3)
 	s3_notify_close(s3->notify);
 	s3_oidc_close(s3->oidc);
 	s3_replicate_registry_close(s3->replicate);
+	flow_fans_close(s3->fans);
 	secret_wipe(s3, sizeof(*s3));
 	free(s3);
 }

@@ -45,6 +45,7 @@ struct s3_opts {
 	/* Targets and limits of event delivery, as in s3_notify_opts; 0 and NULL: its defaults. */
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;
+	uint64_t fan_out_patience_ns; /* 0: FLOW_FAN_PATIENCE_NS */
 	uint64_t notify_queue_bytes;
 	/* "none", "public" or "any", as in enum s3_notify_topics. NULL: none */
 	const char *notify_topics;
@@ -84,6 +85,8 @@ int s3_outbox_start(struct s3 *s3);
 /* Fiber call on the same reactor, when no request runs any more and before the store quiesces:
  * gives unsent events a last moment. Does nothing if s3_outbox_start was not called. */
 void s3_outbox_stop(struct s3 *s3);
+/* From now on no GetObject waits for other clients (docs/design/fan-out.md). Any thread. */
+void s3_fan_out_stop(struct s3 *s3);
 
 enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
 

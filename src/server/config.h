@@ -145,6 +145,9 @@ struct config {
 		uint64_t flush_seconds;
 	} logging;
 	struct {
+		uint64_t patience_s;
+	} fan_out;
+	struct {
 		char targets[CONFIG_TEXT_MAX];
 		char log_file[CONFIG_TEXT_MAX];
 		uint64_t queue_events, queue_bytes, retry_seconds;

@@ -313,6 +313,10 @@ const struct config_key CONFIG_KEYS[] = {
 		"Length of a day of a lifecycle rule; values below 86400 are for trying rules "
 		"out"),
 
+	NUMBER("fan_out.patience_s", fan_out.patience_s, 1, 60, "5",
+		"How long the clients of a fan-out wait for one that stands still, before it falls "
+		"out: docs/design/fan-out.md"),
+
 	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
 		"Size of the unified region's data frames"),
 	BYTES("memory.bytes_max", memory.bytes_max, 0, 4 * TIB, "0",

@@ -105,6 +105,8 @@ static void drain_post(struct reactor_msg *msg)
 void server_stop(struct server *server)
 {
 	server->draining = true;
+	if (server->s3)
+		s3_fan_out_stop(server->s3);
 	front_discovery_close(server->discovery);
 	server->discovery = NULL;
 	server->cores_draining = 0;

@@ -179,6 +179,7 @@ int server_open_s3(struct server *server)
 		.notify_queue_events = (uint32_t)config->notification.queue_events,
 		.notify_queue_bytes = config->notification.queue_bytes,
 		.notify_retry_s = (uint32_t)config->notification.retry_seconds,
+		.fan_out_patience_ns = config->fan_out.patience_s * NS_PER_S,
 		.encryption_keys = keys,
 		.kms_keys = config->encryption.kms.keys,
 		.kms_default_key = config->encryption.kms.default_key,

@@ -47,6 +47,7 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct s3_replicate *replicate;
+	struct flow_fans *fans;
 	struct iam *iam;
 	struct s3_names names; /* claim NULL: they are this store's alone */
 	_Atomic bool naming;   /* a bucket is being made or deleted, with names */

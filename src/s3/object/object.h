@@ -33,16 +33,20 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 struct s3_read {
 	struct store_get *get; /* NULL: answered already (304) */
 	const struct store_meta *meta;
-	uint64_t offset, bytes;	  /* the range that is read */
-	uint32_t part;		  /* part number; 0: the request names no part */
-	uint32_t status;	  /* 200 or 206 */
-	const struct s3_sse *sse; /* NULL: the body is not encrypted */
+	uint64_t offset, bytes;	   /* the range that is read */
+	uint32_t part;		   /* part number; 0: the request names no part */
+	uint32_t status;	   /* 200 or 206 */
+	const struct s3_sse *sse;  /* NULL: the body is not encrypted */
+	struct flow_fan_read *fan; /* of a member of a fan-out; or NULL */
 };
 /* Opens the call's object, checks conditions and range, and adds the headers of the answer. On
  * success the caller closes get. */
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
 /* Answers with the head and, except for HEAD, the chosen range; closes get. */
 const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
+/* Joins the fan-out that the request's header names, and waits until it begins; nothing without the
+ * header. Then s3_read_send reads in step (object/fan_out.c). Fiber call. */
+const struct s3_error *s3_fan_out_begin(struct s3_call *call, struct s3_read *read);
 /* Offers the body for a lease, when it may be leased (object/lease.c). */
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 

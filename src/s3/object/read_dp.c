@@ -189,6 +189,7 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 	ret_read->part = 0;
 	ret_read->status = 200;
 	ret_read->sse = NULL;
+	ret_read->fan = NULL;
 	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||
 		(!plain && s3_sse_asked(call)))
 		error = s3_sse_of_read(call, ret_read->meta, &ret_read->sse);

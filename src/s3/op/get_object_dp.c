@@ -2,6 +2,7 @@
  */
 #include <errno.h>
 
+#include "flow/fan_out.h"
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
@@ -91,6 +92,8 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 		s3_answer_empty(call, read->status);
 	} else {
 		ret = s3_sse_source(call, read->sse, read->get, read->offset, read->bytes, &source);
+		if (!ret && __builtin_expect(read->fan != NULL, 0))
+			source = flow_fan_source(read->fan, source);
 		if (ret)
 			error = s3_fail_errno(call, ret);
 		else if (s3_token_of(call))
@@ -112,5 +115,14 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 		return error;
 	if (__builtin_expect(call->request->lease != NULL, 0))
 		s3_lease_offer(call, &read);
-	return s3_read_send(call, &read);
+	if (__builtin_expect(call->request->header_count != 0, 0))
+		error = s3_fan_out_begin(call, &read);
+	if (error) {
+		store_get_close(read.get);
+		return error;
+	}
+	error = s3_read_send(call, &read);
+	if (__builtin_expect(read.fan != NULL, 0))
+		flow_fan_end(read.fan, !error && !call->reply->broken);
+	return error;
 }
