@@ -13,6 +13,8 @@
 struct client_batch {
 	struct neb_client *client;
 	const struct neb_batch *asked;
+	const struct neb_header *headers; /* of each request */
+	uint32_t header_count;
 	struct list landed; /* calls that have their result */
 	uint64_t until_ns;
 	uint64_t next, ended; /* items that were started, and that have their result */
@@ -70,6 +72,9 @@ static int item_start(struct client_batch *run, struct neb_batch_item *item, uin
 		.into_count = 1,
 		.range_offset = item->range_offset,
 		.range_bytes = item->range_bytes,
+		.headers = run->headers,
+		.header_count = run->header_count,
+		.want_headers = run->header_count > 0,
 		.timeout_ns = timeout_ns,
 		.user_data = item,
 	};
@@ -164,9 +169,11 @@ static void batch_run(struct client_batch *run)
 	}
 }
 
-int neb_get_batch(struct neb_client *client, const struct neb_batch *batch)
+int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
+	const struct neb_header *headers, uint32_t header_count)
 {
-	struct client_batch run = {.client = client, .asked = batch};
+	struct client_batch run = {
+		.client = client, .asked = batch, .headers = headers, .header_count = header_count};
 	uint64_t now_ns = clock_now_ns();
 
 	if ((batch->item_count && !batch->items) || batch->window > NEB_BATCH_WINDOW_MAX)
@@ -181,4 +188,9 @@ int neb_get_batch(struct neb_client *client, const struct neb_batch *batch)
 		if (batch->items[i].error)
 			return batch->items[i].error;
 	return 0;
+}
+
+int neb_get_batch(struct neb_client *client, const struct neb_batch *batch)
+{
+	return client_get_batch(client, batch, NULL, 0);
 }

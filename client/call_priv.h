@@ -185,6 +185,9 @@ void client_sleep(struct neb_client *client, uint64_t until_ns);
 int client_submit(struct neb_client *client, const struct neb_request *request, struct list *ended);
 /* Makes progress until that list has a call, neb_wake is called, or the time is over. */
 void client_wait_list(struct neb_client *client, const struct list *ended, uint64_t until_ns);
+/* As neb_get_batch; each request has these headers and wants those of the answer. batch.c. */
+int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
+	const struct neb_header *headers, uint32_t header_count);
 /* As neb_perform, and reports pages as they arrive. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);

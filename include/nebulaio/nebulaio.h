@@ -393,6 +393,42 @@ struct neb_batch {
  * window, or no items. */
 NEB_API int neb_get_batch(struct neb_client *client, const struct neb_batch *batch);
 
+/* ---- One object to many clients. ---- */
+/* Clients that need one large object at the same time, such as a model's weights on every node, may
+ * read it as a group: the server lets them begin together and keeps them in step, and reads each
+ * part of the object once from its volumes for all of them. Each client has its own request, rights
+ * and transport. A client that is late, too slow or gone does not hold up the others; it is then
+ * served alone (docs/design/fan-out.md). Zero it, then set name and members. */
+struct neb_fan_out {
+	/* The same for all clients of the group: 1 to 64 letters, digits, '.', '_' and '-'. */
+	const char *name;
+	uint32_t members; /* how many clients the group waits for, 1 to 1,024 */
+	uint64_t wait_ns; /* how long the first one waits for the others, at most 60 s [10 s] */
+	/* A number of this client's own, the same in all its requests for the object [drawn at
+	 * random for each call]. */
+	uint64_t member;
+	const char *bucket; /* these four only for neb_get_fan_out */
+	const char *key;
+	void *data; /* memory for the object */
+	size_t data_bytes;
+};
+/* Fetches a whole object as one client of a group, in requests of 8 MiB, 4 at a time. result is the
+ * last request's, with the object's bytes, and the headers of its answer: "x-nebulaio-fan-out" is
+ * "member; members=COUNT", or the reason why it was not in step: "late", "slow", "apart", "full" or
+ * "small"; absent when the server does not know it. ret_result may be NULL. -EINVAL: a field of
+ * fan_out; -EMSGSIZE: the object is longer; -ESTALE: it was replaced meanwhile; neb_wake() of
+ * another thread ends it: -ECANCELED. After an error the contents of data are undefined. */
+NEB_API int neb_get_fan_out(struct neb_client *client, const struct neb_fan_out *fan_out,
+	struct neb_result *ret_result);
+#define NEB_FAN_OUT_HEADER "x-nebulaio-fan-out"
+#define NEB_FAN_OUT_BYTES  160u
+/* For requests of your own: writes the value of the header NEB_FAN_OUT_HEADER of each request
+ * NEB_GET_OBJECT for the object. Those of one client need the same member, which must not be 0 if
+ * there are several; the first must begin at the object's first byte, and its timeout must be
+ * longer than wait_ns. -EINVAL: a field of fan_out. Any thread. */
+NEB_API int neb_fan_out_header(
+	const struct neb_fan_out *fan_out, char ret_value[NEB_FAN_OUT_BYTES]);
+
 /* ---- Common requests, synchronous. All return result->error; ret_result may be NULL. ---- */
 /* Fetches a whole object into data, which has room for bytes; result.bytes is its length.
  * -EMSGSIZE: it is longer, and the contents of data are undefined; neb_head() returns the
