@@ -29,6 +29,10 @@ static const char CP_USAGE[] =
 	"                     by checksum and not sent again. Without --resume, cp aborts an\n"
 	"                     interrupted upload and starts a new one.\n"
 	"  -q, --quiet        print no names\n"
+	"      --fan-out NAME:COUNT    download together with other clients: COUNT of them run cp\n"
+	"                     with this NAME at about the same time. The server waits up to 10\n"
+	"                     seconds for all, keeps them in step and reads each large object\n"
+	"                     once from its disks. One that is late or slow is served alone.\n"
 	"      --content-type TYPE     of the stored object; also --cache-control,\n"
 	"                     --content-encoding and --storage-class\n"
 	"      --metadata NAME=VALUE   user metadata; may be given several times\n"
@@ -83,9 +87,14 @@ static void report_json(const struct transfer *transfer, double seconds, char *c
 	printf(", \"target\": ");
 	remote_print_json(stdout, names[1]);
 	printf(", \"bytes\": %llu, \"bytes_resumed\": %llu, \"seconds\": %.6f, "
-	       "\"transport\": \"%s\", \"device\": \"%s\"}\n",
+	       "\"transport\": \"%s\", \"device\": \"%s\"",
 		(unsigned long long)transfer->bytes, (unsigned long long)transfer->bytes_resumed,
 		seconds, neb_transport_name(transfer->transport), device_of(transfer));
+	if (transfer->fan_out) {
+		printf(", \"fan_out\": ");
+		remote_print_json(stdout, transfer->fan_out_role);
+	}
+	printf("}\n");
 }
 
 static void report(const struct transfer *transfer, uint64_t start_ns, char *const *names)
@@ -107,6 +116,10 @@ static void report(const struct transfer *transfer, uint64_t start_ns, char *con
 		neb_transport_name(transfer->transport), *device_of(transfer) ? " (" : "",
 		device_of(transfer), *device_of(transfer) ? ")" : "",
 		transfer->fallback[0] ? ", not by RDMA: " : "", transfer->fallback);
+	if (transfer->fan_out)
+		fprintf(stderr, "fan-out: %s\n",
+			transfer->fan_out_role[0] ? remote_text(transfer->fan_out_role)
+						  : "the server does not know it");
 }
 
 static int cp(struct transfer *transfer, char *from, char *to)
@@ -158,7 +171,8 @@ enum {
 	CP_CLASS,
 	CP_METADATA,
 	CP_ENCRYPTION,
-	CP_MD5
+	CP_MD5,
+	CP_FAN_OUT
 };
 
 struct cp_opts {
@@ -169,6 +183,7 @@ struct cp_opts {
 	struct transfer_headers headers;      /* of the stored object */
 	char *metadata[TRANSFER_HEADERS_MAX]; /* names of headers that were made here */
 	unsigned metadata_count;
+	char fan_out[NEB_FAN_OUT_BYTES]; /* empty: no --fan-out */
 };
 
 /* Borrows the value: argv lives as long as the program. */
@@ -218,6 +233,25 @@ static int encryption_add(const struct cli_command *command, struct cp_opts *opt
 			     command, opts, "x-amz-server-side-encryption", key ? "aws:kms" : kind);
 }
 
+/* NAME:COUNT, for this process one member of the group. */
+static int fan_out_parse(const struct cli_command *command, struct cp_opts *opts, char *text)
+{
+	struct neb_fan_out fan_out = {.name = text};
+	char *colon = strrchr(text, ':'), *end = "";
+
+	if (colon) {
+		*colon = '\0';
+		fan_out.members = (uint32_t)MIN(strtoul(colon + 1, &end, 10), UINT32_MAX);
+	}
+	while (!fan_out.member)
+		random_fill(&fan_out.member, sizeof(fan_out.member));
+	if (*end || neb_fan_out_header(&fan_out, opts->fan_out))
+		return cli_usage_error(command,
+			"--fan-out must be NAME:COUNT, with a NAME of 1 to 64 letters, digits, "
+			"'.', '_' and '-', and a COUNT of 1 to 1024");
+	return CLI_OK;
+}
+
 /* Takes an option that sets a property of the stored object; false: it is another option. */
 static bool stored_option(
 	const struct cli_command *command, struct cp_opts *opts, int option, int *ret_code)
@@ -252,7 +286,8 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 		{"storage-class", required_argument, NULL, CP_CLASS},
 		{"metadata", required_argument, NULL, CP_METADATA},
 		{"encryption", required_argument, NULL, CP_ENCRYPTION},
-		{"md5", no_argument, NULL, CP_MD5}, {0}};
+		{"md5", no_argument, NULL, CP_MD5},
+		{"fan-out", required_argument, NULL, CP_FAN_OUT}, {0}};
 	int option, ret;
 
 	remote_defaults(&opts->remote);
@@ -270,8 +305,12 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 				return ret;
 			continue;
 		}
-		ret = option == 'P' ? tree_workers_parse(command, optarg, &opts->workers)
-				    : remote_option(command, &opts->remote, option, argv);
+		if (option == 'P')
+			ret = tree_workers_parse(command, optarg, &opts->workers);
+		else if (option == CP_FAN_OUT)
+			ret = fan_out_parse(command, opts, optarg);
+		else
+			ret = remote_option(command, &opts->remote, option, argv);
 		if (ret)
 			return ret;
 	}
@@ -282,6 +321,8 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 		return cli_usage_error(command,
 			"--content-type, --metadata, --encryption, --md5 and similar options work "
 			"only for uploads");
+	if (opts->fan_out[0] && (!remote_is_url(argv[optind]) || remote_is_url(argv[optind + 1])))
+		return cli_usage_error(command, "--fan-out works only for downloads");
 	return CLI_OK;
 }
 
@@ -295,7 +336,8 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 		.headers = &opts->headers,
 		.md5 = opts->md5,
 		.resume = opts->resume,
-		.quiet = opts->quiet};
+		.quiet = opts->quiet,
+		.fan_out = opts->fan_out[0] ? opts->fan_out : NULL};
 	struct tree tree = {0};
 	int ret;
 
@@ -351,6 +393,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	transfer.resume = opts.resume;
 	transfer.headers = &opts.headers;
 	transfer.md5 = opts.md5;
+	transfer.fan_out = opts.fan_out[0] ? opts.fan_out : NULL;
 	names[1] = strdup(argv[optind + 1]);
 	ret = names[1] ? cp(&transfer, argv[optind], argv[optind + 1]) : CLI_FAILED;
 	if (!ret)

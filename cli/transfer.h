@@ -48,6 +48,10 @@ struct transfer {
 	bool md5;    /* an object stored by one request gets its MD5 as ETag over RDMA, too */
 	bool resume; /* continues an interrupted upload; keeps one that fails */
 	uint64_t bytes_resumed; /* out: how many of bytes the server had already */
+	/* A download is one of several clients': the value of NEB_FAN_OUT_HEADER; NULL: it is not.
+	 */
+	const char *fan_out;
+	char fan_out_role[40]; /* out: the server's answer to that, of the last part; or empty */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a

@@ -46,14 +46,16 @@ static int part_start(struct download *download)
 {
 	struct transfer *transfer = download->transfer;
 	struct part *part = &download->parts[download->started % TRANSFER_WINDOW];
-	struct neb_header if_match = {"If-Match", download->if_match};
+	struct neb_header headers[2] = {
+		{"If-Match", download->if_match}, {NEB_FAN_OUT_HEADER, transfer->fan_out}};
 	struct neb_request request = {
 		.op = NEB_GET_OBJECT,
 		.timeout_ns = TRANSFER_PART_NS,
 		.bucket = transfer->bucket,
 		.key = transfer->key,
-		.headers = &if_match,
-		.header_count = 1,
+		.headers = headers,
+		.header_count = transfer->fan_out ? 2 : 1,
+		.want_headers = transfer->fan_out != NULL,
 		.into = &part->into,
 		.into_count = 1,
 		.user_data = part,
@@ -77,6 +79,17 @@ static int part_start(struct download *download)
 	return CLI_OK;
 }
 
+/* Keeps what the server says of the fan-out. */
+static void role_keep(struct transfer *transfer, const struct neb_result *result)
+{
+	const char *value;
+	int len = neb_result_header(result, NEB_FAN_OUT_HEADER, &value);
+
+	if (transfer->fan_out)
+		snprintf(transfer->fan_out_role, sizeof(transfer->fan_out_role), "%.*s",
+			len > 0 ? len : 0, len > 0 ? value : "");
+}
+
 /* Waits for a result and writes all parts that are next in order. */
 static int part_finish(struct download *download, int fd)
 {
@@ -94,6 +107,7 @@ static int part_finish(struct download *download, int fd)
 			remote_text(transfer->key), (unsigned long long)result.bytes, part->bytes);
 		return CLI_FAILED;
 	}
+	role_keep(transfer, &result);
 	part->done = true;
 	while (download->written < download->started &&
 		download->parts[download->written % TRANSFER_WINDOW].done) {
@@ -109,6 +123,12 @@ static int part_finish(struct download *download, int fd)
 	return CLI_OK;
 }
 
+/* The first part of a fan-out waits for the other clients; so the rest need not. */
+static uint64_t window_of(const struct download *download)
+{
+	return download->transfer->fan_out && !download->written ? 1 : TRANSFER_WINDOW;
+}
+
 static int download_parts(struct download *download, int fd)
 {
 	uint64_t count = (download->bytes_total + TRANSFER_PART_BYTES - 1) / TRANSFER_PART_BYTES;
@@ -116,7 +136,7 @@ static int download_parts(struct download *download, int fd)
 
 	while (!ret && download->written < count) {
 		while (!ret && download->started < count &&
-			download->started - download->written < TRANSFER_WINDOW)
+			download->started - download->written < window_of(download))
 			ret = part_start(download);
 		if (!ret)
 			ret = part_finish(download, fd);

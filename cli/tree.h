@@ -62,6 +62,7 @@ struct tree_copy {
 	bool md5;
 	bool resume;
 	bool quiet;	      /* do not print each name */
+	const char *fan_out;  /* as in transfer.h */
 	uint64_t bytes, done; /* out */
 };
 /* -P's value. CLI_OK; CLI_USAGE, prints why. */

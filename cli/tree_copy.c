@@ -172,7 +172,8 @@ static void *worker_main(void *arg)
 			.quiet = true,
 			.headers = copy->headers,
 			.md5 = copy->md5,
-			.resume = copy->resume};
+			.resume = copy->resume,
+			.fan_out = copy->fan_out};
 
 		ret = copy_one(&transfer, copy, item);
 		pthread_mutex_lock(&workers->mutex);
