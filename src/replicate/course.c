@@ -1,77 +1,165 @@
 /* replicate/course.c: one target: its fiber fills the window from the rows that the store keeps,
- * and ends the rows that were sent, many at a time. The other rows stay in the store. */
+ * each bucket with its share, and ends the rows that were sent, many at a time. The other rows stay
+ * in the store: a slot that has its share is behind, and goes on from a cursor of its own. */
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define POLL_NS_MIN (30 * NS_PER_MS) /* a row is in the index soon after its commit */
-#define POLL_NS_MAX (2 * NS_PER_S)
-#define SETTLE_NS   (50 * NS_PER_MS) /* rows that were sent are collected for this long */
-#define RETRY_ROWS  32u		     /* parked rows that are tried again at once */
+#define POLL_NS_MIN	 (30 * NS_PER_MS) /* a row is in the index soon after its commit */
+#define POLL_NS_MAX	 (2 * NS_PER_S)
+#define SETTLE_NS	 (50 * NS_PER_MS) /* rows that were sent are collected for this long */
+#define RETRY_ROWS	 32u		  /* of a slot: parked rows that are tried again at once */
+#define STUCK_ROWS	 16u		  /* of a slot: refused rows that stay in the window */
+#define REFILL_VISITS	 16384u		  /* rows that are looked at for one slot at once */
+#define PARKED_ROWS_SLOT 4096u		  /* a slot may have them in any case */
+
+/* ---- Rows of the store. ---- */
+
+/* Parked rows: a slot may have half of what is left, and some in any case. */
+static bool parked_has_room(const struct course *course, const struct course_slot *slot)
+{
+	uint32_t left = PARKED_ROWS_MAX - MIN(PARKED_ROWS_MAX, course->parked);
+
+	return slot->parked.count < MAX(left / 2, PARKED_ROWS_SLOT);
+}
 
 /* To the window, or behind a parked one of its key. False: there is no room. */
 static bool row_add(struct course *course, const struct s3_replicate_row *row,
 	struct slice version_id, struct slice text)
 {
+	uint32_t idx = window_slot(row->bucket);
+	struct course_slot *slot = &course->slots[idx];
 	uint64_t hash;
 
-	if (!course->parked.count)
-		return window_add(&course->window, row->number, version_id, text);
-	hash = parked_hash(row);
-	if (!parked_has(&course->parked, hash))
-		return window_add(&course->window, row->number, version_id, text);
-	if (parked_reserve(&course->parked, 1))
+	if (!parked_has_room(course, slot))
 		return false;
-	parked_add(&course->parked, row->number, hash, row->time_ns);
+	hash = slot->parked.count ? parked_hash(row) : 0;
+	if (!slot->parked.count || !parked_has(&slot->parked, hash))
+		return window_has_room(&course->window, idx) &&
+		       window_add(&course->window, row->number, version_id, text);
+	if (parked_reserve(&slot->parked, 1))
+		return false;
+	parked_add(&slot->parked, row->number, hash, row->time_ns);
+	course->parked++;
 	return true;
 }
 
-static bool row_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
+/* Behind all rows that were looked at. Those of a slot without room are passed: it is behind. */
+static bool tail_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
 {
 	struct course *course = arg;
+	struct course_slot *slot;
 	struct s3_replicate_row row;
 
-	if (s3_replicate_row_parse(number, version_id, text, &row) &&
-		slice_eq(row.target, slice_str(course->name)) &&
-		!row_add(course, &row, version_id, text))
+	if (course->window.count == WINDOW_ROWS_MAX)
 		return false;
+	if (s3_replicate_row_parse(number, version_id, text, &row) &&
+		slice_eq(row.target, slice_str(course->name))) {
+		slot = &course->slots[window_slot(row.bucket)];
+		if (!slot->behind && !row_add(course, &row, version_id, text)) {
+			slot->behind = true;
+			slot->cursor = number - 1;
+		}
+	}
 	course->cursor = number;
 	return !atomic_load(&course->replicate->ending);
 }
 
-/* True: there were new rows of this target. */
+struct refill {
+	struct course *course;
+	uint32_t slot, visits;
+	bool full;
+};
+
+static bool refill_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
+{
+	struct refill *refill = arg;
+	struct course *course = refill->course;
+	struct s3_replicate_row row;
+
+	if (number > course->cursor)
+		return false;
+	refill->full = ++refill->visits > REFILL_VISITS || atomic_load(&course->replicate->ending);
+	if (!refill->full && s3_replicate_row_parse(number, version_id, text, &row) &&
+		slice_eq(row.target, slice_str(course->name)) &&
+		window_slot(row.bucket) == refill->slot)
+		refill->full = !row_add(course, &row, version_id, text);
+	if (refill->full)
+		return false;
+	course->slots[refill->slot].cursor = number;
+	return true;
+}
+
+static bool is_hungry(const struct course *course, uint32_t idx)
+{
+	const struct course_slot *slot = &course->slots[idx];
+
+	return slot->behind && window_has_room(&course->window, idx) &&
+	       parked_has_room(course, slot) &&
+	       course->window.of_slot[idx] <= (WINDOW_ROWS_MAX - course->window.count) / 2;
+}
+
+static bool any_hungry(const struct course *course)
+{
+	for (uint32_t i = 0; i < WINDOW_SLOTS; i++)
+		if (is_hungry(course, i))
+			return true;
+	return false;
+}
+
+/* *ret_more: there were so many rows of others that the fiber looks at the next ones later. */
+static int slot_refill(struct course *course, uint32_t idx, bool *ret_more)
+{
+	struct refill refill = {.course = course, .slot = idx};
+	struct course_slot *slot = &course->slots[idx];
+	int ret = store_outbox_visit_all(
+		course->replicate->opts.store, slot->cursor, refill_visit, &refill);
+
+	if (!ret && !refill.full)
+		slot->behind = false;
+	*ret_more |= refill.visits > REFILL_VISITS;
+	return ret;
+}
+
+/* True: there were new rows of this target, or there may be. */
 static bool fill(struct course *course)
 {
 	uint32_t before = course->window.count;
-	int ret;
+	bool more = false;
+	int ret = store_outbox_visit_all(
+		course->replicate->opts.store, course->cursor, tail_visit, course);
 
-	if (before > WINDOW_ROWS_MAX / 2)
-		return false;
-	ret = store_outbox_visit_all(
-		course->replicate->opts.store, course->cursor, row_visit, course);
+	for (uint32_t i = 0; i < WINDOW_SLOTS && !ret; i++) {
+		uint32_t idx = (course->slot_next + i) % WINDOW_SLOTS;
+
+		if (is_hungry(course, idx))
+			ret = slot_refill(course, idx, &more);
+	}
+	course->slot_next = (course->slot_next + 1) % WINDOW_SLOTS;
 	if (ret)
 		log_warn("replicate", "%s: cannot read what waits: %s; the server tries again",
 			course->name, strerror(-ret));
-	return course->window.count > before;
+	return course->window.count > before || (more && !ret);
 }
 
 /* ---- Rows that the target refuses. ---- */
 
 /* Too many of them leave no room for others: they wait in the store. */
-static void shed(struct course *course)
+static void shed(struct course *course, uint32_t idx)
 {
+	struct course_slot *slot = &course->slots[idx];
 	uint64_t now_ns = clock_now_ns();
-	uint32_t stuck;
+	uint32_t stuck = 0;
 
-	if (course->window.count <= WINDOW_ROWS_MAX / 2)
+	if (course->window.of_slot[idx] > STUCK_ROWS)
+		stuck = window_stuck_count(&course->window, idx, now_ns);
+	if (stuck <= STUCK_ROWS || parked_reserve(&slot->parked, stuck))
 		return;
-	stuck = window_stuck_count(&course->window, now_ns);
-	if (stuck <= WINDOW_ROWS_MAX / 4 || parked_reserve(&course->parked, stuck))
-		return;
-	if (!course->parked.count)
-		course->retry_ns = now_ns + WINDOW_PAUSE_MAX;
-	window_shed(&course->window, now_ns, &course->parked);
+	if (!slot->parked.count)
+		slot->retry_ns = now_ns + WINDOW_PAUSE_MAX;
+	window_shed(&course->window, idx, now_ns, &slot->parked);
+	course->parked += stuck;
 }
 
 struct back {
@@ -98,20 +186,21 @@ static bool back_visit(uint64_t number, struct slice version_id, struct slice te
 }
 
 /* Each in its turn, a few at once, until the target takes them. */
-static void retry(struct course *course)
+static void retry(struct course *course, uint32_t idx)
 {
+	struct course_slot *slot = &course->slots[idx];
+	struct parked *parked = &slot->parked;
 	uint64_t now_ns = clock_now_ns();
-	struct parked *parked = &course->parked;
 
-	if (!parked->count || now_ns < course->retry_ns)
+	if (!parked->count || now_ns < slot->retry_ns)
 		return;
-	course->retry_ns = now_ns + WINDOW_PAUSE_MAX;
-	for (uint32_t i = 0; i < RETRY_ROWS && course->window.count < WINDOW_ROWS_MAX; i++) {
+	slot->retry_ns = now_ns + WINDOW_PAUSE_MAX;
+	for (uint32_t i = 0; i < RETRY_ROWS && window_has_room(&course->window, idx); i++) {
 		struct back back = {
-			.course = course, .number = parked_next(parked, course->parked_at)};
+			.course = course, .number = parked_next(parked, slot->parked_at)};
 
 		if (!back.number) {
-			course->parked_at = 0;
+			slot->parked_at = 0;
 			break;
 		}
 		/* Without memory, or when the index cannot be read: later. */
@@ -120,11 +209,20 @@ static void retry(struct course *course)
 			back.failed)
 			break;
 		parked_remove(parked, back.number);
-		course->parked_at = back.number;
+		course->parked--;
+		slot->parked_at = back.number;
 	}
 	if (!parked->count)
 		parked_free(parked);
 	course_wake_lanes(course);
+}
+
+static void look_at_refused(struct course *course)
+{
+	for (uint32_t i = 0; i < WINDOW_SLOTS; i++) {
+		shed(course, i);
+		retry(course, i);
+	}
 }
 
 static void end_done(struct course *course)
@@ -140,17 +238,27 @@ static void end_done(struct course *course)
 			course->name, count, strerror(-ret));
 }
 
+/* Real time of the oldest row in memory; 0: none. */
+static uint64_t oldest_ns(const struct course *course)
+{
+	uint64_t oldest_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; i < course->window.count; i++)
+		oldest_ns = MIN(oldest_ns, course->window.rows[i]->row.time_ns);
+	for (uint32_t i = 0; i < WINDOW_SLOTS; i++)
+		if (course->slots[i].parked.count)
+			oldest_ns = MIN(oldest_ns, course->slots[i].parked.rows[0].time_ns);
+	return oldest_ns == UINT64_MAX ? 0 : oldest_ns;
+}
+
 static void tell(const struct course *course)
 {
 	bool away = clock_now_ns() < course->paused_until_ns || course->told_away;
-	const struct parked *parked = &course->parked;
 	struct s3_replicate_state state = {
-		.refused = window_refused_count(&course->window) + parked->count,
+		.refused = window_refused_count(&course->window) + course->parked,
 		.transport = course->transport,
-		.oldest_ns = course->window.count ? course->window.rows[0]->row.time_ns : 0};
+		.oldest_ns = oldest_ns(course)};
 
-	if (parked->count && (!state.oldest_ns || parked->rows[0].time_ns < state.oldest_ns))
-		state.oldest_ns = parked->rows[0].time_ns;
 	state.word = away		    ? "away"
 		     : state.refused	    ? "refused"
 		     : course->window.count ? "sending"
@@ -170,7 +278,8 @@ static void look_at_place(struct course *course)
 		course->paused_until_ns = 0;
 		course->pause_ns = 0;
 		window_hurry(&course->window);
-		course->retry_ns = 0;
+		for (uint32_t i = 0; i < WINDOW_SLOTS; i++)
+			course->slots[i].retry_ns = 0;
 		course_wake_lanes(course);
 	}
 	secret_wipe(&place, sizeof(place));
@@ -188,7 +297,7 @@ static void rest(struct course *course, bool found)
 		return;
 	while (!atomic_load(&course->replicate->ending) &&
 		clock_now_ns() < now_ns + course->poll_ns &&
-		!(course->poked && clock_now_ns() >= settle_ns))
+		!(course->poked && (clock_now_ns() >= settle_ns || any_hungry(course))))
 		(void)fiber_park_until(course->poked ? MIN(settle_ns, now_ns + course->poll_ns)
 						     : now_ns + course->poll_ns);
 	course->poll_ns = MIN(2 * course->poll_ns, POLL_NS_MAX);
@@ -203,8 +312,7 @@ static void course_main(void *arg)
 	course->fiber = fiber_self();
 	while (!atomic_load(&replicate->ending)) {
 		look_at_place(course);
-		shed(course);
-		retry(course);
+		look_at_refused(course);
 		found = fill(course);
 		if (found)
 			course_wake_lanes(course);
@@ -266,6 +374,7 @@ void course_close(struct course *course)
 		fiber_park();
 	}
 	window_free(&course->window);
-	parked_free(&course->parked);
+	for (uint32_t i = 0; i < WINDOW_SLOTS; i++)
+		parked_free(&course->slots[i].parked);
 	free(course);
 }

@@ -156,7 +156,7 @@ static void row_end(
 		log_info("replicate", "%s: the target takes objects again", course->name);
 	/* Others that it refused may pass now, too. */
 	if (row->was_parked)
-		course->retry_ns = 0;
+		course->slots[row->slot].retry_ns = 0;
 	if (outcome == OUTCOME_SENT) {
 		course->sent++;
 		course->told_away = false;

@@ -21,6 +21,10 @@
 #define WINDOW_ROWS_MAX	 256u
 #define WINDOW_PAUSE_MIN (1 * NS_PER_S)
 #define WINDOW_PAUSE_MAX (60 * NS_PER_S)
+/* Tenants share a target by the buckets that they write to: a bucket falls into one of these slots
+ * by its name. */
+#define WINDOW_SLOTS 64u
+#define LONG_BYTES   (64 * MIB) /* rows of more leave two lanes to others */
 /*   waits → runs → waits (refused: later), or done → reaped */
 enum window_phase { WINDOW_WAITS, WINDOW_RUNS, WINDOW_DONE };
 struct window_row {
@@ -28,6 +32,7 @@ struct window_row {
 	struct s3_replicate_row row;
 	char *text; /* the row's; owned */
 	char version_id[33];
+	uint32_t slot;
 	uint32_t tries;
 	uint64_t next_ns; /* not before */
 	bool told;	  /* its refusal was logged */
@@ -35,15 +40,22 @@ struct window_row {
 	bool was_parked;
 	uint64_t sent_at; /* course.sent when the target last took nothing; 0: never */
 };
-/* In the order of their numbers. */
+/* The rows of a slot are in the order of their numbers. */
 struct window {
 	struct window_row *rows[WINDOW_ROWS_MAX];
 	uint32_t count;
+	uint32_t of_slot[WINDOW_SLOTS];
+	uint64_t turns, turn_of_slot[WINDOW_SLOTS]; /* the turn in which it was taken from last */
 };
+uint32_t window_slot(struct slice bucket);
+/* Whether the slot may have one more row: it has no more than there are free places, so that others
+ * find some. */
+bool window_has_room(const struct window *window, uint32_t slot);
 /* False: the window is full, or there is no memory. text is one that s3_replicate_row_parse takes.
  */
 bool window_add(struct window *window, uint64_t number, struct slice version_id, struct slice text);
-/* The first row that may run now, which then runs; NULL: none. A key's rows run one by one. */
+/* The first row that may run now, of the slot whose turn it is, which then runs; NULL: none. A
+ * key's rows run one by one. */
 struct window_row *window_take(struct window *window, uint64_t now_ns);
 /* When the next row may run that none runs before; DEADLINE_NONE: only after another one. */
 uint64_t window_next_ns(const struct window *window);
@@ -55,14 +67,14 @@ uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max);
 /* Refused rows may run at once. */
 void window_hurry(struct window *window);
 struct parked;
-/* Rows that wait because the target refused them, or an earlier one of their key. */
-uint32_t window_stuck_count(const struct window *window, uint64_t now_ns);
+/* Rows of the slot that wait because the target refused them, or an earlier one of their key. */
+uint32_t window_stuck_count(const struct window *window, uint32_t slot, uint64_t now_ns);
 /* Moves these to parked, which has room for them. */
-void window_shed(struct window *window, uint64_t now_ns, struct parked *parked);
+void window_shed(struct window *window, uint32_t slot, uint64_t now_ns, struct parked *parked);
 void window_free(struct window *window);
 
 /* ---- parked.c ---- */
-#define PARKED_ROWS_MAX (256u * 1024u) /* 14 MiB */
+#define PARKED_ROWS_MAX (256u * 1024u) /* 14 MiB: of a target */
 struct parked_row {
 	uint64_t number, hash, time_ns;
 };
@@ -119,13 +131,20 @@ void lane_close(struct lane *lane);
 void lane_do(struct lane *lane, void (*fn)(struct lane *lane, void *arg), void *arg);
 
 /* ---- course.c ---- */
+struct course_slot {
+	bool behind; /* rows of it behind its cursor, up to the course's, are in the store alone */
+	uint64_t cursor; /* number of the last row that was looked at */
+	struct parked parked;
+	uint64_t parked_at; /* number of the last row that was taken out */
+	uint64_t retry_ns;  /* parked rows are tried again */
+};
 struct course {
 	struct replicate *replicate;
 	char name[S3_REPLICATE_NAME_MAX + 1];
 	struct window window;
-	struct parked parked;
-	uint64_t parked_at;  /* number of the last row that was taken out */
-	uint64_t retry_ns;   /* parked rows are tried again */
+	struct course_slot slots[WINDOW_SLOTS];
+	uint32_t slot_next;  /* the first to be filled */
+	uint32_t parked;     /* of all slots */
 	uint64_t sent;	     /* rows, and one */
 	uint64_t cursor;     /* number of the last row that was looked at */
 	uint64_t generation; /* of the place that was used last */

@@ -12,24 +12,29 @@
 static struct window window;
 static struct mem_arena arena;
 
-static bool add(uint64_t number, const char *key)
+static bool add_to(const char *bucket, uint64_t number, const char *key, uint64_t bytes)
 {
 	const struct s3_replicate_row row = {.kind = S3_REPLICATE_PUT,
-		.bytes = 5,
+		.bytes = bytes,
 		.time_ns = 7,
 		.target = SLICE("t"),
-		.bucket = SLICE("b"),
+		.bucket = slice_str(bucket),
 		.key = slice_str(key),
 		.request_id = SLICE("r")};
 
 	return window_add(&window, number, SLICE("v1"), s3_replicate_row_text(&row, &arena));
 }
 
+static bool add(uint64_t number, const char *key)
+{
+	return add_to("b", number, key, 5);
+}
+
 static int setup(void **state)
 {
 	(void)state;
 	mem_arena_init(&arena);
-	window.count = 0;
+	window = (struct window){.count = 0};
 	return 0;
 }
 
@@ -138,10 +143,67 @@ static void test_full(void **state)
 	assert_true(add(1000, "more"));
 }
 
+/* Another bucket's slot. */
+static const char *other_bucket(void)
+{
+	static char name[16];
+
+	for (uint32_t i = 0; !i || window_slot(slice_str(name)) == window_slot(SLICE("b")); i++)
+		snprintf(name, sizeof(name), "bucket-%u", i);
+	return name;
+}
+
+/* A bucket that came later has its turn and its places, however many rows the first one has. */
+static void test_buckets_in_turn(void **state)
+{
+	const char *other = other_bucket();
+	uint32_t slot = window_slot(SLICE("b")), count = 0;
+	char key[16];
+
+	(void)state;
+	while (window_has_room(&window, slot)) {
+		snprintf(key, sizeof(key), "%u", count);
+		assert_true(add(++count, key));
+	}
+	assert_int_equal(count, WINDOW_ROWS_MAX / 2);
+	assert_true(window_has_room(&window, window_slot(slice_str(other))));
+	assert_true(add_to(other, 1000, "a", 5) && add_to(other, 1001, "b", 5));
+	assert_int_equal(window_take(&window, 0)->row.number, 1);
+	assert_int_equal(window_take(&window, 0)->row.number, 1000);
+	assert_int_equal(window_take(&window, 0)->row.number, 2);
+	assert_int_equal(window_take(&window, 0)->row.number, 1001);
+	assert_int_equal(window_take(&window, 0)->row.number, 3);
+	assert_int_equal(window_take(&window, 0)->row.number, 4);
+}
+
+/* Long bodies leave two lanes to short ones, and nobody waits in vain for them. */
+static void test_long_rows(void **state)
+{
+	struct window_row *row = NULL;
+	char key[16];
+
+	(void)state;
+	for (uint32_t i = 0; i < LANES; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_true(add_to("b", i + 1, key, LONG_BYTES + 1));
+	}
+	for (uint32_t i = 0; i < LANES - 2; i++)
+		row = window_take(&window, 0);
+	assert_non_null(row);
+	assert_null(window_take(&window, 0));
+	assert_int_equal(window_next_ns(&window), DEADLINE_NONE);
+	assert_true(add_to("b", 100, "short", LONG_BYTES));
+	assert_int_equal(window_take(&window, 0)->row.number, 100);
+	row->phase = WINDOW_DONE;
+	assert_int_equal(window_next_ns(&window), 0);
+	assert_int_equal(window_take(&window, 0)->row.number, LANES - 1);
+}
+
 static void test_parked(void **state)
 {
 	struct parked parked = {.count = 0};
 	uint64_t hash;
+	uint32_t slot;
 
 	(void)state;
 	assert_int_equal(parked_next(&parked, 0), 0);
@@ -149,12 +211,15 @@ static void test_parked(void **state)
 	/* "a" is refused; its next row and "c" wait for nothing else. */
 	assert_true(add(1, "a") && add(2, "b") && add(3, "a") && add(4, "c"));
 	window_refused(window_take(&window, 0), 0);
-	assert_int_equal(window_stuck_count(&window, 0), 2);
-	assert_int_equal(window_stuck_count(&window, WINDOW_PAUSE_MIN), 0);
+	slot = window_slot(SLICE("b"));
+	assert_int_equal(window_stuck_count(&window, slot, 0), 2);
+	assert_int_equal(window_stuck_count(&window, slot, WINDOW_PAUSE_MIN), 0);
+	assert_int_equal(window_stuck_count(&window, (slot + 1) % WINDOW_SLOTS, 0), 0);
 	assert_int_equal(parked_reserve(&parked, 2), 0);
 	hash = parked_hash(&window.rows[0]->row);
-	window_shed(&window, 0, &parked);
+	window_shed(&window, slot, 0, &parked);
 	assert_int_equal(window.count, 2);
+	assert_int_equal(window.of_slot[slot], 2);
 	assert_int_equal(window.rows[0]->row.number, 2);
 	assert_int_equal(window.rows[1]->row.number, 4);
 	assert_int_equal(parked.count, 2);
@@ -256,6 +321,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_order_of_a_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_buckets_in_turn, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_long_rows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_parked, setup, teardown),
 		cmocka_unit_test(test_parked_many),
 		cmocka_unit_test(test_answers),
