@@ -103,11 +103,20 @@ int admin_target_put(struct admin *admin, int count, char **arguments)
 
 int admin_target_remove(struct admin *admin, int count, char **arguments)
 {
-	const struct admin_request request = {
+	struct admin_request request = {
 		.method = "DELETE", .parts = {"replication", "targets", arguments[0]}};
+	json_t *body = NULL;
+	int ret;
 
-	(void)count;
-	return admin_request(admin, &request, NULL);
+	if (count > 1 && strcmp(arguments[1], "force") != 0)
+		return cli_usage_error(
+			admin->command, "target-remove: '%s' is not \"force\"", arguments[1]);
+	if (count > 1)
+		body = json_pack("{s:b}", "force", true);
+	request.body = body;
+	ret = admin_request(admin, &request, NULL);
+	json_decref(body);
+	return ret;
 }
 
 int admin_resync(struct admin *admin, int count, char **arguments)

@@ -27,7 +27,8 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] volume add PATH... [DATA+PARITY]\n"
 	"       nebulaio admin [OPTIONS] volume remove NUMBER... [DATA+PARITY]\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
-	"       nebulaio admin [OPTIONS] targets | target-remove NAME | resync BUCKET [all]\n"
+	"       nebulaio admin [OPTIONS] targets | target-remove NAME [force]\n"
+	"       nebulaio admin [OPTIONS] resync BUCKET [all]\n"
 	"       nebulaio admin [OPTIONS] target-put NAME ENDPOINTS BUCKET ACCESS-KEY [ACCOUNTS]\n"
 	"       nebulaio admin [OPTIONS] cluster\n"
 	"       nebulaio admin [OPTIONS] store-move NUMBER GATEWAY\n"
@@ -55,8 +56,9 @@ static const char USAGE[] =
 	"The secret key of ACCESS-KEY is NEBULAIO_TARGET_SECRET_KEY, or else the first line of\n"
 	"standard input. ACCOUNTS whose buckets may name the target: numbers, separated by\n"
 	"commas, or all; without them only the server's own account. targets prints what waits\n"
-	"for each. resync replicates what BUCKET had before its rules; all: also what was\n"
-	"replicated before.\n"
+	"for each. target-remove refuses while rules of a bucket name the target; force: what\n"
+	"waits for it then says FAILED. resync replicates what BUCKET had before its rules, and\n"
+	"what FAILED; all: also what was replicated before.\n"
 	"cluster asks a gateway which gateway owns which store. store-move hands a store over to\n"
 	"another gateway, and waits until it serves there.\n"
 	"\n"
@@ -648,7 +650,7 @@ static int admin_command_run(int argc, char **argv)
 		{"policy-remove", 1, 1, policy_remove},
 		{"targets", 0, 0, admin_targets},
 		{"target-put", 4, 5, admin_target_put},
-		{"target-remove", 1, 1, admin_target_remove},
+		{"target-remove", 1, 2, admin_target_remove},
 		{"resync", 1, 2, admin_resync},
 		{"cluster", 0, 0, admin_cluster},
 		{"store-move", 2, 2, admin_store_move},

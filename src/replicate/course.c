@@ -267,14 +267,17 @@ static void tell(const struct course *course)
 	s3_replicate_tell(course->replicate->opts.s3, slice_str(course->name), &state);
 }
 
-/* Other keys or another address: what was refused is tried at once. */
+/* Other keys, another address, or the target is gone: what was refused is tried at once. */
 static void look_at_place(struct course *course)
 {
 	struct s3_replicate_place place = {.generation = 0};
 	int ret = s3_replicate_place(course->replicate->opts.s3, slice_str(course->name), &place);
 
-	if (!ret && place.generation != course->generation) {
+	if (ret)
+		place.generation = 0;
+	if (place.generation != course->generation) {
 		course->generation = place.generation;
+		course->told_gone = false;
 		course->paused_until_ns = 0;
 		course->pause_ns = 0;
 		window_hurry(&course->window);

@@ -70,8 +70,12 @@ static int thread_start(struct lane *lane)
 
 /* ---- The fiber. ---- */
 
-static void tell_failed(const struct course *course, const struct window_row *row, const char *why)
+/* Of a target that is gone all rows fail: the first one tells it. */
+static void tell_failed(struct course *course, const struct window_row *row, const char *why)
 {
+	if (course->told_gone)
+		return;
+	course->told_gone = !course->generation;
 	log_warn("replicate",
 		"%s: %.*s/%.*s, version %.*s (request %.*s) can not be replicated: %s",
 		course->name, SLICE_FMT(row->row.bucket), SLICE_FMT(row->row.key),

@@ -153,7 +153,7 @@ struct course {
 	uint64_t poll_ns;
 	/* A target that cannot be reached: nothing is sent before. */
 	uint64_t pause_ns, paused_until_ns;
-	bool told_away;
+	bool told_away, told_gone;
 	const char *transport;
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];
@@ -184,6 +184,7 @@ int replicate_read(struct replicate *replicate, const struct s3_replicate_job *j
 	uint64_t bytes, void *ret_bytes);
 
 /* ---- worker.c ---- */
+#define COURSES_MAX (2 * S3_REPLICATE_TARGETS_MAX) /* those of targets that are gone, too */
 struct replicate {
 	struct replicate_opts opts;
 	_Atomic bool ending; /* threads read it */
@@ -193,7 +194,7 @@ struct replicate {
 	_Atomic bool posted;
 	bool poked;
 	uint64_t first_number; /* rows of an earlier start are below; of this one above */
-	struct course *courses[S3_REPLICATE_TARGETS_MAX];
+	struct course *courses[COURSES_MAX];
 	uint32_t course_count;
 };
 

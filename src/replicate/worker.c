@@ -1,5 +1,6 @@
-/* replicate/worker.c: the worker's own fiber: starts a course for each registered target, counts
- * what an earlier start left, and walks buckets whose existing objects are to be replicated. */
+/* replicate/worker.c: the worker's own fiber: starts a course for each registered target, and for
+ * those that are gone but have rows, counts what an earlier start left, and walks buckets whose
+ * existing objects are to be replicated. */
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>
@@ -31,6 +32,41 @@ static void on_work(void *arg)
 		reactor_post(replicate->opts.core->reactor, &replicate->work_msg);
 }
 
+/* ---- Courses. ---- */
+
+static bool has_course(const struct replicate *replicate, struct slice name)
+{
+	for (uint32_t i = 0; i < replicate->course_count; i++)
+		if (slice_eq(slice_str(replicate->courses[i]->name), name))
+			return true;
+	return false;
+}
+
+static void course_start(struct replicate *replicate, const char *name)
+{
+	struct course *course = NULL;
+	int ret = replicate->course_count < COURSES_MAX ? course_open(replicate, name, &course)
+							: -EDQUOT;
+
+	if (course)
+		replicate->courses[replicate->course_count++] = course;
+	if (ret)
+		log_error("replicate", "%s: nothing is sent: %s", name, strerror(-ret));
+}
+
+/* A target that was removed by force, and whose rows have not all been failed yet. */
+static void course_of_gone(struct replicate *replicate, struct slice target)
+{
+	char name[S3_REPLICATE_NAME_MAX + 1];
+	struct s3_replicate_place place;
+	int ret = s3_replicate_place(replicate->opts.s3, target, &place);
+
+	secret_wipe(&place, sizeof(place));
+	if (ret == -ENOENT && replicate->course_count < S3_REPLICATE_TARGETS_MAX &&
+		!has_course(replicate, target) && !slice_copy_str(target, name, sizeof(name)))
+		course_start(replicate, name);
+}
+
 /* ---- What an earlier start left. ---- */
 
 static bool left_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
@@ -45,40 +81,19 @@ static bool left_visit(uint64_t number, struct slice version_id, struct slice te
 	s3_replicate_add(replicate->opts.s3, row.target, S3_REPLICATE_PENDING, 1);
 	s3_replicate_add(
 		replicate->opts.s3, row.target, S3_REPLICATE_PENDING_BYTES, (int64_t)row.bytes);
+	course_of_gone(replicate, row.target);
 	return true;
 }
 
-/* ---- Courses. ---- */
-
-static bool has_course(const struct replicate *replicate, const char *name)
-{
-	for (uint32_t i = 0; i < replicate->course_count; i++)
-		if (strcmp(replicate->courses[i]->name, name) == 0)
-			return true;
-	return false;
-}
-
-/* The course of a target that is no longer registered stays until the end: its rows may wait for
- * the target's return. */
+/* The course of a target that is no longer registered stays until the end: it fails the rows. */
 static void courses_start(struct replicate *replicate)
 {
 	struct s3_replicate_told *list = calloc(S3_REPLICATE_TARGETS_MAX, sizeof(*list));
 	uint32_t count = list ? s3_replicate_list(replicate->opts.s3, list) : 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		struct course *course = NULL;
-		int ret;
-
-		if (has_course(replicate, list[i].place.name))
-			continue;
-		if (replicate->course_count == S3_REPLICATE_TARGETS_MAX)
-			break;
-		ret = course_open(replicate, list[i].place.name, &course);
-		if (course)
-			replicate->courses[replicate->course_count++] = course;
-		if (ret)
-			log_error("replicate", "%s: nothing is sent: %s", list[i].place.name,
-				strerror(-ret));
+		if (!has_course(replicate, slice_str(list[i].place.name)))
+			course_start(replicate, list[i].place.name);
 	}
 	free(list);
 }

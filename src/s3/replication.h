@@ -50,7 +50,8 @@ struct s3_replicate_told {
 /* Any thread. The targets, in the order of their registration. */
 uint32_t s3_replicate_list(
 	struct s3 *s3, struct s3_replicate_told ret_list[S3_REPLICATE_TARGETS_MAX]);
-/* -ENOENT: no such target. Any thread; the caller wipes it. */
+/* -ENOENT: no such target; -EBADMSG: what is stored of it cannot be read. Any thread; the caller
+ * wipes it. */
 int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_place *ret_place);
 void s3_replicate_tell(struct s3 *s3, struct slice name, const struct s3_replicate_state *state);
 void s3_replicate_add(

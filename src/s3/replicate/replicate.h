@@ -70,6 +70,9 @@ struct s3_replicate_answer {
 /* Answers operators' requests below "replication"; parts are those of the path behind it. */
 void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_t count,
 	const json_t *body, struct s3_replicate_answer *ret_answer);
+/* A bucket whose rules name the target; -ENOENT: none does. Fiber call. */
+int s3_replicate_used_by(struct s3 *s3, struct flow_core *core, struct slice target,
+	char ret_bucket[LIMIT_BUCKET_LEN_MAX + 1]);
 /* There is work for the worker. Any thread. */
 void s3_replicate_poke(struct s3 *s3);
 

@@ -17,7 +17,8 @@
 struct target {
 	struct s3_replicate_place place;
 	struct s3_replicate_state state;
-	json_t *accounts; /* whose buckets may name it; never changed */
+	bool damaged;	  /* its document cannot be read: nothing is known but its name */
+	json_t *accounts; /* whose buckets may name it; never changed; NULL: damaged */
 	_Atomic uint64_t counts[S3_REPLICATE_COUNTS];
 };
 struct s3_replicate {
@@ -71,13 +72,16 @@ static struct target *find(struct s3_replicate *replicate, struct slice name)
 int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_place *ret_place)
 {
 	const struct target *target;
+	int ret = -ENOENT;
 
 	pthread_rwlock_rdlock(&s3->replicate->lock);
 	target = find(s3->replicate, name);
-	if (target)
+	if (target) {
 		*ret_place = target->place;
+		ret = target->damaged ? -EBADMSG : 0;
+	}
 	pthread_rwlock_unlock(&s3->replicate->lock);
-	return target ? 0 : -ENOENT;
+	return ret;
 }
 
 bool s3_replicate_registered(struct s3 *s3, struct slice name)
@@ -100,8 +104,10 @@ bool s3_replicate_allowed(struct s3 *s3, struct slice name, const char *owner)
 	iam_owner_or_id(s3->iam, slice_str(owner), &of);
 	pthread_rwlock_rdlock(&s3->replicate->lock);
 	target = find(s3->replicate, name);
+	/* Its rows wait until it is known again. */
 	if (target)
-		allowed = json_list_find_text(target->accounts, SLICE(EVERYBODY), &ignored) ||
+		allowed = target->damaged ||
+			  json_list_find_text(target->accounts, SLICE(EVERYBODY), &ignored) ||
 			  (of.account[0] && json_list_find_text(target->accounts,
 						    slice_str(of.account), &ignored));
 	pthread_rwlock_unlock(&s3->replicate->lock);
@@ -113,8 +119,15 @@ static void told(const struct target *target, struct s3_replicate_told *ret_told
 	ret_told->place = target->place;
 	ret_told->state = target->state;
 	secret_wipe(ret_told->place.secret_key, sizeof(ret_told->place.secret_key));
-	for (uint32_t i = 0; i < S3_REPLICATE_COUNTS; i++)
-		ret_told->counts[i] = atomic_load(&target->counts[i]);
+	for (uint32_t i = 0; i < S3_REPLICATE_COUNTS; i++) {
+		int64_t count = (int64_t)atomic_load(&target->counts[i]);
+
+		/* Rows of a target that was removed and registered again were counted before. */
+		ret_told->counts[i] = (uint64_t)MAX(count, 0);
+	}
+	if (target->damaged)
+		snprintf(ret_told->state.error, sizeof(ret_told->state.error),
+			"it cannot be read: register it again");
 }
 
 uint32_t s3_replicate_list(
@@ -260,7 +273,8 @@ static struct slice seal_about(const struct s3_replicate_place *place, char text
 	return slice_of(text, (size_t)snprintf(text, 96, "replication target %s", place->name));
 }
 
-/* In the place of the target of that name, or behind all. -EDQUOT: there are too many. */
+/* In the place of the target of that name, or behind all. accounts NULL: it is damaged. -EDQUOT:
+ * there are too many. */
 static int table_put(
 	struct s3_replicate *replicate, const struct s3_replicate_place *place, json_t *accounts)
 {
@@ -278,6 +292,7 @@ static int table_put(
 	}
 	json_decref(target->accounts);
 	target->accounts = accounts;
+	target->damaged = !accounts;
 	target->place = *place;
 	target->place.generation = ++replicate->generation;
 	if (!target->state.word)
@@ -318,7 +333,16 @@ struct load {
 	struct flow_core *core;
 };
 
-/* A target that cannot be read must not stop the server: its rows wait. */
+/* Its rows wait, and do not fail as those of a target that was removed. */
+static void damaged_take(struct s3 *s3, struct slice name)
+{
+	struct s3_replicate_place place = {.region = ""};
+
+	if (!slice_copy_str(name, place.name, sizeof(place.name)))
+		(void)table_put(s3->replicate, &place, NULL);
+}
+
+/* A target that cannot be read must not stop the server. */
 static bool load_visit(struct slice name, void *arg)
 {
 	struct load *load = arg;
@@ -334,11 +358,13 @@ static bool load_visit(struct slice name, void *arg)
 		ret = json ? document_take(load->s3, slice_from(name, strlen(NAME_PREFIX)), json)
 			   : -EBADMSG;
 	}
-	if (ret)
+	if (ret) {
 		log_error("s3",
 			"the replication target %.*s cannot be read: %s; register it again by "
 			"`nebulaio admin target-put`",
 			SLICE_FMT(name), strerror(-ret));
+		damaged_take(load->s3, slice_from(name, strlen(NAME_PREFIX)));
+	}
 	json_decref(json);
 	mem_arena_free(&arena);
 	return true;
@@ -390,7 +416,7 @@ static json_t *target_json(const struct s3_replicate_told *told, const json_t *a
 
 static void tell_targets(struct s3 *s3, struct slice name, struct s3_replicate_answer *answer)
 {
-	json_t *list = json_array(), *one = NULL;
+	json_t *list = json_array(), *one = NULL, *no_accounts = json_array();
 	struct s3_replicate_told told_of;
 
 	pthread_rwlock_rdlock(&s3->replicate->lock);
@@ -401,13 +427,14 @@ static void tell_targets(struct s3 *s3, struct slice name, struct s3_replicate_a
 		if (name.len && !slice_eq(name, slice_str(target->place.name)))
 			continue;
 		told(target, &told_of);
-		json = target_json(&told_of, target->accounts);
+		json = target_json(&told_of, target->accounts ? target->accounts : no_accounts);
 		if (name.len)
 			one = json;
 		else
 			json_array_append_new(list, json);
 	}
 	pthread_rwlock_unlock(&s3->replicate->lock);
+	json_decref(no_accounts);
 	if (name.len && !one) {
 		json_decref(list);
 		fail(answer, 404, "NotFound", "no such target");
@@ -500,8 +527,30 @@ static void put_target(struct s3_call *call, struct slice name, const json_t *bo
 	}
 }
 
-static void delete_target(
+/* A bucket whose rules name the target would replicate to nowhere. True: it may go. */
+static bool check_unused(
 	struct s3_call *call, struct slice name, struct s3_replicate_answer *answer)
+{
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1], why[256];
+	int ret = s3_replicate_used_by(call->s3, call->request->core, name, bucket);
+
+	if (ret == -ENOENT)
+		return true;
+	if (ret) {
+		fail(answer, 503, "Busy", strerror(-ret));
+		return false;
+	}
+	snprintf(why, sizeof(why),
+		"the rules of bucket %s name the target: change them first, or remove it by force: "
+		"what waits for it then says FAILED",
+		bucket);
+	fail(answer, 409, "Conflict", why);
+	return false;
+}
+
+/* {"force": true}, or no body. */
+static void delete_target(struct s3_call *call, struct slice name, const json_t *body,
+	struct s3_replicate_answer *answer)
 {
 	char text[S3_REPLICATE_NAME_MAX + 8];
 	struct s3_replicate *replicate = call->s3->replicate;
@@ -512,6 +561,8 @@ static void delete_target(
 		fail(answer, 404, "NotFound", "no such target");
 		return;
 	}
+	if (!json_is_true(json_object_get(body, "force")) && !check_unused(call, name, answer))
+		return;
 	ret = document_delete(call->s3->store, document_name(name, text));
 	if (ret) {
 		fail(answer, 503, "Busy", strerror(-ret));
@@ -574,7 +625,7 @@ void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_
 	else if (targets && count == 2 && method == S3_PUT)
 		put_target(call, parts[1], body, ret_answer);
 	else if (targets && count == 2 && method == S3_DELETE)
-		delete_target(call, parts[1], ret_answer);
+		delete_target(call, parts[1], body, ret_answer);
 	else if (count == 1 && slice_eq(parts[0], SLICE("resync")) && method == S3_POST)
 		resync(call, body, ret_answer);
 	else
