@@ -129,14 +129,23 @@ static void course_pause(struct course *course, const char *why)
 	course->told_away = true;
 }
 
+/* What cannot be noted now is tried again. */
+static enum outcome note_failed(
+	const struct course *course, const struct window_row *row, const char *why)
+{
+	const struct replicate_opts *opts = &course->replicate->opts;
+	int ret = s3_replicate_note_failed(opts->s3, opts->core, &row->row, why);
+
+	return ret && ret != -ENOENT ? OUTCOME_REFUSED : OUTCOME_FAILED;
+}
+
 static void row_end(
 	struct lane *lane, struct window_row *row, enum outcome outcome, const char *why)
 {
 	struct course *course = lane->course;
 
-	if (outcome == OUTCOME_FAILED && s3_replicate_note(course->replicate->opts.s3, &row->row,
-						 S3_REPLICATE_END_FAILED, SLICE_NONE) == -EIO)
-		outcome = OUTCOME_REFUSED;
+	if (outcome == OUTCOME_FAILED)
+		outcome = note_failed(course, row, why);
 	row->maybe_sent |= outcome >= OUTCOME_FAILED;
 	if (outcome >= OUTCOME_FAILED)
 		snprintf(course->error, sizeof(course->error), "%s", why);

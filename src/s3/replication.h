@@ -117,11 +117,14 @@ struct s3_replicate_part s3_replicate_part(const struct s3_replicate_job *job, u
  * leaves it. -ENOENT: the version is gone. */
 enum s3_replicate_end {
 	S3_REPLICATE_END_SENT,
-	S3_REPLICATE_END_FAILED,
+	S3_REPLICATE_END_FAILED,  /* s3_replicate_note_failed */
 	S3_REPLICATE_END_DROPPED, /* nothing asks for it any more */
 };
 int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3_replicate_end end,
 	struct slice target_version);
+/* The same for a row that failed, with the event of it. */
+int s3_replicate_note_failed(
+	struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row, const char *why);
 
 /* ---- Resync: rows for what exists already. Fiber calls. ---- */
 /* The next bucket that waits for one, and where its walk goes on. -ENOENT: none. */

@@ -33,6 +33,7 @@ static const struct kind {
 	[S3_EVENT_EXPIRATION] = {"LifecycleExpiration:Delete", "2.3"},
 	[S3_EVENT_EXPIRATION_MARKER] = {"LifecycleExpiration:DeleteMarkerCreated", "2.3"},
 	[S3_EVENT_TRANSITION] = {"LifecycleTransition", "2.3"},
+	[S3_EVENT_REPLICATION_FAILED] = {"Replication:OperationFailedReplication", "2.2"},
 };
 
 #define HOLE_NUMBER  "\"sequencer\":\"\""
@@ -87,6 +88,19 @@ static json_t *object_of(const struct s3_event *event)
 	return object;
 }
 
+static json_t *replication_of(const struct s3_event_replication *replication)
+{
+	char time[DATE_ISO_LEN + 1] = "", arn[S3_REPLICATE_NAME_MAX + 16];
+
+	date_iso_format((int64_t)(replication->time_ns / NS_PER_MS), time);
+	snprintf(arn, sizeof(arn), "arn:aws:s3:::%.*s", SLICE_FMT(replication->target));
+	return json_pack("{s:s%, s:s, s:s, s:s, s:s%}", "replicationRuleId",
+		replication->rule_id.len ? replication->rule_id.data : "", replication->rule_id.len,
+		"destinationBucket", arn, "s3Operation", replication->operation, "requestTime",
+		time, "failureReason", replication->why.len ? replication->why.data : "",
+		replication->why.len);
+}
+
 static json_t *record_of(const struct scene *scene, const struct s3_event *event)
 {
 	const struct store_bucket *bucket = &scene->settings->bucket;
@@ -110,6 +124,9 @@ static json_t *record_of(const struct scene *scene, const struct s3_event *event
 		json_object_set_new(record, "lifecycleEventData",
 			json_pack("{s:{s:s%}}", "transitionEventData", "destinationStorageClass",
 				event->class.data, event->class.len));
+	if (event->replication)
+		json_object_set_new(
+			record, "replicationEventData", replication_of(event->replication));
 	return record;
 }
 

@@ -35,6 +35,8 @@ static const struct {
 	{SLICE("s3:LifecycleExpiration:Delete"), BIT(EXPIRATION)},
 	{SLICE("s3:LifecycleExpiration:DeleteMarkerCreated"), BIT(EXPIRATION_MARKER)},
 	{SLICE("s3:LifecycleTransition"), BIT(TRANSITION)},
+	{SLICE("s3:Replication:*"), BIT(REPLICATION_FAILED)},
+	{SLICE("s3:Replication:OperationFailedReplication"), BIT(REPLICATION_FAILED)},
 };
 
 /* The elements of each kind of target. */

@@ -25,6 +25,7 @@ enum s3_event_id {
 	S3_EVENT_EXPIRATION,
 	S3_EVENT_EXPIRATION_MARKER,
 	S3_EVENT_TRANSITION,
+	S3_EVENT_REPLICATION_FAILED,
 	S3_EVENT_COUNT,
 	S3_EVENT_NONE = S3_EVENT_COUNT
 };
@@ -56,6 +57,12 @@ bool s3_notification_wants(
 
 extern const struct s3_config_ops s3_config_notification;
 
+/* The replication that an event is about. */
+struct s3_event_replication {
+	struct slice rule_id, target, why;
+	const char *operation; /* S3's name of what was asked for */
+	uint64_t time_ns;      /* real time of that request */
+};
 /* An event of a key of the call's bucket. */
 struct s3_event {
 	enum s3_event_id id;
@@ -63,6 +70,7 @@ struct s3_event {
 	struct slice version_id;       /* empty or "null": left out */
 	const struct store_meta *meta; /* size and ETag; NULL: left out */
 	struct slice class;	       /* for a transition: the new storage class */
+	const struct s3_event_replication *replication; /* NULL: of none */
 };
 struct s3_notice;
 /* An event and its commit: begin it before the commit and end it afterwards. At most one rule of a

@@ -256,8 +256,8 @@ static int edit_status(const struct store_meta *current, struct slice *ret_heade
 	return s3_replica_set(headers, note->row->target, &replica, &note->arena, ret_headers);
 }
 
-int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3_replicate_end end,
-	struct slice target_version)
+int s3_replicate_note_with(struct s3 *s3, const struct s3_replicate_row *row,
+	enum s3_replicate_end end, struct slice target_version, struct store_outbox_row *outbox_row)
 {
 	const struct store_name name = {
 		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
@@ -269,7 +269,13 @@ int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3
 	if (row->kind == S3_REPLICATE_MARKER || row->kind == S3_REPLICATE_NOTHING)
 		return 0;
 	mem_arena_init(&note.arena);
-	ret = store_edit(s3->store, &name, edit_status, &note, NULL);
+	ret = store_edit(s3->store, &name, edit_status, &note, outbox_row);
 	mem_arena_free(&note.arena);
 	return ret == -ECANCELED ? 0 : ret;
+}
+
+int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3_replicate_end end,
+	struct slice target_version)
+{
+	return s3_replicate_note_with(s3, row, end, target_version, NULL);
 }

@@ -141,6 +141,12 @@ void s3_replicate_row_fill(char *text, enum s3_replicate_kind kind, const char *
 /* Answers the headers that tell about the hidden one. */
 void s3_replica_answer(struct s3_call *call, struct slice value);
 
+/* ---- job.c ---- */
+/* s3_replicate_note, whose commit leaves the row, too; NULL: none. */
+int s3_replicate_note_with(struct s3 *s3, const struct s3_replicate_row *row,
+	enum s3_replicate_end end, struct slice target_version,
+	struct store_outbox_row *outbox_row);
+
 /* ---- resync.c ---- */
 /* Remembers that the bucket's existing objects are to be replicated. rules: the text of the rules
  * that ask for it, which are stored next; empty: those that are stored. */

@@ -79,8 +79,7 @@ static int refuse_option(const struct s3_xml *destination, struct s3_replication
 	} refused[] = {
 		{"ReplicationTime", "This server promises no replication time: leave out "
 				    "ReplicationTime; its metrics tell how far replication is."},
-		{"Metrics", "This server has no replication metrics of buckets: leave out Metrics; "
-			    "its own metrics tell how far replication is."},
+		{"Metrics", "This server tells no missed thresholds: leave out EventThreshold."},
 		{"EncryptionConfiguration",
 			"This server does not replicate under keys of a key service: leave out "
 			"EncryptionConfiguration."},
@@ -92,6 +91,10 @@ static int refuse_option(const struct s3_xml *destination, struct s3_replication
 	for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
 		const struct s3_xml *node = s3_xml_child(destination, refused[i].element);
 
+		/* Its metrics tell of each target in any case. */
+		if (node && slice_eq(node->name, SLICE("Metrics")) &&
+			!s3_xml_child(node, "EventThreshold"))
+			continue;
 		if (node && !slice_eq(s3_xml_text(node, "Status"), SLICE("Disabled")))
 			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED, refused[i].message);
 	}

@@ -93,6 +93,11 @@ static void test_rules(void **state)
 				 "t") "</Rule>")),
 		0);
 	assert_string_equal(rule_of("p", NULL, NULL), "none");
+	/* Metrics, which there are in any case. */
+	assert_int_equal(
+		parse(ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket><Metrics>" ON
+			  "</Metrics></Destination></Rule>")),
+		0);
 }
 
 static void test_refused(void **state)
@@ -127,6 +132,9 @@ static void test_refused(void **state)
 			S3_E_NOT_IMPLEMENTED},
 		{ALL("<Rule>" ON "<SourceSelectionCriteria><ReplicaModifications>" ON
 		     "</ReplicaModifications></SourceSelectionCriteria>" TO("t") "</Rule>"),
+			S3_E_NOT_IMPLEMENTED},
+		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket><Metrics>" ON
+		     "<EventThreshold/></Metrics></Destination></Rule>"),
 			S3_E_NOT_IMPLEMENTED},
 		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket><ReplicationTime>" ON
 		     "</ReplicationTime></Destination></Rule>"),
