@@ -129,7 +129,7 @@ static void course_pause(struct course *course, const char *why)
 	course->told_away = true;
 }
 
-/* What cannot be noted now is tried again. */
+/* A failure that cannot be noted now is tried again. */
 static enum outcome note_failed(
 	const struct course *course, const struct window_row *row, const char *why)
 {
