@@ -296,7 +296,8 @@ static bool etags_differ(const struct s3_replicate_job *job, const char *etag)
 	bool parts = job->part_count && strlen(job->etag) < 2 * MD5_BYTES + 7 &&
 		     strlen(etag) < 2 * MD5_BYTES + 7;
 
-	return ((is_md5(job->etag) && is_md5(etag) && !job->part_count) || parts) &&
+	return !job->etag_is_own &&
+	       ((is_md5(job->etag) && is_md5(etag) && !job->part_count) || parts) &&
 	       strcmp(job->etag, etag) != 0;
 }
 

@@ -87,6 +87,7 @@ struct s3_replicate_job {
 	const struct s3_replicate_row *row;
 	uint64_t bytes;
 	char etag[68];		      /* empty: not comparable */
+	bool etag_is_own;	      /* by the encryption: a replica's is another one */
 	uint32_t part_count;	      /* 0: put whole */
 	bool composite;		      /* its checksum is one of its parts' checksums */
 	struct slice checksum_header; /* empty: it has no checksum; "x-amz-checksum-crc32c" */

@@ -57,15 +57,18 @@ void s3_lifecycle_close(struct s3_lifecycle *lifecycle)
 
 bool s3_lifecycle_may_delete(const struct store_meta *meta)
 {
-	return !s3_lock_holds(slice_of(meta->headers, meta->headers_len),
-		(int64_t)(clock_real_ns() / NS_PER_MS), false);
+	struct slice headers = slice_of(meta->headers, meta->headers_len);
+
+	return !s3_replica_is_pending(headers) &&
+	       !s3_lock_holds(headers, (int64_t)(clock_real_ns() / NS_PER_MS), false);
 }
 
-/* Locked versions are skipped. */
+/* Locked versions are skipped, and those that wait to be replicated. */
 static enum store_lifecycle_verdict judge_deletion(
 	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_version *version)
 {
-	if (!(lifecycle->settings->bucket.flags & STORE_BUCKET_LOCK))
+	if (!(lifecycle->settings->bucket.flags & STORE_BUCKET_LOCK) &&
+		!lifecycle->settings->parsed[S3_CONFIG_REPLICATION])
 		return STORE_LIFECYCLE_DELETE_VERSION;
 	if (!version->whole)
 		return STORE_LIFECYCLE_LOOK;

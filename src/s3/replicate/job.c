@@ -72,17 +72,37 @@ static int lock_add(struct s3_replicate_job *job)
 	return ret;
 }
 
-static int sse_add(struct s3_replicate_job *job, struct slice hidden)
+/* Under the rule's key; without a rule the row asks for something else than the object. */
+static int kms_add(struct s3_replicate_job *job, const struct s3_replication_rule *rule)
+{
+	int ret;
+
+	job->etag_is_own = true;
+	if (job->row->kind != S3_REPLICATE_PUT)
+		return 0;
+	if (!rule || !rule->kms) {
+		job->why = "it is encrypted under a key of a key service (SSE-KMS), and its rule "
+			   "has no SseKmsEncryptedObjects";
+		return -EOPNOTSUPP;
+	}
+	ret = header_add(job, SLICE("x-amz-server-side-encryption"), SLICE("aws:kms"));
+	return ret ? ret
+		   : header_add(job, SLICE("x-amz-server-side-encryption-aws-kms-key-id"),
+			     rule->kms_key);
+}
+
+static int sse_add(
+	struct s3_replicate_job *job, const struct s3_replication_rule *rule, struct slice hidden)
 {
 	struct s3_sse sse;
 
 	s3_sse_describe(hidden, &sse);
-	if (sse.kind == S3_SSE_CUSTOMER)
-		job->why = "it is encrypted by its client's own key (SSE-C)";
 	if (sse.kind == S3_SSE_KMS)
-		job->why = "it is encrypted under a key of a key service (SSE-KMS)";
-	if (job->why)
+		return kms_add(job, rule);
+	if (sse.kind == S3_SSE_CUSTOMER) {
+		job->why = "it is encrypted by its client's own key (SSE-C)";
 		return -EOPNOTSUPP;
+	}
 	return sse.kind == S3_SSE_S3
 		       ? header_add(job, SLICE("x-amz-server-side-encryption"), SLICE("AES256"))
 		       : 0;
@@ -124,7 +144,7 @@ static int headers_make(struct s3_replicate_job *job, const struct s3_replicatio
 	if (!ret && redirect.len)
 		ret = header_add(job, SLICE("x-amz-website-redirect-location"), redirect);
 	if (!ret)
-		ret = sse_add(job, hidden);
+		ret = sse_add(job, rule, hidden);
 	if (!ret)
 		ret = header_add(job, SLICE(S3_REPLICA_REQUEST), job->row->version_id);
 	return ret ? ret : checksum_keep(job);

@@ -20,7 +20,9 @@ struct s3_replication_rule {
 	uint32_t tag_count;
 	uint64_t priority;
 	bool has_priority, enabled, markers, existing;
-	uint32_t target; /* its place among the targets */
+	bool kms;	      /* objects under keys of a key service go, too: */
+	struct slice kms_key; /* under that key of the target's */
+	uint32_t target;      /* its place among the targets */
 };
 struct s3_replication_target {
 	struct slice name;   /* of the registry */
@@ -92,6 +94,8 @@ struct s3_replica_of s3_replica_of(struct slice headers, struct slice target);
 int s3_replica_set(struct slice headers, struct slice target, const struct s3_replica_of *replica,
 	struct mem_arena *arena, struct slice *ret_headers);
 bool s3_replica_is_replica(struct slice headers);
+/* A target that can have the object has it not yet. */
+bool s3_replica_is_pending(struct slice headers);
 
 /* ---- mark.c ---- */
 /* A commit leaves this for one target. */

@@ -80,9 +80,6 @@ static int refuse_option(const struct s3_xml *destination, struct s3_replication
 		{"ReplicationTime", "This server promises no replication time: leave out "
 				    "ReplicationTime; its metrics tell how far replication is."},
 		{"Metrics", "This server tells no missed thresholds: leave out EventThreshold."},
-		{"EncryptionConfiguration",
-			"This server does not replicate under keys of a key service: leave out "
-			"EncryptionConfiguration."},
 		{"AccessControlTranslation",
 			"A replica belongs to whoever writes it at the target: leave out "
 			"AccessControlTranslation."},
@@ -150,13 +147,17 @@ static int parse_destination(const struct s3_xml *node, struct s3_replication *r
 		return ret;
 	parse_arn(s3_xml_text(node, "Bucket"), &target, &bucket);
 	rule->class = s3_xml_text(node, "StorageClass");
+	if (s3_xml_child(node, "EncryptionConfiguration"))
+		rule->kms_key = s3_xml_text(
+			s3_xml_child(node, "EncryptionConfiguration"), "ReplicaKmsKeyID");
 	if (!target.len || (rule->class.len && !s3_storage_class_find(rule->class, &ignored)))
 		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
 	return target_take(replication, target, bucket, &rule->target, ret_wrong);
 }
 
-/* SourceSelectionCriteria: replicas and objects under keys of a key service are not replicated. */
-static int parse_selection(const struct s3_xml *node, struct s3_replication_wrong *ret_wrong)
+/* SourceSelectionCriteria: changes of replicas are not replicated. */
+static int parse_selection(const struct s3_xml *node, struct s3_replication_rule *rule,
+	struct s3_replication_wrong *ret_wrong)
 {
 	bool on;
 
@@ -165,11 +166,12 @@ static int parse_selection(const struct s3_xml *node, struct s3_replication_wron
 
 		if (ret)
 			return ret;
-		if (on)
+		if (slice_eq(part->name, SLICE("SseKmsEncryptedObjects")))
+			rule->kms = on;
+		else if (on)
 			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
-				"This server replicates neither changes of replicas nor objects "
-				"under keys of a key service: SourceSelectionCriteria must be "
-				"Disabled.");
+				"This server does not replicate changes of replicas: "
+				"ReplicaModifications must be Disabled.");
 	}
 	return 0;
 }
@@ -224,7 +226,7 @@ static int parse_part(const struct s3_xml *part, struct s3_replication *replicat
 		return parse_destination(part, replication, rule, ret_wrong);
 	}
 	if (slice_eq(part->name, SLICE("SourceSelectionCriteria")))
-		return parse_selection(part, ret_wrong);
+		return parse_selection(part, rule, ret_wrong);
 	/* MinIO's own. */
 	if (slice_eq(part->name, SLICE("DeleteReplication"))) {
 		int ret = parse_switch(part, &on, ret_wrong);
@@ -250,6 +252,14 @@ static int check_rule(const struct s3_replication_rule *rule, const struct found
 		return wrong(ret_wrong, S3_E_INVALID_REQUEST, "Priority" SCHEMA);
 	if (found->filter && !found->markers)
 		return wrong(ret_wrong, S3_E_INVALID_REQUEST, "DeleteMarkerReplication" SCHEMA);
+	if (rule->kms && !rule->kms_key.len)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+			"EncryptionConfiguration must be specified if SseKmsEncryptedObjects tag "
+			"is present");
+	if (!rule->kms && rule->kms_key.len)
+		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
+			"SseKmsEncryptedObjects must be specified if EncryptionConfiguration is "
+			"present.");
 	if (rule->markers && rule->tag_count)
 		return wrong(ret_wrong, S3_E_INVALID_REQUEST,
 			"Delete marker replication is not supported if any Tag filter is "

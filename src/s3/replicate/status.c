@@ -41,6 +41,13 @@ bool s3_replica_is_replica(struct slice headers)
 	return slice_eq(slice_split(&value, ' '), SLICE("REPLICA"));
 }
 
+bool s3_replica_is_pending(struct slice headers)
+{
+	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
+
+	return slice_eq(slice_split(&value, ' '), word_of_state(S3_REPLICA_PENDING));
+}
+
 /* "@NAME:STATE:ID"; without an id its colon is left out, too. False: another form. */
 static bool entry_parse(
 	struct slice entry, struct slice *ret_name, struct s3_replica_of *ret_replica)

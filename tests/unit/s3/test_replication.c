@@ -128,6 +128,13 @@ static void test_refused(void **state)
 		{ALL("<Rule>" ON TO_MINIO("t", "b") "</Rule><Rule>" ON TO_MINIO(
 			 "t", "c") "</Rule>"),
 			S3_E_INVALID_REQUEST},
+		{ALL("<Rule>" ON "<SourceSelectionCriteria><SseKmsEncryptedObjects>" ON
+		     "</SseKmsEncryptedObjects></SourceSelectionCriteria>" TO("t") "</Rule>"),
+			S3_E_INVALID_REQUEST},
+		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket>"
+		     "<EncryptionConfiguration><ReplicaKmsKeyID>k</ReplicaKmsKeyID>"
+		     "</EncryptionConfiguration></Destination></Rule>"),
+			S3_E_INVALID_REQUEST},
 		{ALL("<Rule>" ON "<DeleteReplication>" ON "</DeleteReplication>" TO("t") "</Rule>"),
 			S3_E_NOT_IMPLEMENTED},
 		{ALL("<Rule>" ON "<SourceSelectionCriteria><ReplicaModifications>" ON
