@@ -15,6 +15,7 @@
 
 /* One for each write of a commit: the bodies, which lie side by side, and the log. */
 #define WRITERS 2u
+_Static_assert(WRITERS <= WAKE_MAX, "all are woken by one call");
 
 struct disk_writers {
 	struct disk *disk;
@@ -142,10 +143,8 @@ static void threads_start(struct disk_writers *writers, struct disk_commit *comm
 	reactor_help_begin(commit->reactor);
 	pthread_mutex_lock(&writers->lock);
 	list_push_back(&writers->queue, &commit->link);
-	for (uint32_t i = 0; i < count && wake_one(&writers->sleepers); i++)
-		continue;
 	/* The commit may have ended from here on. */
-	pthread_mutex_unlock(&writers->lock);
+	wake_unlock(&writers->sleepers, &writers->lock, count);
 }
 
 void disk_writers_open(struct disk *disk)
@@ -187,8 +186,7 @@ void disk_writers_close(struct disk *disk)
 	pthread_mutex_lock(&writers->lock);
 	CHECK(list_empty(&writers->queue));
 	writers->ending = true;
-	wake_all(&writers->sleepers);
-	pthread_mutex_unlock(&writers->lock);
+	wake_all_unlock(&writers->sleepers, &writers->lock);
 	for (uint32_t i = 0; i < writers->count; i++)
 		pthread_join(writers->threads[i], NULL);
 	pthread_mutex_destroy(&writers->lock);

@@ -247,8 +247,7 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 		fn(arg);
 		return;
 	}
-	wake_one(&pool->sleepers);
-	pthread_mutex_unlock(&pool->lock);
+	wake_unlock(&pool->sleepers, &pool->lock, 1);
 	fiber_wait();
 }
 

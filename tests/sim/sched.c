@@ -699,6 +699,33 @@ int __wrap_pthread_cond_broadcast(pthread_cond_t *cond)
 	return 0;
 }
 
+static long futex_error(int error)
+{
+	errno = error;
+	return -1;
+}
+
+/* The two operations that base/wake.c uses. */
+long world_futex(
+	_Atomic uint32_t *word, long operation, uint32_t value, const struct timespec *until)
+{
+	if (operation == FUTEX_WAKE_PRIVATE) {
+		CHECK(value == 1);
+		wake_one(word);
+		world_maybe_yield();
+		return 0;
+	}
+	CHECK(operation == FUTEX_WAIT_BITSET_PRIVATE);
+	world_maybe_yield();
+	if (atomic_load(word) != value)
+		return futex_error(EAGAIN);
+	if (world_chance(SPURIOUS_ONE_OF))
+		return futex_error(EINTR);
+	if (!world_block(word, until ? deadline_of(until) : UINT64_MAX))
+		return futex_error(ETIMEDOUT);
+	return 0;
+}
+
 int __wrap_sem_post(sem_t *sem)
 {
 	int ret = __real_sem_post(sem);

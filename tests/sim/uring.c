@@ -485,6 +485,9 @@ long __wrap_syscall(long number, ...)
 	va_end(list);
 	if (number == __NR_io_uring_register)
 		return 0;
+	if (number == __NR_futex)
+		return world_futex((_Atomic uint32_t *)args[0], args[1], (uint32_t)args[2],
+			(const struct timespec *)args[3]);
 	return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
 

@@ -47,6 +47,9 @@ struct prng *world_prng(void);
 /* Waits until world_wake(on), or until the deadline: false. */
 bool world_block(const void *on, uint64_t deadline_ns);
 void world_wake(const void *on);
+/* futex(2), as base/wake.c calls it. */
+long world_futex(
+	_Atomic uint32_t *word, long operation, uint32_t value, const struct timespec *until);
 /* Lets another thread run, by chance or always. */
 void world_maybe_yield(void);
 void world_yield(void);

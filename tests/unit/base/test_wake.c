@@ -36,7 +36,8 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&shop->lock);
 		pthread_mutex_lock(&shop->lock);
 		shop->done++;
-		wake_one(&shop->waiters);
+		wake_unlock(&shop->waiters, &shop->lock, 1);
+		pthread_mutex_lock(&shop->lock);
 	}
 	pthread_mutex_unlock(&shop->lock);
 	return NULL;
@@ -57,14 +58,13 @@ static void test_every_job_is_done(void **state)
 	pthread_mutex_lock(&shop.lock);
 	for (uint32_t i = 2; i <= JOBS; i += 2) {
 		shop.jobs += 2;
-		wake_one(&shop.sleepers);
-		wake_one(&shop.sleepers);
+		wake_unlock(&shop.sleepers, &shop.lock, 2);
+		pthread_mutex_lock(&shop.lock);
 		while (shop.done < i)
 			wake_wait(&shop.waiters, &shop.lock, NULL);
 	}
 	shop.ending = true;
-	wake_all(&shop.sleepers);
-	pthread_mutex_unlock(&shop.lock);
+	wake_all_unlock(&shop.sleepers, &shop.lock);
 	for (uint32_t i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(shop.done, JOBS);
@@ -83,7 +83,9 @@ static void test_time_runs_out(void **state)
 	pthread_mutex_lock(&lock);
 	assert_int_equal(wake_wait(&sleepers, &lock, &now), ETIMEDOUT);
 	assert_true(list_empty(&sleepers));
-	assert_false(wake_one(&sleepers));
+	/* Nobody is called, and the mutex is free. */
+	wake_unlock(&sleepers, &lock, 1);
+	assert_int_equal(pthread_mutex_trylock(&lock), 0);
 	pthread_mutex_unlock(&lock);
 }
 
