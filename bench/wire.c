@@ -308,8 +308,8 @@ static int generate_for(struct bench_wire *wire, uint32_t bytes, uint64_t budget
 {
 	while (result->elapsed_ns < budget_ns - budget_ns / 8) {
 		uint64_t left_ns = budget_ns - result->elapsed_ns, took_ns = 0;
-		uint64_t count =
-			*rate > 0 ? (uint64_t)(*rate * (double)left_ns / NS_PER_S) + 1 : FIRST_PACKETS;
+		uint64_t count = *rate > 0 ? (uint64_t)(*rate * (double)left_ns / NS_PER_S) + 1
+					   : FIRST_PACKETS;
 		int ret = generate(wire, bytes, count, &took_ns);
 
 		result->elapsed_ns += took_ns;

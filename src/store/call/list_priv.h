@@ -30,8 +30,8 @@ struct list_page {
 	bool more;
 	int ret;
 };
-/* Adds, or visits, a key with the part of its record that lists need, or a common prefix (empty record).
- * -ENOMEM. */
+/* Adds, or visits, a key with the part of its record that lists need, or a common prefix (empty
+ * record). -ENOMEM. */
 int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);
 /* Fills a struct list_page with versions. Blocks. */
 void list_versions_run(void *arg);
