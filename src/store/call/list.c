@@ -188,6 +188,7 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 		if (ret)
 			return ret;
 		fiber_offload_long(run, page);
+		index_apply_tidy(store);
 	}
 	if (!page->ret && !opts->visit_anywhere)
 		page_visit(page);

@@ -507,6 +507,15 @@ static void checkpoint_want(struct index_apply *apply)
 	pthread_cond_signal(&apply->checkpoint);
 }
 
+void index_apply_tidy(struct store *store)
+{
+	if (index_passed_over(store->index) < INDEX_PASSED_OVER_MAX)
+		return;
+	pthread_mutex_lock(&store->apply->lock);
+	checkpoint_want(store->apply);
+	pthread_mutex_unlock(&store->apply->lock);
+}
+
 int index_apply_wait(struct store *store, uint64_t seq)
 {
 	struct index_apply *apply = store->apply;

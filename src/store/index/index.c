@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <rocksdb/c.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@ struct index {
 	rocksdb_readoptions_t *read;
 	rocksdb_readoptions_t *read_memory;
 	rocksdb_flushoptions_t *flush;
-	rocksdb_writebatch_t *batch; /* the single writer's */
+	rocksdb_writebatch_t *batch;  /* the single writer's */
+	_Atomic uint64_t passed_over; /* by walks, since the last flush */
 };
 
 /* Logs and frees RocksDB's message. */
@@ -238,6 +240,7 @@ int index_flush(struct index *index)
 {
 	char *message = NULL;
 
+	atomic_store(&index->passed_over, 0);
 	rocksdb_flush(index->db, index->flush, &message);
 	return message ? failed("flush", message) : 0;
 }
@@ -262,6 +265,8 @@ int index_checkpoint(struct index *index, const char *dir)
 }
 
 struct index_walk {
+	struct index *index;
+	uint64_t steps;
 	rocksdb_iterator_t *it;
 	rocksdb_readoptions_t *read;
 	char *bound; /* RocksDB keeps pointers to it */
@@ -274,6 +279,7 @@ static int walk_open(struct index *index, const rocksdb_snapshot_t *view,
 
 	if (!walk)
 		return -ENOMEM;
+	walk->index = index;
 	walk->bound = (char *)(walk + 1);
 	walk->read = rocksdb_readoptions_create();
 	rocksdb_readoptions_set_total_order_seek(walk->read, 1);
@@ -308,8 +314,25 @@ int index_walks_open(struct index *index, const struct index_range *ranges, uint
 	return ret;
 }
 
+/* RocksDB counts for each thread. A step is counted like an entry that was passed over. */
+static uint64_t passed_over(uint64_t steps)
+{
+	rocksdb_perfcontext_t *counts = rocksdb_perfcontext_create();
+	uint64_t passed = rocksdb_perfcontext_metric(counts, rocksdb_internal_key_skipped_count);
+
+	rocksdb_perfcontext_reset(counts);
+	rocksdb_perfcontext_destroy(counts);
+	return passed - MIN(passed, steps);
+}
+
+uint64_t index_passed_over(const struct index *index)
+{
+	return atomic_load(&index->passed_over);
+}
+
 void index_walk_close(struct index_walk *walk)
 {
+	atomic_fetch_add(&walk->index->passed_over, passed_over(walk->steps));
 	rocksdb_iter_destroy(walk->it);
 	rocksdb_readoptions_destroy(walk->read);
 	free(walk);
@@ -326,6 +349,7 @@ bool index_walk_get(struct index_walk *walk, struct slice *ret_key, struct slice
 
 void index_walk_next(struct index_walk *walk)
 {
+	walk->steps++;
 	rocksdb_iter_next(walk->it);
 }
 

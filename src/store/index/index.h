@@ -54,8 +54,10 @@ int index_write_merged(
 	struct index *index, const struct index_merge *merge, const struct state_record *state);
 /* Applies the state alone. Blocks. */
 int index_state_write(struct index *index, const struct state_record *state);
-/* Makes all applied mutations durable. Blocks. */
+/* Makes all applied mutations durable, and forgets what they hide. Blocks. */
 int index_flush(struct index *index);
+/* How many entries the walks passed over since the last flush because newer ones hide them. */
+uint64_t index_passed_over(const struct index *index);
 /* Makes dir, which must not exist: a copy of the index's flushed state that can be opened. Files
  * whose names end in .sst never change afterwards. Blocks. */
 int index_checkpoint(struct index *index, const char *dir);

@@ -3,8 +3,13 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "store/commit/index_apply.h"
+#include "store/index/index.h"
+#include "store/state/state.h"
 
 #define KEYS_MAX 700u
 #define KEY_MAX	 24u
@@ -197,6 +202,64 @@ static void test_pages_are_as_the_model_says(void **state)
 	free(model);
 }
 
+/* ---- Keys that were overwritten. ---- */
+
+#define OVERWRITTEN_KEYS   20u
+#define OVERWRITTEN_ROUNDS 30u
+#define PATIENCE_NS	   (120 * NS_PER_S)
+
+static void nothing_visit(const struct store_list_entry *entry, void *arg)
+{
+	(void)entry;
+	(void)arg;
+}
+
+/* How many entries it passed over; 0 when a flush began meanwhile. */
+static uint64_t page_walk(struct rig *rig)
+{
+	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1000};
+	uint64_t before = index_passed_over(rig->store->index), after;
+	bool more;
+
+	assert_int_equal(store_list(rig->store, &opts, nothing_visit, NULL, &more), 0);
+	after = index_passed_over(rig->store->index);
+	return after - MIN(before, after);
+}
+
+/* Each round is applied by itself, so that the index has an entry of each. */
+static void overwritten_run(struct rig *rig, void *arg)
+{
+	const uint64_t tail = atomic_load(&rig->store->tail_pos);
+	const uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
+	uint64_t hidden = 0;
+	char key[16];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < OVERWRITTEN_ROUNDS * OVERWRITTEN_KEYS; i++) {
+		snprintf(key, sizeof(key), "key-%02u", i % OVERWRITTEN_KEYS);
+		assert_int_equal(object_put_seeded(rig, "b", slice_str(key), 10, i, NULL), 0);
+		if (i % OVERWRITTEN_KEYS < OVERWRITTEN_KEYS - 1)
+			continue;
+		assert_int_equal(index_apply_settle(rig->store), 0);
+		hidden = MAX(hidden, page_walk(rig));
+	}
+	assert_true(hidden > 3 * OVERWRITTEN_KEYS);
+	while (atomic_load(&rig->store->tail_pos) == tail) {
+		assert_true(clock_now_ns() < until_ns);
+		page_walk(rig);
+	}
+	/* RocksDB merges the files of several flushes when it has four of them. */
+	while (page_walk(rig) >= hidden / 2)
+		assert_true(clock_now_ns() < until_ns);
+}
+
+static void test_lists_of_overwritten_keys_get_short_again(void **state)
+{
+	(void)state;
+	rig_once(overwritten_run, NULL);
+}
+
 /* ---- Buckets. ---- */
 
 struct names {
@@ -242,6 +305,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pages_are_as_the_model_says),
+		cmocka_unit_test(test_lists_of_overwritten_keys_get_short_again),
 		cmocka_unit_test(test_buckets_are_listed_in_order),
 	};
 
