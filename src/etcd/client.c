@@ -130,7 +130,7 @@ void etcd_why_add(struct etcd_client *client, uint32_t endpoint, const char *why
 
 /* The handle keeps its connection from call to call. */
 static CURLcode perform(struct etcd_client *client, const char *url, struct slice body,
-	struct buf *reply, long *ret_status)
+	long timeout_ms, struct buf *reply, long *ret_status)
 {
 	char line[sizeof(client->token) + 32];
 	struct curl_slist *headers = NULL;
@@ -144,7 +144,7 @@ static CURLcode perform(struct etcd_client *client, const char *url, struct slic
 	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, client->timeout_ms);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, timeout_ms);
 	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(curl, CURLOPT_USERAGENT, "nebulaio");
 	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data);
@@ -166,7 +166,7 @@ static CURLcode perform(struct etcd_client *client, const char *url, struct slic
 }
 
 static int call_once(struct etcd_client *client, uint32_t endpoint, const char *path,
-	struct slice body, struct buf *reply)
+	struct slice body, long timeout_ms, struct buf *reply)
 {
 	char url[ETCD_URL_MAX + 64], why[256], line[300];
 	long status;
@@ -174,7 +174,7 @@ static int call_once(struct etcd_client *client, uint32_t endpoint, const char *
 
 	snprintf(url, sizeof(url), "%s%s", client->endpoints[endpoint], path);
 	buf_reset(reply);
-	code = perform(client, url, body, reply, &status);
+	code = perform(client, url, body, timeout_ms, reply, &status);
 	if (code == CURLE_OK && status == 200) {
 		counter_add(&calls_good, 1);
 		return 0;
@@ -190,7 +190,8 @@ static int call_once(struct etcd_client *client, uint32_t endpoint, const char *
 	return etcd_refuses(status, why) ? -EACCES : -EIO;
 }
 
-/* A token lasts some minutes. */
+/* A token lasts some minutes. etcd needs long to check a password, by design, and starts again when
+ * it is asked again: it has twice the time of other calls. */
 static int authenticate(struct etcd_client *client, uint32_t endpoint, struct buf *reply)
 {
 	json_t *json = json_pack("{ss,ss}", "name", client->user, "password", client->password);
@@ -199,7 +200,8 @@ static int authenticate(struct etcd_client *client, uint32_t endpoint, struct bu
 
 	client->token[0] = '\0';
 	if (body)
-		ret = call_once(client, endpoint, "/v3/auth/authenticate", slice_str(body), reply);
+		ret = call_once(client, endpoint, "/v3/auth/authenticate", slice_str(body),
+			2 * client->timeout_ms, reply);
 	if (!ret)
 		ret = etcd_token_parse(buf_slice(reply), client->token, sizeof(client->token));
 	if (body)
@@ -218,9 +220,9 @@ int etcd_call(struct etcd_client *client, uint32_t endpoint, const char *path, s
 	int ret = fresh ? authenticate(client, endpoint, reply) : 0;
 
 	if (!ret)
-		ret = call_once(client, endpoint, path, body, reply);
+		ret = call_once(client, endpoint, path, body, client->timeout_ms, reply);
 	if (ret != -EACCES || !client->user[0] || fresh)
 		return ret;
 	ret = authenticate(client, endpoint, reply);
-	return ret ? ret : call_once(client, endpoint, path, body, reply);
+	return ret ? ret : call_once(client, endpoint, path, body, client->timeout_ms, reply);
 }
