@@ -11,6 +11,10 @@ ROCE_PORT = 4791
 ETH_P_ALL = 3
 SNAP_BYTES = 96
 SO_RCVBUFFORCE = 33
+# The kernel takes a VLAN's tag off an arriving frame and hands it beside (packet(7), struct tpacket_auxdata).
+SOL_PACKET, PACKET_AUXDATA = 263, 8
+AUXDATA = struct.Struct("=IIIHHHH")
+TP_STATUS_VLAN_VALID = 1 << 4
 # Room for all packets of the largest object, if they are not read meanwhile.
 QUEUE_BYTES = 128 << 20
 # First, middle, last, last with immediate, only, only with immediate.
@@ -32,6 +36,8 @@ class Seen:
         # Of the RDMA WRITE packets that arrive. The leaving ones are keepalives: a client that waits long enough for its
         # data asks the server's device whether it is there, by a write of no bytes.
         self.dscps = collections.Counter()
+        # Of the same packets: VLAN and priority code point, or None.
+        self.tags = collections.Counter()
 
     def payload(self, opcodes):
         return sum(self.bytes[opcode] for opcode in opcodes)
@@ -43,6 +49,15 @@ class Seen:
                 f"({self.payload(RDMA_READ_RESPONSES)} bytes); {self.tcp_bytes} bytes of TCP payload")
 
 
+def tag_of(beside):
+    for level, kind, data in beside:
+        if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
+            status, *_, tci, _ = AUXDATA.unpack_from(data)
+            if status & TP_STATUS_VLAN_VALID:
+                return tci & 0xFFF, tci >> 13
+    return None
+
+
 class Capture:
     """Counts from its creation until stop()."""
 
@@ -51,6 +66,7 @@ class Capture:
         self.ending, self.end = socket.socketpair()
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, QUEUE_BYTES)
+        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         self.socket.bind((netdev, ETH_P_ALL))
         self.socket.setblocking(False)
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -72,12 +88,12 @@ class Capture:
     def drain(self):
         while True:
             try:
-                frame, address = self.socket.recvfrom(SNAP_BYTES)
-                self.count(frame, address[2] != socket.PACKET_OUTGOING)
+                frame, beside, _, address = self.socket.recvmsg(SNAP_BYTES, socket.CMSG_SPACE(AUXDATA.size))
+                self.count(frame, address[2] != socket.PACKET_OUTGOING, tag_of(beside))
             except BlockingIOError:
                 return
 
-    def count(self, frame, arrives):
+    def count(self, frame, arrives, tag):
         if len(frame) < 34 or frame[12:14] != b"\x08\x00":
             return
         ip_bytes = (frame[14] & 15) * 4
@@ -90,6 +106,7 @@ class Capture:
             self.seen.packets[opcode] += 1
             if opcode in RDMA_WRITES and arrives:
                 self.seen.dscps[frame[15] >> 2] += 1
+                self.seen.tags[tag] += 1
             headers = 8 + 12 + 4 + (16 if opcode in RETH_OPCODES else 0) + (4 if opcode in AETH_OPCODES else 0) + \
                 (4 if opcode in IMM_OPCODES else 0)
             payload = total - ip_bytes - headers - (flags >> 4 & 3)

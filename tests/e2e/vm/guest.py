@@ -1,5 +1,6 @@
 """tests/e2e/vm/guest.py: common parts of the programs inside a guest: the network, the soft-RoCE device, TAP lines."""
 
+import ipaddress
 import os
 import pathlib
 import re
@@ -31,6 +32,11 @@ DATA = pathlib.Path("/mnt/data")
 SERVER_ADDRESS = "192.0.2.1"
 CLIENT_ADDRESS = "192.0.2.2"
 SECOND = {SERVER_ADDRESS: "198.51.100.1", CLIENT_ADDRESS: "198.51.100.2"}
+# A VLAN over the first way, in which RoCE's packets have a priority.
+VLAN, VLAN_NETDEV, VLAN_PRIORITY = 7, "eth0.7", 5
+IN_VLAN = {SERVER_ADDRESS: "203.0.113.1", CLIENT_ADDRESS: "203.0.113.2"}
+# The default of network.dscp.
+DSCP = 26
 AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
@@ -88,6 +94,30 @@ def set_up(address):
     run("mkfs.ext4", "-q", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", DISK)
     DATA.mkdir(parents=True, exist_ok=True)
     run("mount", DISK, str(DATA))
+
+
+def processors(count):
+    """A guest starts with one of its two."""
+    pathlib.Path("/sys/devices/system/cpu/cpu1/online").write_text(str(count - 1))
+
+
+def vlan_up(address):
+    """The VLAN's interface, and the index of its address among the RDMA device's GIDs. As an administrator of a lossless class
+    would, it makes a priority of RoCE's DSCP; everything else has priority 0."""
+    run("ip", "link", "add", "link", NETDEV, "name", VLAN_NETDEV, "type", "vlan", "id", str(VLAN), "egress-qos-map", f"{VLAN_PRIORITY}:{VLAN_PRIORITY}")
+    run("ip", "address", "add", f"{IN_VLAN[address]}/24", "dev", VLAN_NETDEV)
+    run("ip", "link", "set", VLAN_NETDEV, "up")
+    run("tc", "qdisc", "add", "dev", VLAN_NETDEV, "clsact")
+    run("tc", "filter", "add", "dev", VLAN_NETDEV, "egress", "protocol", "ip", "prio", "1", "u32",
+        "match", "ip", "dsfield", f"{DSCP << 2:#x}", "0xfc", "action", "skbedit", "priority", str(VLAN_PRIORITY))
+    gid = ipaddress.IPv6Address(f"::ffff:{IN_VLAN[address]}").exploded
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        for path in pathlib.Path(f"/sys/class/infiniband/{DEVICE}/ports/1/gids").iterdir():
+            if path.read_text().strip() == gid:
+                return path.name
+        time.sleep(0.1)
+    raise RuntimeError(f"{DEVICE} has no GID {gid}")
 
 
 def rdma_cut(wanted, netdev=NETDEV):
@@ -148,6 +178,20 @@ class Tap:
     def done(self):
         print("# guest done", flush=True)
         sys.exit(1 if self.failures else 0)
+
+
+def change_region(admin, keys, size_of, under):
+    """A server's memory region grows by a step and shrinks again, twice; under() waits for work that goes on meanwhile, and
+    size_of() is the region's size by the server's metrics."""
+    base = size_of()
+    for verb, larger in (("grow", True), ("shrink", False)) * 2:
+        # A shrink that waits long for transfers says so, and is done when they have ended.
+        done = run(PROGRAM, "region", "--endpoint", f"http://{admin}", "--access-key", keys[0], "--secret-key", keys[1], verb, check=False)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while (size_of() > base) != larger:
+            assert time.monotonic() < deadline, f"{verb}: {size_of()} of {base} bytes: {done.stdout}{done.stderr}"
+            time.sleep(0.1)
+        under()
 
 
 def details(err):

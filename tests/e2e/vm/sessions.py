@@ -147,6 +147,44 @@ class Sessions:
         assert self.metric('nebulaio_lease_ends_total{why="rights"}') > before
         reader.close()
 
+    # ---- The server's memory. ----
+
+    def region_changes(self):
+        """The server's memory region grows and shrinks while bodies move and leased objects are read."""
+        reader = open_native(self.address, one_sided_reads=True)
+        assert self.client.put(b"leased", pattern(3), BUCKET)[0] == 200
+        assert reader.leased(b"leased", BUCKET)[3]
+        body, counts, ended = os.urandom(MIB), [0, 0], threading.Event()
+
+        def move():
+            while not ended.is_set():
+                assert self.client.put(b"moved", body, BUCKET)[0] == 200
+                status, _, got, _ = self.client.get(b"moved", BUCKET)
+                assert status == 200 and got == body, status
+                counts[0] += 1
+
+        def read():
+            while not ended.is_set():
+                status, _, got, _ = reader.get(b"leased", BUCKET)
+                assert status == 200 and got == pattern(3), status
+                counts[1] += 1
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            work = [pool.submit(move), pool.submit(read)]
+
+            def under():
+                before = list(counts)
+                await_that(lambda: any(one.done() for one in work) or all(now > was + 1 for now, was in zip(counts, before)), "nothing moves")
+
+            try:
+                guest.change_region(f"{self.address}:9001", KEYS, lambda: self.metric("nebulaio_region_bytes"), under)
+            finally:
+                ended.set()
+            for one in work:
+                one.result()
+        print(f"#   {counts[0]} bodies moved, {counts[1]} reads, {reader.stats().one_sided_reads} by leases", flush=True)
+        reader.close()
+
     # ---- Lists. ----
 
     def streamed_list(self):
