@@ -153,7 +153,7 @@ struct course {
 	uint64_t poll_ns;
 	/* A target that cannot be reached: nothing is sent before. */
 	uint64_t pause_ns, paused_until_ns;
-	bool told_away, told_gone;
+	bool told_away, told_gone, told_unversioned;
 	const char *transport;
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];

@@ -301,6 +301,19 @@ static bool etags_differ(const struct s3_replicate_job *job, const char *etag)
 	       strcmp(job->etag, etag) != 0;
 }
 
+/* The sender keeps every version, and the target the last one of each key. */
+static void tell_unversioned(struct course *course, const char *version)
+{
+	bool versioned = strcmp(version, NO_VERSION) != 0 && strcmp(version, "null") != 0;
+
+	if (!versioned && !course->told_unversioned)
+		log_warn("replicate",
+			"%s: the target's bucket keeps no versions, so that each one replaces the "
+			"one before: enable versioning there",
+			course->name);
+	course->told_unversioned = !versioned;
+}
+
 static enum outcome replica_done(struct send *send)
 {
 	const struct replicate_result *result = &send->exchange.result;
@@ -313,6 +326,7 @@ static enum outcome replica_done(struct send *send)
 			result->etag, send->job->etag);
 		return OUTCOME_REFUSED;
 	}
+	tell_unversioned(send->lane->course, version);
 	ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
 		S3_REPLICATE_END_SENT, slice_str(version));
 	return ret && ret != -ENOENT ? failed_here(send, "the source's status", ret) : OUTCOME_SENT;
