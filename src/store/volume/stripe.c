@@ -782,6 +782,18 @@ int stripe_member_known(
 	return ret ? ret : disk_grow(disk, disk_bytes(volume->disk));
 }
 
+/* A volume that came with a change whose first superblock does not count yet may have its label
+ * alone: nothing that was acknowledged lies on it. */
+static uint64_t generation_whole(const struct volume *volume, uint32_t member)
+{
+	uint64_t change = volume->super.set.change;
+
+	return atomic_load(&volume->settled_change) != change &&
+			       volume->super.set.joined[member] == change
+		       ? 0
+		       : atomic_load(&volume->settled_generation);
+}
+
 bool stripe_member_whole(const struct volume *volume, uint32_t member)
 {
 	struct superblock super;
@@ -789,7 +801,7 @@ bool stripe_member_whole(const struct volume *volume, uint32_t member)
 	return !volume_super_of(disk_array_member(volume->disk, member),
 		       volume->set_paths[volume->path_of[member]], &super) &&
 	       stripe_belongs(&volume->super, &super) && super.set_idx == member &&
-	       super.generation >= atomic_load(&volume->settled_generation);
+	       super.generation >= generation_whole(volume, member);
 }
 
 void stripe_paths_free(struct volume *volume)

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SPOILT 0xdb
+#define SPOILT	    0xdb
+#define SUPER_BYTES 8192u
 
 static struct memory_disk disks[MEMORY_DISKS];
 
@@ -60,11 +61,20 @@ static bool read_fails(struct memory_disk *self, const struct disk_io *io)
 	return io->op == DISK_READ;
 }
 
+static bool super_loses(struct memory_disk *self, const struct disk_io *io)
+{
+	if (!self->super_writes || io->op != DISK_WRITE || io->offset >= SUPER_BYTES ||
+		--self->super_writes)
+		return false;
+	self->away = self->lost = true;
+	return true;
+}
+
 static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 {
 	uint64_t at = io->offset;
 
-	if (self->lost)
+	if (self->lost || super_loses(self, io))
 		return -ENOTCONN;
 	if (io->op == DISK_FLUSH)
 		return 0;

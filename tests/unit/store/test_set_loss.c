@@ -149,6 +149,29 @@ static void new_lost_meanwhile(struct rig *rig, void *arg)
 	keys_verify(rig, 0, KEYS);
 }
 
+/* It has its label, and no superblock of the change, when too few are left. */
+static void new_lost_with_its_label(struct rig *rig, void *arg)
+{
+	(void)arg;
+	begin(rig);
+	memory_disk_lose(2);
+	state_await(rig, 2, DISK_MEMBER_MISSING);
+	assert_int_equal(key_put(rig, 0), 0);
+	memory_disk(3)->super_writes = 2;
+	assert_int_equal(ask(rig, "memory://3", 0), 0);
+	while (!memory_disk(3)->lost || store_refuses(rig->store) != -EHOSTDOWN)
+		fiber_sleep_ns(LOOK_NS);
+	memory_disk(3)->away = false;
+	while (store_refuses(rig->store))
+		fiber_sleep_ns(LOOK_NS);
+	assert_int_equal(key_put(rig, 0), 0);
+	memory_disk(2)->away = false;
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+	end_await(rig);
+	assert_int_equal(members(rig), 0xf);
+	keys_verify(rig, 0, KEYS);
+}
+
 /* ---- A volume that leaves, and more than parity replaces. ---- */
 
 static void leaving_lost(struct rig *rig, void *arg)
@@ -552,6 +575,7 @@ static void test_a_new_volume_is_lost(void **state)
 	(void)state;
 	run(new_lost_before, THREE, 2, 0);
 	run(new_lost_meanwhile, THREE, 2, 0);
+	run(new_lost_with_its_label, THREE, 2, 0);
 }
 
 static void test_a_leaving_volume_is_lost(void **state)
