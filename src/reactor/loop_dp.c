@@ -129,33 +129,78 @@ static bool finished(struct reactor *reactor)
 	return reactor->stop_seen && reactor->stats.fibers == 0 && mpsc_empty(&reactor->mailbox);
 }
 
+/* A wait for work. */
+struct idle {
+	bool waits;
+	bool helped; /* it slept early, for a helper */
+	uint64_t since_ns, yield_at_ns;
+	uint64_t spun_ns; /* the last turn, if the loop has spun since; otherwise 0 */
+};
+
+/* Between two turns of a spinning loop hardly any time passes, unless others had the processor. */
+static void lost_count(struct reactor *reactor, const struct idle *idle)
+{
+	uint64_t ns = reactor->now_ns - idle->spun_ns;
+
+	if (idle->spun_ns && ns >= SPIN_LOST_NS)
+		reactor->sample.lost_ns += ns;
+}
+
+static void idle_end(struct reactor *reactor, struct idle *idle)
+{
+	idle->waits = false;
+	if (!reactor->opts.idle_spin_follows)
+		return;
+	lost_count(reactor, idle);
+	if (!idle->helped)
+		reactor->sample.waits[spin_place(reactor->now_ns - idle->since_ns)]++;
+	if (reactor->now_ns >= reactor->look_due_ns)
+		spin_look(reactor);
+}
+
+/* After a turn without work: spins on, or sleeps. */
+static void idle_go_on(struct reactor *reactor, struct idle *idle)
+{
+	uint64_t now_ns = reactor->now_ns;
+	bool helped = in_the_way(reactor);
+
+	if (!idle->waits)
+		*idle = (struct idle){
+			.waits = true, .since_ns = now_ns, .yield_at_ns = now_ns + CLOCK_YIELD_NS};
+	lost_count(reactor, idle);
+	idle->helped |= helped;
+	idle->spun_ns = now_ns;
+	if (helped || now_ns - idle->since_ns >= reactor->idle_spin_ns) {
+		sleep_until(reactor, DEADLINE_NONE);
+		idle->spun_ns = 0;
+	} else if (now_ns >= idle->yield_at_ns) {
+		sched_yield();
+		idle->yield_at_ns = now_ns + CLOCK_YIELD_NS;
+	} else if (now_ns - idle->since_ns >= RELAX_AFTER_NS) {
+		clock_relax();
+	}
+}
+
 void reactor_run(struct reactor *reactor)
 {
 	struct reactor *outer = enter(reactor);
-	uint64_t busy_until_ns = clock_now_ns();
-	uint64_t yield_at_ns = 0;
+	struct idle idle = {.waits = false};
 	bool counts = !outer; /* a nested reactor counts on the outer one's shard */
 
 	reactor_pin(reactor);
 	if (counts)
 		counter_shard_open();
+	if (reactor->opts.idle_spin_follows)
+		spin_begin(reactor);
 	for (;;) {
 		if (turn(reactor)) {
-			busy_until_ns = reactor->now_ns;
-			yield_at_ns = busy_until_ns + CLOCK_YIELD_NS;
+			if (idle.waits)
+				idle_end(reactor, &idle);
 			continue;
 		}
 		if (finished(reactor))
 			break;
-		if (reactor->now_ns - busy_until_ns >= reactor->opts.idle_spin_ns ||
-			in_the_way(reactor)) {
-			sleep_until(reactor, DEADLINE_NONE);
-		} else if (reactor->now_ns >= yield_at_ns) {
-			sched_yield();
-			yield_at_ns = reactor->now_ns + CLOCK_YIELD_NS;
-		} else if (reactor->now_ns - busy_until_ns >= RELAX_AFTER_NS) {
-			clock_relax();
-		}
+		idle_go_on(reactor, &idle);
 	}
 	if (counts)
 		counter_shard_close();
@@ -178,7 +223,7 @@ uint32_t reactor_turn_wait(struct reactor *reactor, uint64_t deadline_ns)
 	uint32_t work = turn(reactor);
 
 	while (!work && may_sleep(reactor) && reactor->now_ns < deadline_ns &&
-		reactor->now_ns - begin_ns < reactor->opts.idle_spin_ns) {
+		reactor->now_ns - begin_ns < reactor->idle_spin_ns) {
 		clock_relax();
 		work = turn(reactor);
 	}

@@ -91,6 +91,7 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 		return -ENOMEM;
 	memset(reactor, 0, sizeof(*reactor));
 	reactor->opts = resolved;
+	reactor->idle_spin_ns = resolved.idle_spin_ns;
 	reactor->cpus = cpus_usable();
 	atomic_fetch_add(&reactors_open, 1);
 	reactor->page_bytes = page_bytes;
@@ -153,5 +154,8 @@ void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stat
 	ret_stats->uring_submits = __atomic_load_n(&stats->uring_submits, __ATOMIC_RELAXED);
 	ret_stats->busy_ns =
 		ticks_to_ns(reactor, __atomic_load_n(&reactor->busy_ticks, __ATOMIC_RELAXED));
+	ret_stats->idle_spin_ns = __atomic_load_n(&reactor->idle_spin_ns, __ATOMIC_RELAXED);
+	ret_stats->spin_changes = __atomic_load_n(&stats->spin_changes, __ATOMIC_RELAXED);
+	ret_stats->spin_crowded = __atomic_load_n(&stats->spin_crowded, __ATOMIC_RELAXED);
 	ret_stats->fibers = __atomic_load_n(&stats->fibers, __ATOMIC_RELAXED);
 }

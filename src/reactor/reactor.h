@@ -25,6 +25,7 @@ struct reactor_opts {
 	int cpu;		    /* pin to this processor; -1: do not pin */
 	uint32_t uring_entries;	    /* 0: 1024 */
 	uint64_t idle_spin_ns;	    /* how long to spin without work before sleeping; 0: 50 µs */
+	bool idle_spin_follows;	    /* that is the start, and the load decides (spin.h) */
 	uint32_t fiber_stack_bytes; /* 0: 64 KiB (more under sanitizers); a guard page lies below
 				       each */
 	uint32_t fibers_max;	    /* 0: 4096 on this reactor */
@@ -59,7 +60,10 @@ bool reactor_stopping(const struct reactor *reactor);
 
 struct reactor_stats {
 	uint64_t turns, busy_turns, sleeps, fiber_switches, messages, uring_submits;
-	uint64_t busy_ns; /* time in turns that did work */
+	uint64_t busy_ns;      /* time in turns that did work */
+	uint64_t idle_spin_ns; /* now */
+	uint64_t spin_changes; /* … by the length of the waits for work */
+	uint64_t spin_crowded; /* … because others needed the processor */
 	uint32_t fibers;
 };
 /* Any thread: each figure is exact, but they are not read at one moment. */

@@ -8,6 +8,7 @@
 
 #include "base/sanitizer.h"
 #include "reactor/reactor.h"
+#include "reactor/spin.h"
 #include "reactor/switch.h"
 
 /* Sanitizers grow every frame. */
@@ -18,6 +19,7 @@
 #define URING_ENTRIES_DEFAULT 1024u
 #define URING_ENTRIES_MAX     32768u /* the kernel's own bound */
 #define IDLE_SPIN_NS_DEFAULT  (50 * NS_PER_US)
+#define SPIN_LOOK_NS	      (50 * NS_PER_MS)
 #define MESSAGES_PER_TURN_MAX 1024u
 #define URING_SUBMIT_TRIES    10000u
 
@@ -123,6 +125,11 @@ struct reactor {
 	struct wheel wheel;
 	struct reactor_stats stats;
 
+	uint64_t idle_spin_ns; /* any thread may read it */
+	struct spin spin;      /* with opts.idle_spin_follows */
+	struct spin_sample sample;
+	uint64_t looked_ns, look_due_ns;
+
 	struct reactor_opts opts;
 	uint32_t cpus;		 /* that the process may use */
 	struct list fibers_idle; /* cached, with their stacks */
@@ -226,6 +233,10 @@ uint32_t uring_reap(struct reactor *reactor);
 void uring_flush(struct reactor *reactor);
 /* Submits and sleeps until a completion or the deadline. */
 void uring_sleep(struct reactor *reactor, uint64_t deadline_ns);
+
+/* spin_look.c: on the reactor's own thread. */
+void spin_begin(struct reactor *reactor);
+void spin_look(struct reactor *reactor) __attribute__((cold, noinline));
 
 /* poller_dp.c */
 uint32_t pollers_poll(struct reactor *reactor);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 static int open_rc(struct reactor_opts opts)
@@ -296,6 +297,89 @@ static void test_no_spinning_in_a_helpers_way(void **state)
 	assert_true(sleeps > 0);
 }
 
+/* ---- Spinning that follows the waits. ---- */
+
+static void waits_long(void *arg)
+{
+	const uint32_t *count = arg;
+
+	for (uint32_t i = 0; i < *count; i++)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+static void waits_long_until_it_follows(void *arg)
+{
+	uint64_t preset_ns = rig_stats().idle_spin_ns;
+
+	(void)arg;
+	while (rig_stats().idle_spin_ns == preset_ns)
+		fiber_sleep_ns(10 * NS_PER_MS);
+}
+
+static void test_spinning_follows_the_waits(void **state)
+{
+	(void)state;
+	rig_open_with((struct reactor_opts){.idle_spin_follows = true});
+	assert_int_equal(rig_stats().idle_spin_ns, 50 * NS_PER_US);
+	rig_spawn(waits_long_until_it_follows, NULL);
+	rig_run();
+	assert_int_equal(rig_stats().idle_spin_ns, 0);
+	assert_int_equal(rig_stats().spin_changes + rig_stats().spin_crowded, 1);
+}
+
+static void test_spinning_stays(void **state)
+{
+	uint32_t count = 200;
+
+	(void)state;
+	rig_open_with((struct reactor_opts){.idle_spin_ns = 70 * NS_PER_US});
+	rig_spawn(waits_long, &count);
+	rig_run();
+	assert_int_equal(rig_stats().idle_spin_ns, 70 * NS_PER_US);
+	assert_int_equal(rig_stats().spin_changes + rig_stats().spin_crowded, 0);
+}
+
+/* Time passes between the turns of a spinning loop, as if others had the processor. */
+static uint32_t loses_time(void *arg)
+{
+	uint64_t until_ns = clock_now_ns() + NS_PER_MS;
+
+	(void)arg;
+	while (clock_now_ns() < until_ns)
+		;
+	return 0;
+}
+
+static bool arms(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+static void disarms(void *arg)
+{
+	(void)arg;
+}
+
+static void test_a_crowded_loop_does_not_yield(void **state)
+{
+	struct reactor_poller poller = {.name = "thief",
+		.poll = loses_time,
+		.arm = arms,
+		.disarm = disarms,
+		.event_fd = eventfd(0, EFD_CLOEXEC)};
+
+	(void)state;
+	rig_open_with((struct reactor_opts){.idle_spin_ns = NS_PER_S, .idle_spin_follows = true});
+	reactor_poller_add(rig, &poller);
+	rig_spawn(waits_long_until_it_follows, NULL);
+	rig_run();
+	reactor_poller_remove(rig, &poller);
+	close(poller.event_fd);
+	assert_int_equal(rig_stats().spin_crowded, 1);
+	assert_true(rig_stats().idle_spin_ns < CLOCK_YIELD_NS);
+}
+
 static pthread_t offloaded_on;
 
 static void notes_thread(void *arg)
@@ -411,6 +495,9 @@ int main(void)
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
 		RIG_TEST(test_long_calls_leave_helpers_for_short_ones),
 		cmocka_unit_test_teardown(test_no_spinning_in_a_helpers_way, rig_teardown),
+		cmocka_unit_test_teardown(test_spinning_follows_the_waits, rig_teardown),
+		cmocka_unit_test_teardown(test_spinning_stays, rig_teardown),
+		cmocka_unit_test_teardown(test_a_crowded_loop_does_not_yield, rig_teardown),
 		RIG_TEST(test_measure_empty_turns),
 	};
 
