@@ -91,18 +91,40 @@ static uint64_t number(const json_t *json, const char *member)
 	return (uint64_t)json_integer_value(json_object_get(json, member));
 }
 
-/* The sizes of the memory region as a member of info; none from a server that does not tell them.
- */
-static void region_add(struct admin *admin, json_t *info)
+/* Adds the server's answer about that to info, by the same name; nothing from a server that has
+ * none. */
+static void told_add(struct admin *admin, json_t *info, const char *name)
 {
 	const struct admin_request request = {
-		.method = "GET", .parts = {"region"}, .may_be_missing = true};
-	json_t *region;
+		.method = "GET", .parts = {name}, .may_be_missing = true};
+	json_t *told;
 
-	if (admin_request(admin, &request, &region) == CLI_OK)
-		json_object_set_new(info, "region", region);
+	if (admin_request(admin, &request, &told) == CLI_OK)
+		json_object_set_new(info, name, told);
 	else
-		json_decref(region);
+		json_decref(told);
+}
+
+static void tuning_print(const json_t *tuning)
+{
+	const json_t *spin = json_object_get(tuning, "spin"),
+		     *cache = json_object_get(tuning, "cache");
+	size_t count = json_array_size(json_object_get(spin, "cores")), idx;
+	const char *comma = "";
+	json_t *core;
+	char now[32];
+
+	printf("tuning %s: event loop%s spin%s", admin_text(tuning, "mode"), REMOTE_S(count),
+		count == 1 ? "s " : " ");
+	json_array_foreach(json_object_get(spin, "cores"), idx, core)
+	{
+		printf("%s%.0f", comma, (double)number(core, "idle_spin_ns") / 1e3);
+		comma = ", ";
+	}
+	printf(" us without work (%s); at most %s of cache (%s)\n",
+		json_is_true(json_object_get(spin, "follows")) ? "follows the load" : "fixed",
+		remote_bytes_text(number(cache, "bytes_max"), now),
+		json_is_true(json_object_get(cache, "follows")) ? "follows the load" : "fixed");
 }
 
 static void region_print(const json_t *region)
@@ -138,7 +160,8 @@ static int admin_info(struct admin *admin, int count, char **arguments)
 	buckets = number(store, "buckets");
 	accounts = number(info, "accounts");
 	volumes = json_array_size(json_object_get(info, "volumes"));
-	region_add(admin, info);
+	told_add(admin, info, "region");
+	told_add(admin, info, "tuning");
 	if (admin->opts.json) {
 		admin_print_json(info);
 	} else {
@@ -151,6 +174,8 @@ static int admin_info(struct admin *admin, int count, char **arguments)
 			REMOTE_S(buckets), (unsigned long long)accounts, REMOTE_S(accounts));
 		if (json_object_get(info, "region"))
 			region_print(json_object_get(info, "region"));
+		if (json_object_get(info, "tuning"))
+			tuning_print(json_object_get(info, "tuning"));
 		printf("%zu volume%s\n", volumes, REMOTE_S(volumes));
 	}
 	json_decref(info);

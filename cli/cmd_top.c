@@ -20,9 +20,10 @@ static const char USAGE[] =
 	"Shows, every second, the activity of a process with a memory region: queue depths and\n"
 	"rates of its rings, latencies and errors of the completions in them (a server's latency\n"
 	"is counted in whole turns of its event loop), frames by owner, and the counters of\n"
-	"/metrics: requests, bytes, cache hits, copies. Flows, clients and programs with a\n"
-	"region also publish counters of their own: AF_XDP, the rules of the packet filter, hits\n"
-	"in a client's registration cache.\n"
+	"/metrics: requests, bytes, cache hits, copies, and the settings that follow the load\n"
+	"(docs/guide/tuning.md): how long event loops spin, the size of the cache. Flows,\n"
+	"clients and programs with a region also publish counters of their own: AF_XDP, the\n"
+	"rules of the packet filter, hits in a client's registration cache.\n"
 	"\n"
 	"  --pid PID            the process: `nebulaio serve`, `nebulaio flow`, a client, …\n"
 	"                       (default: the only process of this host that has a region)\n"
@@ -118,6 +119,13 @@ static char *metrics_fetch(const char *address)
 	return text;
 }
 
+/* A setting that follows the load: shown also when it is 0. */
+static bool is_setting(const char *name)
+{
+	return !strncmp(name, "nebulaio_reactor_idle_spin_", 27) ||
+	       !strcmp(name, "nebulaio_store_cache_bytes_max");
+}
+
 /* Parses lines of "name{labels} value"; leaves out zero values. */
 static void metrics_take(struct picture *picture, char *text)
 {
@@ -131,7 +139,7 @@ static void metrics_take(struct picture *picture, char *text)
 			continue;
 		series->value = strtod(space + 1, NULL);
 		snprintf(series->name, sizeof(series->name), "%.*s", (int)(space - line), line);
-		picture->series_count += series->value > 0;
+		picture->series_count += series->value > 0 || is_setting(series->name);
 	}
 }
 

@@ -333,7 +333,8 @@ static int open_core(struct gateway *gateway, uint32_t core_idx)
 	const struct reactor_opts opts = {
 		.core_idx = core_idx,
 		.cpu = -1,
-		.idle_spin_ns = MAX(config->cpu.idle_spin_us * NS_PER_US, 1),
+		.idle_spin_ns = config_idle_spin_ns(config),
+		.idle_spin_follows = config_tunes_spin(config),
 		.fibers_max = LIMIT_HTTP_CONNECTIONS_MAX / gateway->core_count + 1024,
 	};
 	int ret;

@@ -56,6 +56,7 @@ static void metrics_make(void *arg, struct buf *out)
 	struct cluster_view *view = view_copy(gateway);
 
 	tell_counters(out);
+	tell_reactors(gateway->reactors, gateway->core_count, out);
 	if (view)
 		put_stores(gateway, view, out);
 	free(view);

@@ -12,8 +12,9 @@
 
 #include "etcd/etcd.h"
 
-#define CONFIG_DEPTH_MAX 8
-#define ENV_PREFIX	 "NEBULAIO_"
+#define CONFIG_DEPTH_MAX  8
+#define IDLE_SPIN_NS_AUTO (50 * NS_PER_US)
+#define ENV_PREFIX	  "NEBULAIO_"
 
 int config_refuse(struct config_error *error, const char *fmt, ...)
 {
@@ -431,6 +432,23 @@ uint64_t config_cache_bytes(const struct config *config)
 
 	return config->memory.cache_bytes == CONFIG_AUTO ? (config->memory.bytes - buckets) / 2
 							 : config->memory.cache_bytes;
+}
+
+uint64_t config_idle_spin_ns(const struct config *config)
+{
+	return config->cpu.idle_spin_us == CONFIG_AUTO
+		       ? IDLE_SPIN_NS_AUTO
+		       : MAX(config->cpu.idle_spin_us * NS_PER_US, 1);
+}
+
+bool config_tunes_spin(const struct config *config)
+{
+	return strcmp(config->tuning, "auto") == 0 && config->cpu.idle_spin_us == CONFIG_AUTO;
+}
+
+bool config_tunes_cache(const struct config *config)
+{
+	return strcmp(config->tuning, "auto") == 0 && config->memory.cache_bytes == CONFIG_AUTO;
 }
 
 bool config_encrypts_new_buckets(const struct config *config)

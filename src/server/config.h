@@ -29,6 +29,7 @@ struct config_flow {
 struct config {
 	char log_level[16];
 	char log_format[8];
+	char tuning[8];
 	struct config_flow flows[CONFIG_FLOWS_MAX];
 	uint32_t flow_count;
 	struct {
@@ -183,7 +184,7 @@ struct config {
 	struct {
 		uint64_t reactors; /* 0: one per processor, less one */
 		bool pin;
-		uint64_t idle_spin_us;
+		uint64_t idle_spin_us; /* CONFIG_AUTO: config_idle_spin_ns */
 	} cpu;
 	struct {
 		char node[16];	      /* "auto", "none", or its number */
@@ -313,6 +314,11 @@ bool config_path_next(struct slice *rest, struct slice *ret_address, struct slic
 bool config_is_loopback(const char *address);
 /* memory.cache_bytes, also when it is "auto". */
 uint64_t config_cache_bytes(const struct config *config);
+/* cpu.idle_spin_us in nanoseconds, not 0; where an event loop begins, when it is "auto". */
+uint64_t config_idle_spin_ns(const struct config *config);
+/* Whether that, and the cache's size, follow the load. */
+bool config_tunes_spin(const struct config *config);
+bool config_tunes_cache(const struct config *config);
 /* Whether new buckets encrypt by default: unless told, only with a key that the operator chose,
  * because he has a copy of it. A key that the server made beside the data protects little, and
  * encryption would cost the RDMA path its freedom from copies. */

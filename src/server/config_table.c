@@ -24,6 +24,11 @@
 		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, \
 		.preset = "auto", .may_be_auto = true, .help = h                     \
 	}
+#define NUMBER_OR_AUTO(p, f, lo, hi, h)                                            \
+	{                                                                          \
+		.path = p, .type = CONFIG_U64, CONFIG_AT(f), .min = lo, .max = hi, \
+		.preset = "auto", .may_be_auto = true, .help = h                   \
+	}
 #define TEXT(p, f, d, h)                                                             \
 	{                                                                            \
 		.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .help = h \
@@ -43,6 +48,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"The least serious level that is logged"),
 	CHOICE("log_format", log_format, "text", "text|json",
 		"Log lines as text, or as one JSON object each"),
+	CHOICE("tuning", tuning, "auto", "auto|off",
+		"auto: cpu.idle_spin_us and memory.cache_bytes, where they are auto, follow the "
+		"load (docs/guide/tuning.md); off: they keep what they have at the start"),
 
 	TEXT("data.dir", data.dir, "./data", "Folder that holds the volume, its log and its index"),
 	BYTES("data.reserve_bytes", data.reserve_bytes, 16 * MIB, TIB, "256MiB",
@@ -327,7 +335,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"scarce; false: only when an operator asks"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
 		"Part of the region that may hold cached objects; auto: half of what "
-		"memory.buckets_bytes leaves, and half of what the region grows by"),
+		"memory.buckets_bytes leaves, and half of what the region grows by; with tuning: "
+		"auto, up to three quarters while transfers leave it"),
 	BYTES("memory.buckets_bytes", memory.buckets_bytes, 0, 4 * TIB, "0",
 		"Part of the region that memory buckets may have together; their objects end with "
 		"the process; 0: no memory bucket can be made"),
@@ -345,8 +354,9 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("cpu.reactors", cpu.reactors, 0, LIMIT_CORES_MAX, "0",
 		"Number of event loops; 0: one per processor, less one"),
 	FLAG("cpu.pin", cpu.pin, "false", "Pin each event loop to a processor"),
-	NUMBER("cpu.idle_spin_us", cpu.idle_spin_us, 0, 1000000, "50",
-		"How long an event loop without work spins before it sleeps"),
+	NUMBER_OR_AUTO("cpu.idle_spin_us", cpu.idle_spin_us, 0, 1000000,
+		"How long an event loop without work spins before it sleeps; auto: 50 at the "
+		"start, and with tuning: auto, 0 to 131 by the waits between its requests"),
 	TEXT("numa.node", numa.node, "auto",
 		"NUMA node whose processors and memory the server uses: its number; auto: the "
 		"node of the RDMA device or of the interface where HTTP listens; none"),

@@ -246,7 +246,8 @@ int server_open_core(struct server *server, uint32_t core_idx)
 	const struct reactor_opts opts = {
 		.core_idx = core_idx,
 		.cpu = config->cpu.pin ? numa_cpu(&server->numa, core_idx) : -1,
-		.idle_spin_ns = MAX(config->cpu.idle_spin_us * NS_PER_US, 1),
+		.idle_spin_ns = config_idle_spin_ns(config),
+		.idle_spin_follows = config_tunes_spin(config),
 		.fibers_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count + 8192,
 	};
 	int ret;

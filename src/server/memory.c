@@ -1,4 +1,5 @@
-/* server/memory.c: grows the region by an extension, and shrinks it by one.
+/* server/memory.c: grows the region by an extension, and shrinks it by one; sets the size of the
+ * cache in it.
  *
  * Growing: the memory is taken, each core registers it with its rings and devices, and only then
  * are frames of it leased. A refusal anywhere undoes what was done before it. Shrinking goes back
@@ -20,6 +21,8 @@
 DEFINE_COUNTER(grown_total, CHANGES, "change=\"grown\"", CHANGES_HELP);
 DEFINE_COUNTER(shrunk_total, CHANGES, "change=\"shrunk\"", CHANGES_HELP);
 DEFINE_COUNTER(refused_total, CHANGES, "change=\"refused\"", CHANGES_HELP);
+DEFINE_COUNTER(share_changes, "nebulaio_store_cache_changes_total", NULL,
+	"Changes of the cache's size because of the load.");
 DEFINE_COUNTER(register_ns_total, "nebulaio_region_register_nanoseconds_total", NULL,
 	"Time in which cores registered extensions with rings and devices.");
 
@@ -159,18 +162,23 @@ static uint32_t emptiest(const struct memory *memory)
 }
 
 /* The cache's share of what is there now. */
-static uint64_t cache_bytes(const struct memory *memory)
+uint64_t memory_cache_bytes(const struct memory *memory)
 {
 	const struct config *config = memory->opts.config;
 	uint64_t more = count_in(memory, ARENA_OPEN) * region_extension_bytes(memory->opts.region);
+	uint64_t preset = config_cache_bytes(config), most;
 
-	return config_cache_bytes(config) +
-	       (config->memory.cache_bytes == CONFIG_AUTO ? more / 2 : 0);
+	if (config->memory.cache_bytes != CONFIG_AUTO)
+		return preset;
+	preset += more / 2;
+	most = (config->memory.bytes + more) / 4 * 3;
+	most -= MIN(config->memory.buckets_bytes, most);
+	return MAX(preset, MIN(preset + preset / 8 * memory->share.eighths, most));
 }
 
 static void cache_follow(struct memory *memory)
 {
-	struct task task = {.opts = &memory->opts, .cache_bytes = cache_bytes(memory)};
+	struct task task = {.opts = &memory->opts, .cache_bytes = memory_cache_bytes(memory)};
 
 	fiber_offload(resize_run, &task);
 }
@@ -327,19 +335,40 @@ int memory_shrink(struct memory *memory, uint64_t bytes, char ret_why[MEMORY_WHY
 
 /* ---- By itself. ---- */
 
-/* Transfers found no frames, or the cache is full. */
-static bool more_is_wanted(struct memory *memory)
+static bool cache_is_full(const struct memory *memory)
 {
-	uint64_t most = cache_bytes(memory);
-	struct region_usage usage;
+	uint64_t most = memory_cache_bytes(memory);
 	struct store_usage store;
-	bool failures;
+
+	store_usage(memory->opts.store, &store);
+	return most && store.cache_bytes >= most - most / 16;
+}
+
+/* True when transfers found no frames since the last call. */
+static bool frames_lacked(const struct memory *memory, uint64_t *seen)
+{
+	struct region_usage usage;
+	bool lacked;
 
 	region_usage(memory->opts.region, &usage);
-	store_usage(memory->opts.store, &store);
-	failures = usage.lease_failures != memory->failures_seen;
-	memory->failures_seen = usage.lease_failures;
-	return failures || (most && store.cache_bytes >= most - most / 16);
+	lacked = usage.lease_failures != *seen;
+	*seen = usage.lease_failures;
+	return lacked;
+}
+
+static bool more_is_wanted(struct memory *memory)
+{
+	return frames_lacked(memory, &memory->failures_seen) || cache_is_full(memory);
+}
+
+static void share_follow(struct memory *memory)
+{
+	bool refused = frames_lacked(memory, &memory->failures_judged);
+
+	if (!cache_share_judge(&memory->share, cache_is_full(memory), refused, clock_now_ns()))
+		return;
+	counter_add(&share_changes, 1);
+	cache_follow(memory);
 }
 
 static void adapt(struct memory *memory)
@@ -387,6 +416,8 @@ static void ticker_main(void *arg)
 		} else if (memory->opts.config->memory.adapt && !memory->changing) {
 			adapt(memory);
 		}
+		if (config_tunes_cache(memory->opts.config) && !memory->changing)
+			share_follow(memory);
 		if (!memory->stopping)
 			fiber_park_until(clock_now_ns() + TICK_NS);
 	}
@@ -408,7 +439,8 @@ void memory_core_add(struct memory *memory, struct flow_core *flow)
 
 int memory_start(struct memory *memory)
 {
-	if (!region_extension_count(memory->opts.region))
+	if (!region_extension_count(memory->opts.region) &&
+		!config_tunes_cache(memory->opts.config))
 		return 0;
 	return fiber_spawn(memory->flows[0]->reactor, "memory", ticker_main, memory);
 }
@@ -458,7 +490,7 @@ static int put_region(const struct memory *memory, struct buf *out)
 		(unsigned long long)(config->memory.bytes + region_extension_count(region) * step),
 		(unsigned long long)step,
 		(unsigned long long)(count_in(memory, ARENA_RETIRED) * step),
-		(unsigned long long)cache_bytes(memory),
+		(unsigned long long)memory_cache_bytes(memory),
 		step && config->memory.adapt ? "true" : "false");
 	put_states(memory, out);
 	return out->failed ? -ENOMEM : 0;

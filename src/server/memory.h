@@ -5,6 +5,7 @@
 
 #include "flow/flow.h"
 #include "s3/s3.h"
+#include "server/cache_share.h"
 #include "server/config.h"
 #include "server/pressure.h"
 #include "store/local.h"
@@ -25,15 +26,17 @@ struct memory {
 	struct fiber *ticker; /* NULL: it ended */
 	struct fiber *stopper;
 	struct pressure pressure;
-	uint64_t failures_seen; /* region_usage.lease_failures */
+	struct cache_share share;
+	uint64_t failures_seen, failures_judged; /* region_usage.lease_failures */
 };
 
 /* All calls are made on the first core's thread, or before it runs. The cores are added in their
  * order. */
 void memory_init(struct memory *memory, const struct memory_opts *opts);
 void memory_core_add(struct memory *memory, struct flow_core *flow);
-/* Starts the fiber that finishes what a shrink left, and that adapts the region. Nothing when the
- * region keeps its size. The errors of fiber_spawn. */
+/* Starts the fiber that finishes what a shrink left, adapts the region, and lets the cache's part
+ * of it follow the load. Nothing when the region and that part keep their size. The errors of
+ * fiber_spawn. */
 int memory_start(struct memory *memory);
 /* Fiber call: ends that fiber. After it, the region keeps its size. */
 void memory_stop(struct memory *memory);
@@ -46,6 +49,8 @@ void memory_stop(struct memory *memory);
 int memory_grow(struct memory *memory, uint64_t bytes, char ret_why[MEMORY_WHY_BYTES]);
 int memory_shrink(struct memory *memory, uint64_t bytes, char ret_why[MEMORY_WHY_BYTES]);
 
+/* The most that the cache has now. */
+uint64_t memory_cache_bytes(const struct memory *memory);
 /* GET region, POST region/grow[/BYTES], POST region/shrink[/BYTES]: as an s3_admin_tell_fn. */
 int memory_tell(struct memory *memory, enum s3_method method, struct slice path, struct buf *out);
 

@@ -1,5 +1,5 @@
-/* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, GET /admin/v1/doctor,
- * and hands on what is below /admin/v1/region. */
+/* server/tell.c: GET /admin/v1/sessions and GET /admin/v1/log, page by page, GET /admin/v1/doctor
+ * and GET /admin/v1/tuning, and hands on what is below /admin/v1/region. */
 #include "server/tell.h"
 #include "server/admin/admin.h"
 
@@ -161,6 +161,31 @@ static int tell_doctor(struct tell *tell, struct buf *out)
 	return out->failed ? -ENOMEM : 0;
 }
 
+/* ---- What follows the load. ---- */
+
+static int tell_tuning(const struct tell *tell, struct buf *out)
+{
+	const struct config *config = tell->config;
+	json_t *spins = json_array();
+	json_t *json;
+
+	for (uint32_t i = 0; i < tell->count; i++) {
+		struct reactor_stats stats;
+
+		reactor_stats(tell->reactors[i], &stats);
+		json_array_append_new(spins,
+			json_pack("{s:I, s:I, s:I}", "idle_spin_ns", (json_int_t)stats.idle_spin_ns,
+				"changes", (json_int_t)stats.spin_changes, "crowded",
+				(json_int_t)stats.spin_crowded));
+	}
+	json = json_pack("{s:s, s:{s:b, s:I, s:o}, s:{s:b, s:I, s:I}}", "mode", config->tuning,
+		"spin", "follows", config_tunes_spin(config), "preset_ns",
+		(json_int_t)config_idle_spin_ns(config), "cores", spins, "cache", "follows",
+		config_tunes_cache(config), "preset_bytes", (json_int_t)config_cache_bytes(config),
+		"bytes_max", (json_int_t)memory_cache_bytes(tell->memory));
+	return put_json(json, out);
+}
+
 /* ---- The log. ---- */
 
 static int tell_log(uint64_t after, struct buf *out)
@@ -196,6 +221,8 @@ int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *ou
 		return -ENOENT;
 	if (*tell->draining)
 		return -EAGAIN;
+	if (slice_eq(path, SLICE("tuning")))
+		return tell_tuning(tell, out);
 	if (slice_eq(path, SLICE("doctor")))
 		return tell_doctor(tell, out);
 	if (is_page(path, SLICE("sessions"), &after))
@@ -206,6 +233,11 @@ int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *ou
 void tell_counters(struct buf *out)
 {
 	admin_counters(out);
+}
+
+void tell_reactors(struct reactor *const *reactors, uint32_t count, struct buf *out)
+{
+	admin_reactors(reactors, count, out);
 }
 
 void tell_free(struct tell *tell)

@@ -1,5 +1,6 @@
 /* server/tell.h: answers operators' requests about the running server: RDMA sessions, the latest
- * lines of the log, the findings of its doctor, and the size of its memory region. */
+ * lines of the log, the findings of its doctor, what follows the load, and the size of its memory
+ * region. */
 #ifndef SERVER_TELL_H
 #define SERVER_TELL_H
 
@@ -28,6 +29,8 @@ struct tell {
 int tell_run(void *arg, enum s3_method method, struct slice path, struct buf *out);
 /* The metrics that every process of this program has. Any thread. */
 void tell_counters(struct buf *out);
+/* Those of event loops. Any thread. */
+void tell_reactors(struct reactor *const *reactors, uint32_t count, struct buf *out);
 void tell_free(struct tell *tell);
 
 #endif

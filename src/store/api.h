@@ -380,6 +380,7 @@ int store_list_versions(struct store *store, const struct store_list_opts *opts,
 /* ---- Usage. Any thread. ---- */
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
+	uint64_t cache_bytes_max; /* the most that the cache may have now */
 	/* Of the memory buckets, which are in `buckets`, too: what their objects take, and the most
 	 * that they may take together. */
 	uint64_t memory_buckets, memory_objects, memory_bytes, memory_bytes_max;

@@ -35,6 +35,8 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 /* The part of it that every process of this program has: its build, the kernel's figures, counters
  * and histograms. Any thread. */
 void admin_counters(struct buf *out);
+/* The part about these event loops. Any thread. */
+void admin_reactors(struct reactor *const *reactors, uint32_t count, struct buf *out);
 /* The text of /metrics; any thread that may call store_usage. */
 void admin_metrics(const struct admin_opts *opts, struct buf *out);
 /* Answers GET /minio/v2/metrics/cluster, .../node and .../bucket, with or without a bearer token,

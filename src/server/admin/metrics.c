@@ -333,6 +333,8 @@ static void put_store(const struct admin_opts *opts, struct buf *out)
 			&usage.memory_bytes_max},
 		{"nebulaio_store_cache_bytes", "Bytes of objects in the read cache.",
 			&usage.cache_bytes},
+		{"nebulaio_store_cache_bytes_max", "The most that the read cache may have now.",
+			&usage.cache_bytes_max},
 		{"nebulaio_store_log_bytes", "Bytes of the log since the last checkpoint.",
 			&usage.log_bytes},
 	};
@@ -344,7 +346,7 @@ static void put_store(const struct admin_opts *opts, struct buf *out)
 	}
 }
 
-static void put_reactors(const struct admin_opts *opts, struct buf *out)
+void admin_reactors(struct reactor *const *reactors, uint32_t count, struct buf *out)
 {
 	static const struct {
 		const char *name;
@@ -361,16 +363,26 @@ static void put_reactors(const struct admin_opts *opts, struct buf *out)
 			offsetof(struct reactor_stats, fiber_switches)},
 		{"nebulaio_reactor_messages_total", "Messages from other threads.",
 			offsetof(struct reactor_stats, messages)},
+		{"nebulaio_reactor_idle_spin_nanoseconds",
+			"How long the event loop spins without work before it sleeps, now.",
+			offsetof(struct reactor_stats, idle_spin_ns)},
+		{"nebulaio_reactor_spin_changes_total",
+			"Changes of how long the event loop spins, by the waits between requests.",
+			offsetof(struct reactor_stats, spin_changes)},
+		{"nebulaio_reactor_crowded_total",
+			"Times that the event loop had to spin less because others needed its "
+			"processor.",
+			offsetof(struct reactor_stats, spin_crowded)},
 	};
 
 	for (size_t f = 0; f < ARRAY_LEN(FIELDS); f++) {
 		metric_head(out, FIELDS[f].name, FIELDS[f].help);
-		for (uint32_t i = 0; i < opts->reactor_count; i++) {
+		for (uint32_t i = 0; i < count; i++) {
 			struct reactor_stats stats;
 			uint64_t value;
 			char labels[32];
 
-			reactor_stats(opts->reactors[i], &stats);
+			reactor_stats(reactors[i], &stats);
 			memcpy(&value, (const char *)&stats + FIELDS[f].offset, sizeof(value));
 			snprintf(labels, sizeof(labels), "core=\"%u\"", i);
 			metric_line(out, FIELDS[f].name, labels, value);
@@ -403,5 +415,5 @@ void admin_metrics(const struct admin_opts *opts, struct buf *out)
 	admin_bucket_metrics(opts, out);
 	admin_replication_metrics(opts, out);
 	put_volumes(opts, out);
-	put_reactors(opts, out);
+	admin_reactors(opts->reactors, opts->reactor_count, out);
 }

@@ -261,6 +261,7 @@ void local_usage(struct store *store, struct store_usage *ret_usage)
 		.objects = atomic_load(&store->objects),
 		.buckets = buckets_count(store->buckets),
 		.cache_bytes = store->cache ? cache_bytes(store->cache) : 0,
+		.cache_bytes_max = store->cache ? cache_bytes_max(store->cache) : 0,
 		.log_bytes = store->volume.super.log_bytes,
 	};
 }

@@ -400,3 +400,8 @@ uint64_t cache_bytes(struct cache *cache)
 	}
 	return bytes;
 }
+
+uint64_t cache_bytes_max(const struct cache *cache)
+{
+	return cache->shard_bytes_max * cache->shard_count;
+}

@@ -32,6 +32,7 @@ void cache_resize(struct cache *cache, uint64_t bytes_max);
  * reader. */
 void cache_vacate(struct cache *cache, const uint8_t *data, uint64_t bytes);
 uint64_t cache_bytes(struct cache *cache);
+uint64_t cache_bytes_max(const struct cache *cache);
 
 /* A chunk on its way from the volume, or a reader that waits for it. Of the chunk's readers, the
  * first one reads, and the others take a reference to its frames. The memory belongs to the reader,
