@@ -131,6 +131,20 @@ void bench_client_load_close(struct bench_client_load *load)
 	free(load);
 }
 
+/* The group of a turn: the clients are at the same ones. */
+static struct neb_header group_header(
+	const struct bench_client_load *load, char value[NEB_FAN_OUT_BYTES])
+{
+	char name[32];
+	const struct neb_fan_out fan_out = {.name = name, .members = load->opts.fan_out};
+	int ret;
+
+	snprintf(name, sizeof(name), "turn-%llu", (unsigned long long)load->turn);
+	ret = neb_fan_out_header(&fan_out, value);
+	CHECK(ret == 0);
+	return (struct neb_header){NEB_FAN_OUT_HEADER, value};
+}
+
 static enum neb_op op_of(const struct bench_client_opts *opts, const struct slot *slot)
 {
 	if (!opts->mixed)
@@ -144,10 +158,17 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 	uint32_t slot_idx = load->idle[--load->idle_count];
 	struct slot *slot = &load->slots[slot_idx];
 	struct neb_request request = {.op = opts->op, .user_data = slot};
+	char value[NEB_FAN_OUT_BYTES];
+	struct neb_header header;
 	struct neb_iov body;
 	uint64_t id;
 	int ret;
 
+	if (opts->fan_out) {
+		header = group_header(load, value);
+		request.headers = &header;
+		request.header_count = 1;
+	}
 	slot->since_ns = since_ns;
 	slot->object_idx = bench_data_pick(load->turn++, load->name_count);
 	request.op = op_of(opts, slot);

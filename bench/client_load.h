@@ -11,7 +11,8 @@ struct bench_client_opts {
 	/* More of them, among which requests are divided. */
 	struct neb_client *const *others;
 	uint32_t other_count;
-	bool mixed; /* op is PUT for the objects that bench_mixed_writes, else GET */
+	uint32_t fan_out; /* each GET is one of so many clients' (docs/design/fan-out.md); or 0 */
+	bool mixed;	  /* op is PUT for the objects that bench_mixed_writes, else GET */
 	enum neb_op op;
 	enum neb_transport transport; /* by which answers must come; NEB_AUTO: any */
 	const char *bucket;

@@ -21,7 +21,8 @@ struct shared {
 	struct bench_result result;
 	struct hist hist;
 	struct bench_usage usage;
-	int error; /* of opening */
+	uint64_t turn; /* after it */
+	int error;     /* of opening */
 };
 
 struct bench_clients {
@@ -43,16 +44,12 @@ struct child {
 static void child_slices(struct child *child)
 {
 	struct shared *shared = child->shared;
-	uint64_t turn = 0;
 	char byte = 0;
 
 	while (write(child->socket, &byte, 1) == 1 && read(child->socket, &byte, 1) == 1) {
-		struct bench_run_opts run = shared->run;
-
-		run.turn = turn;
 		hist_reset(&shared->hist);
 		shared->result = (struct bench_result){.hist = &shared->hist};
-		turn = bench_client_load_run(child->load, &run, &shared->result);
+		shared->turn = bench_client_load_run(child->load, &shared->run, &shared->result);
 		bench_usage_self(&shared->usage);
 	}
 }
@@ -165,10 +162,10 @@ static void result_add(struct bench_result *into, const struct bench_result *fro
 	into->errors += from->errors;
 }
 
-void bench_clients_run(struct bench_clients *clients, const struct bench_run_opts *opts,
+uint64_t bench_clients_run(struct bench_clients *clients, const struct bench_run_opts *opts,
 	struct bench_result *result)
 {
-	uint64_t begin_ns = clock_now_ns();
+	uint64_t begin_ns = clock_now_ns(), turn = opts->turn;
 
 	for (uint32_t i = 0; i < clients->count; i++) {
 		clients->shared[i].run = *opts;
@@ -179,12 +176,15 @@ void bench_clients_run(struct bench_clients *clients, const struct bench_run_opt
 			bench_result_error(result, "a client process has ended");
 	}
 	for (uint32_t i = 0; i < clients->count; i++) {
-		if (child_await(clients, i))
+		if (child_await(clients, i)) {
 			result_add(result, &clients->shared[i].result);
-		else
+			turn = MAX(turn, clients->shared[i].turn);
+		} else {
 			bench_result_error(result, "a client process has ended");
+		}
 	}
 	result->elapsed_ns += clock_now_ns() - begin_ns;
+	return turn;
 }
 
 void bench_clients_usage(const struct bench_clients *clients, struct bench_usage *ret_usage)

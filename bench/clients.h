@@ -13,9 +13,9 @@ struct bench_clients;
 int bench_clients_open(const struct bench_client_opts *opts,
 	int (*client_open)(void *arg, struct neb_client **ret_client), void *arg,
 	struct bench_clients **ret_clients);
-/* As bench_client_load_run, in all processes at once. A process that has ended counts as an error
- * in the result. */
-void bench_clients_run(struct bench_clients *clients, const struct bench_run_opts *opts,
+/* As bench_client_load_run, in all processes at once, from the same turn. A process that has ended
+ * counts as an error in the result. */
+uint64_t bench_clients_run(struct bench_clients *clients, const struct bench_run_opts *opts,
 	struct bench_result *result);
 /* The resources that the processes have used so far. */
 void bench_clients_usage(const struct bench_clients *clients, struct bench_usage *ret_usage);

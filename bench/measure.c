@@ -16,7 +16,9 @@
 /* Packets: a longer slice, since starting their generator takes some of it. */
 #define PACKET_SLICES 3u
 /* Waits because of a noisy tenant are long and rare: a longer slice sees more of them. */
-#define TENANT_SLICES 3u
+#define TENANT_SLICES	3u
+#define NODES_READS_MIN 8u
+#define NODES_NS_MAX	(600 * NS_PER_S)
 /* Warming up: every object once, but no longer than this. */
 #define WARM_NS (2 * NS_PER_S)
 
@@ -302,14 +304,25 @@ static void end_noise(struct bench_rig *rig, struct bench_record *record)
 		failed(record, "the noisy tenant: %s", bench_noisy_error(noisy));
 }
 
+/* Each process reads every object; but a short one several times. No process stops by the clock, or
+ * the others would wait for it. */
+static uint64_t nodes_ops(const struct member *member)
+{
+	return (uint64_t)MAX(member->data->count, NODES_READS_MIN) * BENCH_SESSION_COUNT;
+}
+
 static void slice_of_load(struct bench_rig *rig, struct member *member)
 {
 	struct bench_record *record = member->record, before = *record;
 	bool deletes = record->subject.op == BENCH_DELETE && record->subject.kind == BENCH_ROW;
 	bool tenants = record->subject.way >= BENCH_QUIET;
+	bool nodes = record->subject.way == BENCH_NODES || record->subject.way == BENCH_FAN_OUT;
 	const struct bench_run_opts run = {
-		.duration_ns = rig->opts->slice_ns * (tenants ? TENANT_SLICES : 1),
-		.ops_max = deletes ? member->data->count : 0,
+		.duration_ns =
+			nodes ? NODES_NS_MAX : rig->opts->slice_ns * (tenants ? TENANT_SLICES : 1),
+		.ops_max = nodes     ? nodes_ops(member)
+			   : deletes ? member->data->count
+				     : 0,
 		.rate = rig->opts->rate,
 		.verify_every = rig->opts->verify_every,
 		.sleeps = tenants,

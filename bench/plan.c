@@ -16,6 +16,7 @@ enum row_set {
 	ROWS_EACH,	  /* over few sessions and many alone */
 	ROWS_CODED,	  /* over several volumes alone */
 	ROWS_TENANTS,	  /* a quiet tenant beside a noisy one alone */
+	ROWS_NODES,	  /* each of several processes reads every object */
 };
 
 /* One group: an operation over both transports, and its anchors. */
@@ -83,6 +84,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, ROWS_CODED},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, BENCH_SESSION_COUNT, ROWS_NODES},
+	{BENCH_GET, BENCH_COLD, BENCH_HUGE_BYTES, BENCH_SESSION_COUNT, ROWS_NODES},
 	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
 	{BENCH_FLOW, BENCH_HOT, 1 * MIB, 1, ROWS_QUICK},
@@ -117,6 +120,8 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_AT_REST] = "atrest",
 	[BENCH_SESSIONS] = "sessions",
 	[BENCH_CLIENTS] = "clients",
+	[BENCH_NODES] = "nodes",
+	[BENCH_FAN_OUT] = "fan-out",
 	[BENCH_SINGLES] = "singles",
 	[BENCH_BATCH] = "batch",
 	[BENCH_DURABLE] = "durable",
@@ -273,6 +278,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		return from->set == ROWS_CONNECTIONS && way == BENCH_CONNECTIONS;
 	if (from->set == ROWS_EACH || way == BENCH_EACH)
 		return from->set == ROWS_EACH && way == BENCH_EACH;
+	if (from->set == ROWS_NODES || way == BENCH_NODES || way == BENCH_FAN_OUT)
+		return from->set == ROWS_NODES && (way == BENCH_NODES || way == BENCH_FAN_OUT);
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
@@ -348,7 +355,7 @@ static int add_anchors(
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
-	if (from->set == ROWS_CODED || from->set == ROWS_TENANTS)
+	if (from->set == ROWS_CODED || from->set == ROWS_TENANTS || from->set == ROWS_NODES)
 		return 0;
 	if (from->op == BENCH_FLOW ||
 		(from->op == BENCH_INGEST && from->bytes == BENCH_PAYLOAD_PACKET))
@@ -409,6 +416,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 		return 0;
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
+	has[BENCH_NODES] |= has[BENCH_FAN_OUT];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
 			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES] ||
 			   has[BENCH_MANY];
@@ -551,6 +559,7 @@ const struct bench_record *bench_group_anchor(
 			       : row->subject.way == BENCH_CONNECTIONS ? BENCH_CONNECTIONS
 			       : row->subject.way == BENCH_EACH	       ? BENCH_EACH
 			       : row->subject.way == BENCH_BATCH       ? BENCH_SINGLES
+			       : row->subject.way == BENCH_FAN_OUT     ? BENCH_NODES
 			       : row->subject.way == BENCH_APART       ? BENCH_QUIET
 			       : row->subject.way == BENCH_BESIDE      ? BENCH_APART
 								       : BENCH_RDMA;

@@ -51,6 +51,8 @@ enum bench_way {
 	BENCH_AT_REST,	   /* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_SESSIONS,	   /* RDMA, over several sessions of one process */
 	BENCH_CLIENTS,	   /* RDMA, by several processes that sleep while they wait */
+	BENCH_NODES,	   /* the same processes: each reads every object, as nodes load weights */
+	BENCH_FAN_OUT,	   /* the same, in step (docs/design/fan-out.md) */
 	BENCH_SINGLES,	   /* RDMA, into the memory of BATCH, an object by each call */
 	BENCH_BATCH,	   /* RDMA, many objects by each call */
 	BENCH_DURABLE,	   /* FLOW, INGEST: until it is durable on the receiver's disk */

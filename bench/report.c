@@ -47,6 +47,10 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "each (simul.)" : "rdma each";
 	if (row->way == BENCH_CLIENTS)
 		return simulated ? "clients (simul.)" : "rdma clients";
+	if (row->way == BENCH_NODES)
+		return simulated ? "nodes (simul.)" : "rdma nodes";
+	if (row->way == BENCH_FAN_OUT)
+		return simulated ? "fan-out (simul.)" : "rdma fan-out";
 	if (row->way == BENCH_SINGLES)
 		return simulated ? "singles (sim.)" : "rdma singles";
 	if (row->way == BENCH_BATCH)

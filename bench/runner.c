@@ -76,10 +76,11 @@ static int client_open(
 		.one_sided_reads = way == BENCH_ONESIDED,
 		.device_name = server->device_name,
 		.pool_bytes = way == BENCH_EACH				? EACH_POOL_BYTES
+			      : way == BENCH_NODES			? 2 * BENCH_HUGE_BYTES
 			      : target->opts->quick || way > BENCH_HTTP ? 64 * MIB
 									: 6 * BENCH_HUGE_BYTES,
 		.requests_max = way == BENCH_EACH ? EACH_REQUESTS_MAX : BENCH_DEPTH_MAX,
-		.spin_ns = way == BENCH_CLIENTS ? 1 : UINT64_MAX,
+		.spin_ns = way == BENCH_CLIENTS || way == BENCH_NODES ? 1 : UINT64_MAX,
 		.log = client_log,
 		.log_arg = target,
 	};
@@ -96,6 +97,11 @@ static int client_open(
 static int client_of_child(void *arg, struct neb_client **ret_client)
 {
 	return client_open(arg, BENCH_CLIENTS, ret_client);
+}
+
+static int client_of_node(void *arg, struct neb_client **ret_client)
+{
+	return client_open(arg, BENCH_NODES, ret_client);
 }
 
 #define MEMORY_PREFIX "put-memory-"
@@ -185,6 +191,7 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 		.depth = opts->depth,
 		.answer_bytes_max = answer_bytes_max(opts),
 		.mixed = opts->op == BENCH_MIXED,
+		.fan_out = opts->way == BENCH_FAN_OUT ? BENCH_SESSION_COUNT : 0,
 		.check = reads_objects(opts->op)  ? bench_check_object
 			 : opts->op == BENCH_LIST ? bench_check_page
 						  : NULL,
@@ -196,6 +203,8 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 
 	if (!ret && opts->way == BENCH_CLIENTS)
 		return bench_clients_open(&client, client_of_child, target, &runner->clients);
+	if (!ret && (opts->way == BENCH_NODES || opts->way == BENCH_FAN_OUT))
+		return bench_clients_open(&client, client_of_node, target, &runner->clients);
 	if (!ret && (opts->way == BENCH_BATCH || opts->way == BENCH_SINGLES))
 		return bench_batch_load_open(&client, opts->way == BENCH_SINGLES, &runner->batch);
 	if (!ret && sessions)
@@ -318,7 +327,7 @@ void bench_runner_run(
 
 	run.turn = runner->turn;
 	if (runner->clients)
-		bench_clients_run(runner->clients, &run, result);
+		runner->turn = bench_clients_run(runner->clients, &run, result);
 	else if (runner->batch)
 		runner->turn = bench_batch_load_run(runner->batch, &run, result);
 	else if (runner->client)

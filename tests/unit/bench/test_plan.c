@@ -420,9 +420,34 @@ static void test_another_server(void **state)
 	bench_plan_close(&plan);
 }
 
+/* Several clients of the same objects: in step beside ordinary GETs. */
+static void test_fan_out_is_beside_nodes(void **state)
+{
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "fan-out";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 4);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		const struct bench_record *row = find(&plan.groups[g], BENCH_FAN_OUT);
+		const struct bench_record *anchor;
+
+		assert_non_null(row);
+		anchor = bench_group_anchor(&plan.groups[g], row);
+		assert_non_null(anchor);
+		assert_int_equal(anchor->subject.way, BENCH_NODES);
+		assert_int_equal(anchor->subject.heat, row->subject.heat);
+	}
+	bench_plan_close(&plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fan_out_is_beside_nodes),
 		cmocka_unit_test(test_names_are_unique),
 		cmocka_unit_test(test_only_picks),
 		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
