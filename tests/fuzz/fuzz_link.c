@@ -1,5 +1,5 @@
-/* Fuzzes the messages between two flows, and the heads of datagrams. An accepted message must keep the bounds of the
- * specification. The first byte selects the parser. */
+/* Fuzzes the messages between two flows, and the heads of datagrams. An accepted message must keep
+ * the bounds of the specification. The first byte selects the parser. */
 #include <string.h>
 
 #include "flow/datagram_priv.h"

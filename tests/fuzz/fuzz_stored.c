@@ -63,8 +63,8 @@ static void buckets(struct slice name, struct slice value)
 	if (bucket_record_parse(name, value, &bucket))
 		return;
 	CHECK(strlen(bucket.owner) < sizeof(bucket.owner));
-	CHECK(bucket_record_parse(
-		      name, slice_of(out, bucket_record_put(&bucket, out)), &again) == 0);
+	CHECK(bucket_record_parse(name, slice_of(out, bucket_record_put(&bucket, out)), &again) ==
+		0);
 	CHECK(again.id == bucket.id && again.flags == bucket.flags);
 }
 
