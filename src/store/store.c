@@ -166,6 +166,10 @@ void store_quiesce(struct store *store)
 		fiber_wake(store->discarder);
 		fiber_sleep_ns(NS_PER_MS);
 	}
+	/* It may be taking a volume back, for which it asks every reactor, and needs the
+	 * committer. */
+	while (store->array_monitor)
+		fiber_sleep_ns(NS_PER_MS);
 	committer_end(store);
 	grow_quiesce(store);
 	/* The failure of the index was logged. The log has everything, and the next start replays
