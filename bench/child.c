@@ -96,6 +96,7 @@ int bench_child_await(struct bench_child *child, const char *word, char *line, s
 	struct pollfd ready = {.fd = child->out_fd, .events = POLLIN};
 	size_t len = 0;
 
+	line[0] = '\0';
 	while (true) {
 		uint64_t now_ns = clock_now_ns();
 		ssize_t got;
@@ -108,8 +109,11 @@ int bench_child_await(struct bench_child *child, const char *word, char *line, s
 		got = read(child->out_fd, line + len, 1);
 		if (got < 0 && errno == EINTR)
 			return -EINTR;
-		if (got <= 0)
+		if (got <= 0) {
+			if (len)
+				line[len] = '\0';
 			return -ECHILD;
+		}
 		if (line[len] != '\n') {
 			len++;
 			continue;

@@ -22,7 +22,7 @@ struct bench_child_opts {
 };
 int bench_child_start(const struct bench_child_opts *opts, struct bench_child *ret_child);
 /* Reads standard output until a line starts with word, and returns the line without its end.
- * -ETIMEDOUT, -EMSGSIZE, -ECHILD: the program ended before. */
+ * -ETIMEDOUT, -EMSGSIZE, -ECHILD: the program ended before; line then has what it said last. */
 int bench_child_await(struct bench_child *child, const char *word, char *line, size_t line_bytes);
 /* Sends SIGTERM, then SIGKILL if the program does not end; accepts a zeroed one. */
 void bench_child_stop(struct bench_child *child);

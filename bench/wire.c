@@ -367,6 +367,8 @@ int bench_wire_ingest(struct bench_wire *wire, const char *path, uint32_t bytes,
 	if (!ret)
 		ret = bench_child_await(&child, "{", line, sizeof(line));
 	bench_child_stop(&child);
+	if (ret == -ECHILD)
+		fprintf(stderr, "nebulaio bench: nebulaio flow ended early: %s\n", line);
 	if (!ret)
 		ret = summary_read(line, path != NULL, &result);
 	if (!ret)
