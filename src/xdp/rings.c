@@ -6,8 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The kernel releases a queue some time after its socket was closed, and does not report when. */
-#define QUEUE_WAIT_NS NS_PER_S
+/* The kernel releases a queue some time after its socket was closed, and does not report when: a
+ * worker does it (xdp_umem_release_deferred), which on a loaded processor waits for seconds. */
+#define QUEUE_WAIT_NS (5 * NS_PER_S)
 
 static int ring_map(struct xp_ring *ring, int fd, const struct xdp_ring_offset *offsets,
 	uint64_t page_offset, uint32_t entries, size_t entry_bytes)
