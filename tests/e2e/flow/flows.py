@@ -16,8 +16,10 @@ ENV = {k: v for k, v in os.environ.items() if not k.startswith(("NEBULAIO_", "AW
 class Flow:
     """A running `nebulaio flow`, whose output is collected."""
 
+    BEFORE = ()  # of its command: what it is run by
+
     def __init__(self, source, target, *extra):
-        self.process = subprocess.Popen([PROGRAM, "flow", "--from", str(source), "--to", str(target), "--json", *map(str, extra)],
+        self.process = subprocess.Popen([*self.BEFORE, PROGRAM, "flow", "--from", str(source), "--to", str(target), "--json", *map(str, extra)],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
         os.set_blocking(self.process.stderr.fileno(), False)
         self.text = ""

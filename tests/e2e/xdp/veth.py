@@ -4,11 +4,9 @@ and the captures that it writes."""
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import pathlib
 import re
-import select
 import shutil
 import signal
 import socket
@@ -18,8 +16,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from nebula import PATIENCE_S, PROGRAM, Tap  # noqa: E402
+for shared in ("lib", "flow"):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / shared))
+import flows  # noqa: E402
+from nebula import PATIENCE_S, Tap  # noqa: E402
 
 NEAR, FAR = f"nebx{os.getpid()}a", f"nebx{os.getpid()}b"  # namespaces: where we receive, where the load comes from
 WINDOW = 4096
@@ -90,49 +90,17 @@ def permitted(folder):
     return None
 
 
-class Flow:
+class Flow(flows.Flow):
     """A running `nebulaio flow` in the near namespace."""
 
-    def __init__(self, source, target, *extra):
-        self.log = tempfile.TemporaryFile("w+b")
-        env = {k: v for k, v in os.environ.items() if not k.startswith("NEBULAIO_")}
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", NEAR, PROGRAM, "flow", "--from", source, "--to", str(target), "--json", *map(str, extra)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-        self.text = ""
-        os.set_blocking(self.process.stderr.fileno(), False)
-
-    def read(self, seconds):
-        """Adds its output to the text; False at the end of the output."""
-        ready, _, _ = select.select([self.process.stderr], [], [], seconds)
-        if not ready:
-            return True
-        chunk = os.read(self.process.stderr.fileno(), 65536)
-        self.text += chunk.decode(errors="replace")
-        return bool(chunk)
+    BEFORE = ("ip", "netns", "exec", NEAR)
 
     def until(self, text, seconds=PATIENCE_S):
-        deadline = time.monotonic() + seconds
-        while text not in self.text:
-            if not self.read(max(0, deadline - time.monotonic())) or time.monotonic() > deadline:
-                if text in self.text:
-                    break
-                self.process.kill()
-                self.process.wait()
-                raise RuntimeError(f"'{text}' was not said:\n{self.text}")
+        super().until(re.escape(text), seconds)
         return self
 
     def ready(self):
         return self.until("receiving on")
-
-    def wait(self, seconds=PATIENCE_S):
-        """The summary as a dictionary, after the program has ended by itself."""
-        deadline = time.monotonic() + seconds
-        while self.read(max(0, deadline - time.monotonic())) and time.monotonic() < deadline:
-            pass
-        self.code = self.process.wait(max(1, deadline - time.monotonic()))
-        text = self.process.stdout.read().decode()
-        return json.loads(text) if text.strip() else {}
 
     def settle(self, count):
         """Waits until so many packets were received, so that no load runs far ahead of a busy machine."""
