@@ -161,9 +161,10 @@ void target_lane_fail(struct target_lane *lane, const char *why)
 	if (lane->state == TARGET_FAILED)
 		return;
 	lane->state = TARGET_FAILED;
-	if (why)
-		log_limited(LOG_INFO, "export", "%s: %s%s%s", lane->peer, why,
-			lane->volume ? ": volume " : "", lane->volume ? lane->volume->name : "");
+	if (why && lane->volume)
+		log_info("export", "%s: %s: volume %s", lane->peer, why, lane->volume->name);
+	else if (why)
+		log_limited(LOG_INFO, "export", "%s: %s", lane->peer, why);
 	rp_disconnect(lane->qp);
 	rp_qp_error(lane->qp);
 	/* The queue pair is not closed here, because it may be the caller. */

@@ -452,7 +452,9 @@ void native_session_fail(struct native_session *session, const char *why)
 	native_session_check(session);
 	if (session->phase == NATIVE_FAILED)
 		return;
-	if (why)
+	if (why && session->proven)
+		log_info("rdma", "%s: session ends: %s", session->peer, why);
+	else if (why)
 		log_limited(LOG_INFO, "rdma", "%s: session ends: %s", session->peer, why);
 	session->phase = NATIVE_FAILED;
 	session->failed_ns = reactor_now_ns(session->front->reactor);
