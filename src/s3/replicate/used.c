@@ -31,7 +31,7 @@ static bool visit(struct slice name, void *arg)
 	ret = s3_settings_get(search->s3, search->core, bucket, &settings);
 	/* A crash can leave documents of a deleted bucket. */
 	if (ret) {
-		search->ret = ret == -ENOENT ? -ENOENT : ret;
+		search->ret = ret;
 		return ret == -ENOENT;
 	}
 	replication = settings->parsed[S3_CONFIG_REPLICATION];
