@@ -9,6 +9,18 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
+bool slice_is_word(struct slice s, const char *more)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		char c = s.data[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+			(!c || !strchr(more, c)))
+			return false;
+	}
+	return true;
+}
+
 struct slice slice_trim(struct slice s)
 {
 	while (s.len && is_blank(s.data[0])) {

@@ -74,6 +74,9 @@ static inline struct slice slice_to(struct slice s, size_t len)
 	return slice_of(s.data, len < s.len ? len : s.len);
 }
 
+/* True when each byte is an ASCII letter, a digit or one of more; so is an empty slice. */
+bool slice_is_word(struct slice s, const char *more);
+
 /* Cuts leading and trailing spaces and tabs (HTTP optional white space). */
 struct slice slice_trim(struct slice s);
 

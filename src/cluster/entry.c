@@ -19,14 +19,8 @@ const char *cluster_state_name(enum cluster_state state)
 
 bool cluster_name_valid(struct slice name)
 {
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-			c != '.' && c != '_' && c != '-')
-			return false;
-	}
-	return name.len && name.len <= CLUSTER_NAME_LEN_MAX && !slice_eq(name, SLICE(NONE));
+	return name.len && name.len <= CLUSTER_NAME_LEN_MAX && slice_is_word(name, "._-") &&
+	       !slice_eq(name, SLICE(NONE));
 }
 
 /* "-" is none. */

@@ -181,14 +181,8 @@ static int check_vendor(struct slice text, struct policy_refusal *refusal)
 	if (!rest.len || !vendor.len)
 		return refuse(refusal, "Actions/Conditions must be prefaced by a vendor, e.g., "
 				       "iam, sdb, ec2, etc.");
-	for (size_t i = 0; i < vendor.len; i++) {
-		char c = vendor.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-			c != '-')
-			return refuse(refusal, "The vendor of an action has a character that "
-					       "none has");
-	}
+	if (!slice_is_word(vendor, "-"))
+		return refuse(refusal, "The vendor of an action has a character that none has");
 	return 0;
 }
 

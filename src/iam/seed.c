@@ -331,13 +331,7 @@ static struct slice number_of(const json_t *in, char made[13])
 
 static bool is_number(struct slice number)
 {
-	for (size_t i = 0; i < number.len; i++) {
-		char c = number.data[i];
-
-		if (!(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z'))
-			return false;
-	}
-	return number.len > 0 && number.len <= IAM_ACCOUNT_LEN_MAX;
+	return slice_is_word(number, "") && number.len > 0 && number.len <= IAM_ACCOUNT_LEN_MAX;
 }
 
 int iam_put(struct iam *iam, struct flow_core *core, const json_t *in, struct buf *why)

@@ -220,14 +220,8 @@ static int volume_grow(void *arg, uint64_t bytes_total, struct disk_identity *re
 
 static bool name_valid(struct slice name)
 {
-	for (size_t i = 0; i < name.len; i++) {
-		char c = (char)name.data[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-			    c == '.' || c == '_' || (c == '-' && i)))
-			return false;
-	}
-	return name.len > 0 && name.len <= RV_NAME_MAX;
+	return name.len > 0 && name.len <= RV_NAME_MAX && name.data[0] != '-' &&
+	       slice_is_word(name, "._-");
 }
 
 /* "rados://POOL/NAME", "rados://POOL/NAME?data=POOL" */

@@ -81,14 +81,7 @@ struct s3_notify {
 
 static bool name_valid(struct slice name)
 {
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-			c != '-' && c != '_')
-			return false;
-	}
-	return name.len > 0 && name.len <= S3_TARGET_NAME_MAX;
+	return name.len > 0 && name.len <= S3_TARGET_NAME_MAX && slice_is_word(name, "-_");
 }
 
 static struct target *find(const struct s3_notify *notify, struct slice name)

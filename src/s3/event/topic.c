@@ -9,14 +9,7 @@
 
 bool s3_topic_name_valid(struct slice name)
 {
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-			c != '-' && c != '_')
-			return false;
-	}
-	return name.len > 0 && name.len <= S3_TOPIC_NAME_MAX;
+	return name.len > 0 && name.len <= S3_TOPIC_NAME_MAX && slice_is_word(name, "-_");
 }
 
 bool s3_topic_name_parse(struct slice arn, struct s3_topic_name *ret_name)

@@ -20,14 +20,7 @@ struct asked {
 
 static bool name_good(struct slice name)
 {
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-			    c == '.' || c == '_' || c == '-'))
-			return false;
-	}
-	return name.len >= 1 && name.len <= FLOW_FAN_NAME_MAX;
+	return name.len >= 1 && name.len <= FLOW_FAN_NAME_MAX && slice_is_word(name, "._-");
 }
 
 static bool field_read(struct slice field, struct asked *asked)

@@ -58,14 +58,7 @@ static struct slice host_of(const struct s3_request *request)
 	/* A colon inside brackets belongs to an IPv6 address. */
 	if (colon && !memchr(colon, ']', host.len - (size_t)(colon - host.data)))
 		host = slice_to(host, (size_t)(colon - host.data));
-	for (size_t i = 0; i < host.len; i++) {
-		char c = host.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-			(!c || !strchr(".-:[]", c)))
-			return SLICE_NONE;
-	}
-	return host.len <= HOST_LEN_MAX ? host : SLICE_NONE;
+	return slice_is_word(host, ".-:[]") && host.len <= HOST_LEN_MAX ? host : SLICE_NONE;
 }
 
 /* Users of MinIO open a console at this port. False: answered otherwise. */

@@ -110,16 +110,8 @@ static int catalog_read(struct store *store, struct image_file *file, uint8_t **
 
 static bool name_is_plain(struct slice name)
 {
-	if (!name.len || name.len > IMAGE_NAME_BYTES_MAX || name.data[0] == '.')
-		return false;
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-			    c == '.' || c == '_' || c == '-'))
-			return false;
-	}
-	return true;
+	return name.len && name.len <= IMAGE_NAME_BYTES_MAX && name.data[0] != '.' &&
+	       slice_is_word(name, "._-");
 }
 
 static bool take(struct slice *rest, void *out, size_t len)

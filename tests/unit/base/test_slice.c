@@ -81,6 +81,19 @@ static void test_digits(void **state)
 	assert_true(slice_eq(slice_of_u64(UINT64_MAX, text), SLICE("18446744073709551615")));
 }
 
+static void test_words(void **state)
+{
+	(void)state;
+	assert_true(slice_is_word(SLICE_NONE, ""));
+	assert_true(slice_is_word(SLICE("azAZ09"), ""));
+	assert_true(slice_is_word(SLICE("a-b.c"), ".-"));
+	assert_false(slice_is_word(SLICE("a-b"), "._"));
+	assert_false(slice_is_word(slice_of("a\0b", 3), ".-"));
+	assert_false(slice_is_word(slice_of("a\xe4", 2), ".-"));
+	for (const char *c = "/:@[`{"; *c; c++)
+		assert_false(slice_is_word(slice_of(c, 1), "._-"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +101,7 @@ int main(void)
 		cmocka_unit_test(test_split_and_trim),
 		cmocka_unit_test(test_order_is_that_of_keys),
 		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_find_and_copy),
 	};
 
