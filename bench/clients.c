@@ -93,9 +93,6 @@ static int child_start(struct bench_clients *clients, const struct bench_client_
 	clients->pids[idx] = fork();
 	if (clients->pids[idx] == 0) {
 		close(ends[0]);
-		/* The processes before this one end when their sockets are closed. */
-		for (uint32_t i = 0; i < idx; i++)
-			close(clients->sockets[i]);
 		child_main(&child, client_open, arg, parent);
 	}
 	close(ends[1]);
@@ -200,8 +197,11 @@ void bench_clients_close(struct bench_clients *clients)
 {
 	if (!clients)
 		return;
-	for (uint32_t i = 0; i < clients->count; i++)
+	/* Processes that were started later have these sockets, too: closing them ends nothing. */
+	for (uint32_t i = 0; i < clients->count; i++) {
+		shutdown(clients->sockets[i], SHUT_RDWR);
 		close(clients->sockets[i]);
+	}
 	for (uint32_t i = 0; i < clients->count; i++) {
 		while (waitpid(clients->pids[i], NULL, 0) < 0 && errno == EINTR)
 			;
