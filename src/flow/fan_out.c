@@ -191,23 +191,35 @@ static void member_reach(struct flow_fans *fans, struct fan_group *group, struct
 		floor_find(fans, group, now_ns);
 }
 
-/* Those at the floor fall out, and those in the way of offset who have not moved for as long. */
+/* How long the group's reads may still wait, of all that they may wait in all. */
+static uint64_t budget_left_ns(
+	const struct flow_fans *fans, const struct fan_group *group, uint64_t now_ns)
+{
+	uint64_t budget_ns = fans->opts.patience_ns + (now_ns - group->start_ns) / BUDGET_PART;
+	uint64_t used_ns = group->waited_ns + (now_ns - group->wait_ns);
+
+	return budget_ns > used_ns ? budget_ns - used_ns : 0;
+}
+
+/* Those at the floor fall out, and those in the way of offset who have not moved for as long; when
+ * the budget is used up, all in the way: else each of many that crawl would cost a patience. */
 static void slow_drop(
 	struct flow_fans *fans, struct fan_group *group, uint64_t offset, uint64_t now_ns)
 {
+	bool used_up = !budget_left_ns(fans, group, now_ns);
+
 	LIST_FOR_EACH (link, &group->members) {
 		struct fan_member *member = CONTAINER_OF(link, struct fan_member, link);
-		bool stands = now_ns - member->moved_ns >= fans->opts.patience_ns &&
-			      offset >= member->reached + fans->opts.window_bytes;
+		bool in_way = offset >= member->reached + fans->opts.window_bytes;
+		bool stands = now_ns - member->moved_ns >= fans->opts.patience_ns;
 
-		if (!member->counts || (member->reached != group->floor && !stands))
+		if (!member->counts ||
+			(member->reached != group->floor && !(in_way && (stands || used_up))))
 			continue;
 		member->counts = false;
 		member->slow = true;
 		counter_add(&members_slow, 1);
 	}
-	group->waited_ns = (now_ns - group->start_ns) / BUDGET_PART;
-	group->wait_ns = now_ns;
 	floor_find(fans, group, now_ns);
 }
 
@@ -215,12 +227,8 @@ static void slow_drop(
 static uint64_t patience_until_ns(
 	const struct flow_fans *fans, const struct fan_group *group, uint64_t now_ns)
 {
-	uint64_t patience_ns = fans->opts.patience_ns;
-	uint64_t budget_ns = patience_ns + (now_ns - group->start_ns) / BUDGET_PART;
-	uint64_t used_ns = group->waited_ns + (now_ns - group->wait_ns);
-	uint64_t left_ns = budget_ns > used_ns ? budget_ns - used_ns : 0;
-
-	return MIN(now_ns + left_ns, group->stood_ns + patience_ns);
+	return MIN(now_ns + budget_left_ns(fans, group, now_ns),
+		group->stood_ns + fans->opts.patience_ns);
 }
 
 /* Waits until the next byte is within the window. Under the lock. */
@@ -411,6 +419,8 @@ static enum flow_fan_role join(struct flow_fans *fans, const struct flow_fan_ask
 		member = member_add(fans, group, ask->member, now_ns);
 	if (!member)
 		return FLOW_FAN_FULL;
+	/* Nobody waits for the start longer than it asked for, whoever came first. */
+	group->start_by_ns = MIN(group->start_by_ns, now_ns + ask->wait_ns);
 	if (member->slow)
 		return FLOW_FAN_SLOW;
 	if (ask->offset >= member->reached + fans->opts.window_bytes)

@@ -38,7 +38,7 @@ struct flow_fan_ask {
 	uint64_t member;  /* number of the reader, which may read piecewise; 0: it sends one
 			     request */
 	uint32_t count;	  /* of members that the group waits for */
-	uint64_t wait_ns; /* how long the first waits for the others */
+	uint64_t wait_ns; /* how long it waits for the others, at most */
 	bool (*left)(const void *arg); /* whether nobody waits for the bytes any more, or NULL */
 	const void *arg;
 	uint16_t share; /* of the principal: it may have half of the groups */

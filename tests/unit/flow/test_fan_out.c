@@ -15,6 +15,8 @@
 #define PATIENCE (200 * NS_PER_MS)
 #define LONG_NS	 (3600 * NS_PER_S) /* too long for this test */
 #define READERS	 4u
+#define BLOCK	 4096u
+#define CRAWL_NS (5 * NS_PER_MS)
 
 static struct flow_fans *fans;
 static uint32_t readers_done;
@@ -24,6 +26,7 @@ struct reader {
 	struct flow_fan_ask ask;
 	uint64_t bytes_max;   /* then it stands until released; 0: never */
 	bool leaves;	      /* instead of standing */
+	bool crawls;	      /* a block at a time, until released */
 	uint64_t from, bytes; /* of the object */
 	bool began;
 	bool done;
@@ -66,17 +69,26 @@ static void spread_look(void)
 		spread_max = MAX(spread_max, high - low);
 }
 
+/* The turns of the first one that crawls: a measure of time that stands while this thread does. */
+static uint32_t turns;
+
 static void read_pieces(struct reader *reader, struct flow_source *source)
 {
 	struct flow_piece piece;
 
 	for (;;) {
+		bool crawls = reader->crawls && !*reader->released;
+
+		if (crawls) {
+			fiber_sleep_ns((uint64_t)(reader - readers + 1) * CRAWL_NS);
+			turns += reader == readers;
+		}
 		if (reader->bytes_max && reader->read >= reader->bytes_max && reader->released)
 			while (!*reader->released)
 				fiber_sleep_ns(NS_PER_MS);
 		if (reader->leaves && reader->read >= reader->bytes_max)
 			return;
-		reader->ret = flow_source_next(source, CHUNK, &piece);
+		reader->ret = flow_source_next(source, crawls ? BLOCK : CHUNK, &piece);
 		if (reader->ret != 1)
 			return;
 		assert_memory_equal(piece.data, content + reader->from + reader->read, piece.bytes);
@@ -179,6 +191,25 @@ static void missing_members_are_not_waited_for(void)
 	fans_end();
 }
 
+/* Nor does one that would wait for long make another one do so. */
+static void nobody_waits_longer_than_it_asked(void)
+{
+	fans_begin(LONG_NS);
+	ask_fill(&readers[0], READERS);
+	ask_fill(&readers[1], READERS);
+	readers[1].ask.wait_ns = 50 * NS_PER_MS;
+	reader_start(&readers[0]);
+	fiber_sleep_ns(NS_PER_MS);
+	assert_false(readers[0].began);
+	reader_start(&readers[1]);
+	readers_wait(2);
+	for (uint32_t i = 0; i < 2; i++) {
+		reader_is_whole(&readers[i], FLOW_FAN_MEMBER);
+		assert_int_equal(readers[i].members, 2);
+	}
+	fans_end();
+}
+
 /* The others wait for one that takes its pieces slowly: they stay within its window. */
 static void fast_ones_wait(void)
 {
@@ -232,6 +263,29 @@ static void two_that_stand_fall_out_together(void)
 	readers_wait(2);
 	assert_true(clock_now_ns() - start_ns >= PATIENCE);
 	assert_false(readers[0].done || readers[1].done);
+	released = true;
+	readers_wait(READERS);
+	for (uint32_t i = 0; i < READERS; i++)
+		reader_is_whole(&readers[i], FLOW_FAN_MEMBER);
+	fans_end();
+}
+
+/* Those that crawl, each at a place of its own, cost the others their patience once, too. */
+static void those_that_crawl_fall_out_together(void)
+{
+	bool released = false;
+
+	fans_begin(PATIENCE);
+	turns = 0;
+	for (uint32_t i = 0; i < READERS; i++) {
+		ask_fill(&readers[i], READERS);
+		readers[i].crawls = i + 1 < READERS;
+		readers[i].released = &released;
+		reader_start(&readers[i]);
+	}
+	readers_wait(1);
+	assert_true(readers[READERS - 1].done);
+	assert_in_range(turns, 1, 2 * PATIENCE / CRAWL_NS);
 	released = true;
 	readers_wait(READERS);
 	for (uint32_t i = 0; i < READERS; i++)
@@ -471,6 +525,7 @@ static void test_start(void **state)
 	(void)state;
 	run(members_begin_together);
 	run(missing_members_are_not_waited_for);
+	run(nobody_waits_longer_than_it_asked);
 	run(one_that_is_gone_does_not_count);
 	run(other_bytes_are_another_group);
 	run(stop_ends_all_waits);
@@ -482,6 +537,7 @@ static void test_pace(void **state)
 	run(fast_ones_wait);
 	run(one_that_stands_falls_out);
 	run(two_that_stand_fall_out_together);
+	run(those_that_crawl_fall_out_together);
 	run(one_that_leaves_holds_nobody);
 }
 
