@@ -242,12 +242,37 @@ static int member_super_write(struct volume *volume, uint32_t member)
 	return stripe_label(disk_array_member(volume->disk, member), &super);
 }
 
+/* Gives the superblock that this start found, with a generation of this start, to the good volumes:
+ * enough of them have that before any has another one. So the next start sees at least this
+ * generation, and passes all superblocks of this start that did not count. */
+static void found_write(struct volume *volume)
+{
+	struct superblock found = volume->found;
+
+	found.generation = ++volume->super.generation;
+	for (uint64_t left = disk_array_mask(volume->disk); left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+		int ret;
+
+		if (disk_array_state(volume->disk, i) != DISK_MEMBER_GOOD)
+			continue;
+		found.set_idx = (uint16_t)i;
+		found.set.own_joined = found.set.joined[i];
+		ret = stripe_label(disk_array_member(volume->disk, i), &found);
+		if (ret)
+			disk_array_fail(volume->disk, i, ret);
+	}
+	volume->unseen = !disk_array_quorum(volume->disk);
+}
+
 /* Members of the array that the new set lacks get it, too: they must not be taken for members. */
 int stripe_super_write(struct volume *volume)
 {
 	uint64_t lost_before = volume->super.set_lost, changes = 0;
 	bool again = true;
 
+	if (volume->unseen && disk_array_quorum(volume->disk))
+		found_write(volume);
 	while (again && disk_array_quorum(volume->disk)) {
 		again = false;
 		changes = disk_array_changes(volume->disk);
@@ -572,9 +597,6 @@ static bool set_withdraw(struct set *set, uint64_t good)
 			super->set.geometries[1 - newer].numbers.data)
 		return false;
 	super_set_withdraw(super);
-	/* Superblocks of the change that never counted may lie on the volumes that are not there.
-	 */
-	super->generation += GENERATIONS_UNSEEN;
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
 		if (super_has(super, m))
 			continue;
@@ -601,6 +623,20 @@ static uint64_t members_good(const struct set *set, uint64_t *ret_bytes)
 	return good;
 }
 
+/* A superblock that never counted may lie on a volume that is not there: it must not be as new as
+ * one that this start writes, or it would be taken for that one when the volume is back. */
+static void unseen_pass(struct set *set)
+{
+	struct volume *volume = set->volume;
+
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
+		volume->unseen |= super_has(&volume->super, m) && !set->array.members[m];
+	if (!volume->unseen)
+		return;
+	volume->found = volume->super;
+	volume->super.generation += GENERATIONS_UNSEEN;
+}
+
 static int set_assemble(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
@@ -615,6 +651,7 @@ static int set_assemble(struct set *set)
 	}
 	*super = *best;
 	members_take(set);
+	unseen_pass(set);
 	good = members_good(set, &bytes);
 	if (!set_enough(super, good)) {
 		if (!set_withdraw(set, good)) {

@@ -98,6 +98,10 @@ struct volume {
 	 * are there: then no row may name its slot. */
 	bool withdrew;
 	uint32_t withdrew_slot;
+	/* This start does not see all volumes, and has not written the superblock yet that it
+	 * found. Under lock. */
+	bool unseen;
+	struct superblock found;
 	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
 };
 /* Checks an open volume at the entry of a call. */
