@@ -39,8 +39,9 @@ static bool may_pass(const struct replicate_result *result)
 
 enum outcome send_outcome(const struct replicate_result *result)
 {
+	/* With an error the answer was not understood, whatever its status. */
 	if (result->status >= 200 && result->status < 300)
-		return OUTCOME_SENT;
+		return result->error ? OUTCOME_REFUSED : OUTCOME_SENT;
 	if (!result->status || result->status == 429 ||
 		(result->status >= 500 && result->status != 501))
 		return OUTCOME_AWAY;
@@ -361,6 +362,12 @@ static enum outcome put_whole(struct send *send)
 	ret = body_stage(send, 0, job->bytes);
 	outcome = ret ? failed_here(send, "the source's bytes", ret) : exchange_do(send);
 	body_end(send);
+	if (outcome == OUTCOME_SENT && !send->exchange.result.etag[0]) {
+		snprintf(send->why, S3_REPLICATE_ERROR_BYTES,
+			"the target's answer has no ETag: it is not S3's, so the object may not be "
+			"there");
+		return OUTCOME_REFUSED;
+	}
 	return outcome == OUTCOME_SENT ? replica_done(send) : outcome;
 }
 
@@ -482,7 +489,7 @@ static enum outcome upload_complete(struct send *send, struct upload *upload)
 	if (outcome != OUTCOME_SENT)
 		return outcome;
 	/* S3 answers 200 before it knows. */
-	if (slice_find(slice_str(send->lane->answer), SLICE("<Error>")) >= 0)
+	if (slice_find(slice_str(send->lane->answer), SLICE("<CompleteMultipartUploadResult")) < 0)
 		return failed_here(send, "the target could not complete the upload", -EAGAIN);
 	return OUTCOME_SENT;
 }
