@@ -9,10 +9,12 @@
 
 #include "codec/codec.h"
 #include "nebulaio/nebulaio.h"
+#include "region/region.h"
 
 #define LOOK_NS	       (200 * NS_PER_MS) /* how long a send does not see that the server ends */
 #define REQUEST_NS_MIN (60 * NS_PER_S)
 #define BYTES_PER_S    (1 * MIB) /* a slow line still sends a body in time */
+#define POOL_BYTES     (1 * MIB) /* for what is small: long bodies lie in memory of the server's */
 #define CONNECT_NS     (5 * NS_PER_S)
 
 static const struct config *served;
@@ -20,7 +22,10 @@ static const struct config *served;
 struct replicate_link {
 	struct neb_client *client;
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	uint64_t bytes_copied; /* by the client, and counted */
 };
+
+_Static_assert(REPLICATE_RUNS_MAX <= NEB_IOV_MAX, "a body's runs fit one request");
 
 static void client_says(void *arg, enum neb_log_level level, const char *text)
 {
@@ -36,6 +41,7 @@ static int link_open(const struct s3_replicate_place *place, struct replicate_li
 		.secret_key = place->secret_key,
 		.region = place->region,
 		.device_name = served->rdma.device_name[0] ? served->rdma.device_name : NULL,
+		.pool_bytes = POOL_BYTES,
 		.connect_timeout_ns = CONNECT_NS,
 		.request_timeout_ns = REQUEST_NS_MIN,
 		.log = client_says};
@@ -106,11 +112,35 @@ static void run(struct replicate_link *link, const struct neb_request *request,
 		ret_result->error = atomic_load(ending) ? -ECANCELED : -ECONNRESET;
 }
 
+/* What the client copied of a version: over HTTP, or because it is small. */
+static void copies_count(struct replicate_link *link, enum replicate_op op)
+{
+	struct neb_stats stats;
+
+	neb_client_stats(link->client, &stats);
+	if (op != REPLICATE_OTHER)
+		region_copy_count(stats.bytes_copied - link->bytes_copied, COPY_REPLICATE);
+	link->bytes_copied = stats.bytes_copied;
+}
+
+static uint64_t body_take(const struct replicate_request *request, struct neb_iov *ret_body)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->run_count; i++) {
+		ret_body[i] = (struct neb_iov){
+			(void *)(uintptr_t)request->runs[i].data, request->runs[i].len};
+		bytes += request->runs[i].len;
+	}
+	return bytes;
+}
+
 static void link_send(struct replicate_link *link, const struct replicate_request *request,
 	const _Atomic bool *ending, struct replicate_result *ret_result)
 {
-	const struct neb_iov body = {(void *)(uintptr_t)request->body, request->bytes};
+	struct neb_iov body[REPLICATE_RUNS_MAX];
 	const struct neb_iov into = {request->answer, request->answer_bytes};
+	const uint64_t bytes = body_take(request, body);
 	struct neb_header headers[NEB_HEADERS_MAX];
 	struct neb_request wire = {.op = request->op == REPLICATE_PUT_OBJECT	? NEB_PUT_OBJECT
 					 : request->op == REPLICATE_UPLOAD_PART ? NEB_UPLOAD_PART
@@ -119,11 +149,12 @@ static void link_send(struct replicate_link *link, const struct replicate_reques
 		.method = request->method,
 		.headers = headers,
 		.header_count = request->header_count,
-		.body = &body,
-		.body_count = request->bytes > 0,
+		.body = body,
+		.body_count = request->run_count,
 		.into = &into,
-		.into_count = 1,
-		.timeout_ns = REQUEST_NS_MIN + request->bytes / BYTES_PER_S * NS_PER_S,
+		/* A body whose request has an into, too, is copied. */
+		.into_count = request->op == REPLICATE_OTHER,
+		.timeout_ns = REQUEST_NS_MIN + bytes / BYTES_PER_S * NS_PER_S,
 		.want_headers = true};
 	struct buf path;
 
@@ -151,6 +182,7 @@ static void link_send(struct replicate_link *link, const struct replicate_reques
 		ret_result->error = -ENOMEM;
 	else
 		run(link, &wire, ending, ret_result);
+	copies_count(link, request->op);
 	buf_free(&path);
 }
 

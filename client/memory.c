@@ -21,6 +21,17 @@ static int mr_open(const struct client_device *device, void *data, uint64_t byte
 	return rp_mr_open(device->pd, &opts, ret_mr);
 }
 
+/* A body that is registered for its request is only read, and may lie in memory that cannot be
+ * written. */
+static int body_mr_open(
+	const struct client_device *device, void *data, uint64_t bytes, struct rp_mr **ret_mr)
+{
+	struct rp_mr_opts opts = {
+		.addr = data, .bytes = bytes, .access = RP_ACCESS_REMOTE_READ, .fd = -1};
+
+	return rp_mr_open(device->pd, &opts, ret_mr);
+}
+
 static void mrs_close(struct rp_mr *mrs[CLIENT_DEVICES_MAX])
 {
 	for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
@@ -414,7 +425,8 @@ int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule
 }
 
 /* The key of unregistered memory: from the cache, or of a registration for this call. */
-static int key_for_call(struct client_call *call, const struct neb_iov *iov, uint32_t *ret_rkey)
+static int key_for_call(
+	struct client_call *call, bool body, const struct neb_iov *iov, uint32_t *ret_rkey)
 {
 	struct neb_client *client = call->client;
 	const struct client_device *device = device_of(call);
@@ -429,7 +441,8 @@ static int key_for_call(struct client_call *call, const struct neb_iov *iov, uin
 		*ret_rkey = reg_entry_rkey(entry);
 		return 0;
 	}
-	ret = mr_open(device, iov->data, iov->bytes, -1, &mr);
+	ret = body ? body_mr_open(device, iov->data, iov->bytes, &mr)
+		   : mr_open(device, iov->data, iov->bytes, -1, &mr);
 	if (ret)
 		return ret;
 	client->stats.registrations++;
@@ -439,9 +452,11 @@ static int key_for_call(struct client_call *call, const struct neb_iov *iov, uin
 }
 
 /* Names each run of the list, and registers unregistered memory. */
-static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32_t count,
-	struct capsule_run *ret_runs, uint32_t *ret_run_count)
+static int runs_name(
+	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {
+	const struct neb_iov *iov = body ? call->body : call->into;
+	uint32_t count = body ? call->body_count : call->into_count;
 	uint32_t run_count = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -451,7 +466,7 @@ static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32
 
 		if (!iov[i].bytes)
 			continue;
-		ret = mr ? 0 : key_for_call(call, &iov[i], &rkey);
+		ret = mr ? 0 : key_for_call(call, body, &iov[i], &rkey);
 		if (ret) {
 			client_runs_end(call, 0);
 			return ret;
@@ -506,7 +521,7 @@ int client_runs(
 		bounce(call, body, body ? call->body_bytes : call->into_bytes, ret_runs,
 			ret_run_count) == 0)
 		return 0;
-	return runs_name(call, iov, count, ret_runs, ret_run_count);
+	return runs_name(call, body, ret_runs, ret_run_count);
 }
 
 void client_runs_end(struct client_call *call, uint64_t moved)

@@ -210,6 +210,7 @@ enum region_copy_why {
 	COPY_GATHER,	 /* packets put together into the body of a capture */
 	COPY_LEASE,	 /* an object's body into memory that a client may read by itself */
 	COPY_DAX,	 /* to and from a volume in persistent memory, the log included */
+	COPY_REPLICATE,	 /* a version's bytes on their way to a replication target */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);

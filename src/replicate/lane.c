@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 /* ---- The thread. ---- */
 
@@ -218,7 +216,7 @@ int lane_open(struct lane *lane, struct course *course)
 
 	memset(lane, 0, offsetof(struct lane, answer));
 	lane->course = course;
-	lane->file = -1;
+	body_init(&lane->body);
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_cond_init(&lane->wake, NULL);
 	ret = thread_start(lane);
@@ -246,7 +244,5 @@ void lane_close(struct lane *lane)
 	pthread_join(lane->thread, NULL);
 	pthread_cond_destroy(&lane->wake);
 	pthread_mutex_destroy(&lane->lock);
-	if (lane->file >= 0)
-		close(lane->file);
-	free(lane->buffer);
+	body_free(&lane->body);
 }

@@ -1,5 +1,5 @@
-/* replicate/read.c: the bytes of a version, by a request of the server's own: so they come verified
- * and decrypted. */
+/* replicate/read.c: the bytes of a version, by a request of the server's own, so that they come
+ * verified and decrypted: from the cache, or read from the volume into frames. */
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@ struct inner {
 	struct s3_reply reply;
 	struct flow_sink sink;
 	struct flow_core *core;
-	char *to;
+	replicate_take_fn *take;
+	void *arg;
 	uint64_t left;
 };
 
@@ -35,14 +36,13 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct inner *inner = CONTAINER_OF(sink, struct inner, sink);
-	bool fits = piece->bytes <= inner->left;
 
-	if (fits) {
-		inner->to = mempcpy(inner->to, piece->data, piece->bytes);
-		inner->left -= piece->bytes;
+	if (piece->bytes > inner->left) {
+		flow_piece_end(sink->core, piece, OWNER_APP);
+		return -EMSGSIZE;
 	}
-	flow_piece_end(sink->core, piece, OWNER_APP);
-	return fits ? 0 : -EMSGSIZE;
+	inner->left -= piece->bytes;
+	return inner->take(inner->arg, piece);
 }
 
 static int sink_finish(struct flow_sink *sink, bool failed)
@@ -66,21 +66,23 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	return 0;
 }
 
-int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job, uint64_t offset,
-	uint64_t bytes, void *ret_bytes)
+int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job,
+	struct replicate_range range, replicate_take_fn *take, void *arg)
 {
 	static const struct s3_reply_ops OPS = {
 		.head = reply_head, .text = reply_text, .sink = reply_sink};
 	struct inner inner = {.reply = {.ops = &OPS},
 		.core = replicate->opts.core,
-		.to = ret_bytes,
-		.left = bytes};
+		.take = take,
+		.arg = arg,
+		.left = range.bytes};
 	struct s3_identity root = {.root = true};
-	char range[64], query[64];
+	char range_text[64], query[64];
 	const struct s3_header header = {SLICE("range"),
-		slice_of(range, (size_t)snprintf(range, sizeof(range), "bytes=%llu-%llu",
-					(unsigned long long)offset,
-					(unsigned long long)(offset + bytes - 1)))};
+		slice_of(
+			range_text, (size_t)snprintf(range_text, sizeof(range_text),
+					    "bytes=%llu-%llu", (unsigned long long)range.offset,
+					    (unsigned long long)(range.offset + range.bytes - 1)))};
 	struct s3_request request = {.method = S3_GET,
 		.method_text = SLICE("GET"),
 		.headers = &header,

@@ -9,6 +9,7 @@
 
 /* ---- How requests reach a target: the caller's, because clients are no part of the server. ----
  */
+#define REPLICATE_RUNS_MAX LIMIT_SGE_MAX
 enum replicate_op { REPLICATE_PUT_OBJECT, REPLICATE_UPLOAD_PART, REPLICATE_OTHER };
 struct replicate_request {
 	enum replicate_op op;
@@ -17,9 +18,9 @@ struct replicate_request {
 	const char *query;		 /* percent-encoded, or NULL */
 	const struct s3_header *headers; /* their texts end with a NUL */
 	uint32_t header_count;
-	const void *body;
-	uint64_t bytes;
-	char *answer; /* room for the answer's body */
+	const struct slice *runs; /* the body, in at most REPLICATE_RUNS_MAX runs of memory */
+	uint32_t run_count;
+	char *answer; /* room for the answer's body; REPLICATE_OTHER */
 	size_t answer_bytes;
 };
 struct replicate_result {
@@ -33,7 +34,10 @@ struct replicate_result {
 	size_t answer_len;
 };
 struct replicate_link;
-/* All on one thread for each link, and may block; *ending becoming true ends a send soon. */
+/* All on one thread for each link, and may block; *ending becoming true ends a send soon. The
+ * body's runs may be frames that others read, too: a target may read them, and nothing else, until
+ * send returns with an answer, or, without one, until close. A sender that copies a body counts
+ * that by COPY_REPLICATE. */
 struct replicate_sender {
 	int (*open)(const struct s3_replicate_place *place, struct replicate_link **ret_link);
 	void (*close)(struct replicate_link *link); /* takes NULL */

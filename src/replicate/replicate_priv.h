@@ -6,6 +6,7 @@
  *   parked.c  those that it refuses, when they are too many for the window
  *   lane.c    sends one row at a time: a fiber that reads, and a thread that blocks
  *   send.c    what a row's kind asks for, as requests to the target
+ *   body.c    bytes of a version where a request can send them: held frames, or copies
  *   read.c    the bytes of a version */
 #ifndef REPLICATE_PRIV_H
 #define REPLICATE_PRIV_H
@@ -99,9 +100,40 @@ uint64_t parked_next(const struct parked *parked, uint64_t after);
 void parked_remove(struct parked *parked, uint64_t number);
 void parked_free(struct parked *parked);
 
+/* ---- body.c ---- */
+#define BODY_BUFFER_BYTES (8 * MIB)
+#define BODY_HELD_BYTES	  (16 * MIB) /* the most that one body holds of the region */
+#define BODY_PIECES_MAX	  64u
+struct body {
+	/* What a request sends, in order. */
+	struct slice runs[REPLICATE_RUNS_MAX];
+	uint32_t run_count;
+	uint64_t bytes; /* of the runs */
+	/* Pieces whose frames the runs are; and what they count for. */
+	struct flow_piece pieces[BODY_PIECES_MAX];
+	uint32_t piece_count;
+	uint64_t held_bytes;
+	uint8_t *buffer; /* for what is copied; NULL: not needed yet */
+	int file;	 /* without a name, for a body that is too long for both; -1: none */
+	bool in_file;	 /* this body is */
+	void *map;	 /* of the file; NULL: not mapped */
+	uint64_t map_bytes;
+};
+struct lane;
+void body_init(struct body *body);
+void body_free(struct body *body);
+/* Fiber call of the lane: the job's bytes become runs that do not change until body_close. They are
+ * the region's own frames when there is room for them (docs/design/replication.md), or copies.
+ * -EIO: they cannot be read now; -ENOMEM, -ENOSPC, -ECANCELED. Close it in any case. */
+int body_open(
+	struct lane *lane, const struct s3_replicate_job *job, uint64_t offset, uint64_t bytes);
+void body_close(struct lane *lane);
+/* On the lane's thread, around a send: makes the run of a body that is in the file. */
+int body_map(struct lane *lane);
+void body_unmap(struct lane *lane);
+
 /* ---- lane.c ---- */
 #define LANES		  8u
-#define LANE_BUFFER_BYTES (8 * MIB)
 #define LANE_ANSWER_BYTES (64 * KIB)
 struct course;
 struct lane {
@@ -119,9 +151,7 @@ struct lane {
 	bool done;
 	struct replicate_link *link;
 	uint64_t generation; /* of the link's place; 0: no link */
-	/* A body: in the buffer, or, a long one, in a file without a name. */
-	uint8_t *buffer;
-	int file; /* -1: none */
+	struct body body;
 	char answer[LANE_ANSWER_BYTES];
 };
 int lane_open(struct lane *lane, struct course *course);
@@ -158,6 +188,7 @@ struct course {
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];
 	uint32_t lane_count;
+	uint64_t held_bytes; /* of the region, by the bodies of its lanes */
 };
 int course_open(struct replicate *replicate, const char *name, struct course **ret_course);
 void course_close(struct course *course);
@@ -179,9 +210,15 @@ enum outcome send_row(
 enum outcome send_outcome(const struct replicate_result *result);
 
 /* ---- read.c ---- */
-/* Bytes of the job's version, decrypted. -EIO: they cannot be read now. */
-int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job, uint64_t offset,
-	uint64_t bytes, void *ret_bytes);
+/* Takes a piece over, also on error. */
+typedef int replicate_take_fn(void *arg, struct flow_piece *piece);
+/* Hands out bytes of the job's version, decrypted, in order. -EIO: they cannot be read now, or were
+ * not taken. */
+struct replicate_range {
+	uint64_t offset, bytes;
+};
+int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job,
+	struct replicate_range range, replicate_take_fn *take, void *arg);
 
 /* ---- worker.c ---- */
 #define COURSES_MAX (2 * S3_REPLICATE_TARGETS_MAX) /* those of targets that are gone, too */
@@ -194,6 +231,7 @@ struct replicate {
 	_Atomic bool posted;
 	bool poked;
 	uint64_t first_number; /* rows of an earlier start are below; of this one above */
+	uint64_t held_bytes, held_bytes_max; /* of the region, by bodies on their way */
 	struct course *courses[COURSES_MAX];
 	uint32_t course_count;
 };

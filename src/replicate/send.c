@@ -4,20 +4,15 @@
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "codec/codec.h"
 
 #define REPLICA_HEADER	   "x-nebulaio-replica"
 #define PART_BYTES	   (64 * MIB) /* of an object whose own parts are not known */
 #define PARTS_MAX	   10000u
-#define SPARE_BYTES	   (1 * GIB) /* of the data folder's disk */
-#define NO_VERSION	   "-"	     /* the target's bucket has no versions */
+#define NO_VERSION	   "-" /* the target's bucket has no versions */
 #define QUERY_BYTES	   (3u * S3_REPLICATE_VERSION_MAX + 64u)
 #define UPLOAD_ID_BYTES	   1024u
 #define UPLOAD_QUERY_BYTES (3u * UPLOAD_ID_BYTES + 64u)
@@ -64,8 +59,7 @@ struct exchange {
 	const struct s3_replicate_place *place;
 	struct replicate_request request;
 	struct replicate_result result;
-	/* The body is in the lane's file. */
-	bool from_file;
+	struct slice text;	 /* a body that is not a version's */
 	enum checksum_kind kind; /* of the digest to send; CHECKSUM_NONE: none */
 	bool md5; /* a Content-MD5 is wanted: by it the ETag is an MD5, over RDMA too */
 	char digest[CHECKSUM_TEXT_LEN_MAX + 1], digest_md5[CHECKSUM_TEXT_LEN_MAX + 1];
@@ -75,9 +69,12 @@ static void digest_add(struct replicate_request *request, struct s3_header *head
 	enum checksum_kind kind, char text[CHECKSUM_TEXT_LEN_MAX + 1])
 {
 	uint8_t digest[CHECKSUM_BYTES_MAX];
-	size_t len = checksum_of(kind, request->body, request->bytes, digest);
+	struct checksum sum;
 
-	text[base64_encode(digest, len, text)] = '\0';
+	checksum_init(&sum, kind);
+	for (uint32_t i = 0; i < request->run_count; i++)
+		checksum_update(&sum, request->runs[i].data, request->runs[i].len);
+	text[base64_encode(digest, checksum_final(&sum, digest), text)] = '\0';
 	headers[request->header_count++] = (struct s3_header){
 		kind == CHECKSUM_MD5 ? SLICE("content-md5") : checksum_header(kind),
 		slice_str(text)};
@@ -116,83 +113,22 @@ static void exchange_run(struct lane *lane, void *arg)
 {
 	struct replicate *replicate = lane->course->replicate;
 	struct exchange *exchange = arg;
-	struct replicate_request *request = &exchange->request;
 	struct s3_header headers[S3_REPLICATE_HEADERS_MAX + 2];
-	void *map = NULL;
 
 	exchange->result = (struct replicate_result){.error = link_open(lane, exchange->place)};
+	if (!exchange->result.error)
+		exchange->result.error = body_map(lane);
 	if (exchange->result.error)
 		return;
-	if (exchange->from_file) {
-		map = mmap(NULL, request->bytes, PROT_READ, MAP_SHARED, lane->file, 0);
-		if (map == MAP_FAILED) {
-			exchange->result.error = -errno;
-			return;
-		}
-		request->body = map;
-	}
 	digests_add(exchange, headers);
-	replicate->opts.sender->send(lane->link, request, &replicate->ending, &exchange->result);
-	if (map)
-		munmap(map, request->bytes);
+	replicate->opts.sender->send(
+		lane->link, &exchange->request, &replicate->ending, &exchange->result);
+	/* From here on the target can read nothing of the body. */
 	if (!exchange->result.status) {
 		replicate->opts.sender->close(lane->link);
 		lane->link = NULL;
 	}
-}
-
-struct piece {
-	uint64_t offset, bytes;
-	int ret;
-};
-
-/* The file has no name, so nothing of it is left behind whatever ends the process. */
-static int file_open(struct lane *lane)
-{
-	if (lane->file < 0)
-		lane->file = open(
-			lane->course->replicate->opts.dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	return lane->file < 0 ? -errno : 0;
-}
-
-/* Takes the body's room at once, and only what the index, which is in the same folder, can spare.
- */
-static void file_reserve(struct lane *lane, void *arg)
-{
-	struct piece *piece = arg;
-	struct statvfs room;
-
-	piece->ret = file_open(lane);
-	if (!piece->ret && fstatvfs(lane->file, &room))
-		piece->ret = -errno;
-	if (!piece->ret && (uint64_t)room.f_bavail * room.f_frsize < piece->bytes + SPARE_BYTES)
-		piece->ret = -ENOSPC;
-	if (!piece->ret && fallocate(lane->file, 0, 0, (off_t)piece->bytes) && errno != EOPNOTSUPP)
-		piece->ret = -errno;
-}
-
-static void file_write(struct lane *lane, void *arg)
-{
-	struct piece *piece = arg;
-	uint64_t done = 0;
-
-	piece->ret = 0;
-	while (!piece->ret && done < piece->bytes) {
-		ssize_t wrote = pwrite(lane->file, lane->buffer + done, piece->bytes - done,
-			(off_t)(piece->offset + done));
-
-		if (wrote <= 0)
-			piece->ret = wrote ? -errno : -EIO;
-		else
-			done += (uint64_t)wrote;
-	}
-}
-
-static void file_empty(struct lane *lane, void *arg)
-{
-	(void)arg;
-	if (lane->file >= 0 && ftruncate(lane->file, 0))
-		log_warn("replicate", "a file of a long body stays long: %s", strerror(errno));
+	body_unmap(lane);
 }
 
 /* ---- On the lane's fiber. ---- */
@@ -233,47 +169,25 @@ static enum outcome exchange_do(struct send *send)
 	return outcome;
 }
 
-/* Brings bytes of the version to where a request can send them. */
-static int body_stage(struct send *send, uint64_t offset, uint64_t bytes)
+static void text_set(struct send *send, struct slice text)
 {
-	struct lane *lane = send->lane;
-	struct piece piece = {.bytes = bytes};
-
-	if (!lane->buffer)
-		lane->buffer = malloc(LANE_BUFFER_BYTES);
-	if (!lane->buffer)
-		return -ENOMEM;
-	send->exchange.from_file = bytes > LANE_BUFFER_BYTES;
-	send->exchange.request.body = lane->buffer;
-	send->exchange.request.bytes = bytes;
-	if (send->exchange.from_file)
-		lane_do(lane, file_reserve, &piece);
-	if (piece.ret)
-		return piece.ret;
-	do {
-		int ret;
-
-		piece.bytes = MIN(bytes - piece.offset, LANE_BUFFER_BYTES);
-		if (!piece.bytes)
-			break;
-		ret = replicate_read(lane->course->replicate, send->job, offset + piece.offset,
-			piece.bytes, lane->buffer);
-		if (!ret && send->exchange.from_file) {
-			lane_do(lane, file_write, &piece);
-			ret = piece.ret;
-		}
-		if (ret)
-			return ret;
-		piece.offset += piece.bytes;
-	} while (piece.offset < bytes && !atomic_load(&lane->course->replicate->ending));
-	return piece.offset == bytes ? 0 : -ECANCELED;
+	send->exchange.text = text;
+	send->exchange.request.runs = &send->exchange.text;
+	send->exchange.request.run_count = text.len > 0;
 }
 
-static void body_end(struct send *send)
+/* The request with these bytes of the version as its body. */
+static enum outcome exchange_body(struct send *send, uint64_t offset, uint64_t bytes)
 {
-	if (send->exchange.from_file)
-		lane_do(send->lane, file_empty, NULL);
-	send->exchange.from_file = false;
+	struct lane *lane = send->lane;
+	enum outcome outcome;
+	int ret = body_open(lane, send->job, offset, bytes);
+
+	send->exchange.request.runs = lane->body.runs;
+	send->exchange.request.run_count = lane->body.run_count;
+	outcome = ret ? failed_here(send, "the source's bytes", ret) : exchange_do(send);
+	body_close(lane);
+	return outcome;
 }
 
 static struct replicate_request request_of(
@@ -348,7 +262,6 @@ static enum outcome put_whole(struct send *send)
 	struct s3_replicate_job *job = send->job;
 	enum checksum_kind kind;
 	enum outcome outcome;
-	int ret;
 
 	send->exchange = (struct exchange){.kind = CHECKSUM_NONE, .md5 = is_md5(job->etag)};
 	send->exchange.request = request_of("PUT", NULL, job->headers, job->header_count);
@@ -359,9 +272,7 @@ static enum outcome put_whole(struct send *send)
 	/* S3 wants one with a lock. */
 	else if (has_header(job, "x-amz-object-lock-"))
 		send->exchange.kind = CHECKSUM_CRC32C;
-	ret = body_stage(send, 0, job->bytes);
-	outcome = ret ? failed_here(send, "the source's bytes", ret) : exchange_do(send);
-	body_end(send);
+	outcome = exchange_body(send, 0, job->bytes);
 	if (outcome == OUTCOME_SENT && !send->exchange.result.etag[0]) {
 		snprintf(send->why, S3_REPLICATE_ERROR_BYTES,
 			"the target's answer has no ETag: it is not S3's, so the object may not be "
@@ -448,15 +359,12 @@ static enum outcome upload_part(struct send *send, struct upload *upload, uint32
 {
 	struct s3_replicate_part part = part_of(send->job, upload, number);
 	enum outcome outcome;
-	int ret;
 
 	upload_query(upload, number);
 	send->exchange = (struct exchange){.kind = upload->kind, .md5 = upload->md5};
 	send->exchange.request = request_of("PUT", upload->query, NULL, 0);
 	send->exchange.request.op = REPLICATE_UPLOAD_PART;
-	ret = body_stage(send, part.offset, part.bytes);
-	outcome = ret ? failed_here(send, "the source's bytes", ret) : exchange_do(send);
-	body_end(send);
+	outcome = exchange_body(send, part.offset, part.bytes);
 	if (outcome != OUTCOME_SENT)
 		return outcome;
 	buf_printf(&upload->list, "<Part><PartNumber>%u</PartNumber><ETag>\"%s\"</ETag>", number,
@@ -483,8 +391,7 @@ static enum outcome upload_complete(struct send *send, struct upload *upload)
 	upload_query(upload, 0);
 	send->exchange = (struct exchange){.kind = CHECKSUM_NONE};
 	send->exchange.request = request_of("POST", upload->query, &header, 1);
-	send->exchange.request.body = upload->list.data;
-	send->exchange.request.bytes = upload->list.len;
+	text_set(send, buf_slice(&upload->list));
 	outcome = exchange_do(send);
 	if (outcome != OUTCOME_SENT)
 		return outcome;
@@ -588,8 +495,7 @@ static enum outcome send_small(
 	headers[0].value = slice_str(version);
 	send->exchange = (struct exchange){.kind = CHECKSUM_NONE, .md5 = body != NULL};
 	send->exchange.request = request_of(method, query, headers, bypass ? 2 : 1);
-	send->exchange.request.body = body;
-	send->exchange.request.bytes = body ? strlen(body) : 0;
+	text_set(send, body ? slice_str(body) : SLICE_NONE);
 	return exchange_do(send);
 }
 

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define LOOK_NS	     (5 * NS_PER_S)   /* without a notice */
+#define LOOK_NS	     (5 * NS_PER_S) /* without a notice */
+#define HELD_PARTS   4u		    /* one part of the region in this many may be held by bodies */
 #define STEP_REST_NS (10 * NS_PER_MS) /* between steps of a resync: requests go first */
 
 static void work_arrived(struct reactor_msg *msg)
@@ -153,11 +154,14 @@ static void worker_main(void *arg)
 int replicate_open(const struct replicate_opts *opts, struct replicate **ret_replicate)
 {
 	struct replicate *replicate = calloc(1, sizeof(*replicate));
+	struct region_usage usage;
 	int ret;
 
 	if (!replicate)
 		return -ENOMEM;
 	replicate->opts = *opts;
+	region_usage(opts->core->region, &usage);
+	replicate->held_bytes_max = usage.frames_total * FRAME_BYTES / HELD_PARTS;
 	replicate->work_msg.fn = work_arrived;
 	ret = fiber_spawn(opts->core->reactor, "replicator", worker_main, replicate);
 	if (ret) {

@@ -40,6 +40,7 @@ enum s3_replicate_count {
 	S3_REPLICATE_SENT,
 	S3_REPLICATE_SENT_BYTES,
 	S3_REPLICATE_FAILED,
+	S3_REPLICATE_HELD_BYTES, /* of the region, by bodies on their way */
 	S3_REPLICATE_COUNTS
 };
 struct s3_replicate_told {

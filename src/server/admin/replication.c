@@ -41,6 +41,9 @@ void admin_replication_metrics(const struct admin_opts *opts, struct buf *out)
 		{"nebulaio_replication_failed_total",
 			"Those that can never be replicated: the log has the reasons.",
 			S3_REPLICATE_FAILED},
+		{"nebulaio_replication_held_bytes",
+			"Bytes of the region's frames that a target may be reading.",
+			S3_REPLICATE_HELD_BYTES},
 	};
 	struct s3_replicate_told *list = calloc(S3_REPLICATE_TARGETS_MAX, sizeof(*list));
 	uint32_t count = list ? s3_replicate_list(opts->s3, list) : 0;
