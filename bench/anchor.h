@@ -28,8 +28,8 @@ int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *
  * client's side receives, each with the same 256 KiB of memory again and again. */
 int bench_anchor_stream(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns);
-/* blocks of 4 KiB in one O_DIRECT write into a prewritten file, and fdatasync: the median commit.
- * Up to 16 MiB. */
+/* blocks of 4 KiB in one O_DIRECT write into a prewritten file, and fdatasync, on the server's
+ * core: the median commit. Up to 16 MiB. */
 int bench_anchor_log(
 	struct bench_anchors *anchors, uint32_t blocks, uint64_t budget_ns, double *ret_ns);
 #define BENCH_LOG_BLOCK_BYTES 4096u
