@@ -159,10 +159,14 @@ static int unseal(const uint8_t *key, struct slice text, struct s3_sse *sse)
 
 static struct slice header(struct s3_call *call, const char *prefix, const char *name)
 {
+	size_t prefix_len = strlen(prefix), name_len = strlen(name);
 	char full[128];
-	int len = snprintf(full, sizeof(full), "%s%s", prefix, name);
 
-	return s3_call_header(call, slice_of(full, (size_t)len));
+	/* Each PUT asks for three: printf would take a sixteenth of its instructions. */
+	CHECK(prefix_len + name_len <= sizeof(full));
+	memcpy(full, prefix, prefix_len);
+	memcpy(full + prefix_len, name, name_len);
+	return s3_call_header(call, slice_of(full, prefix_len + name_len));
 }
 
 /* Reads the client's own key from three headers. *ret_given false: the request has none of them. */
