@@ -14,6 +14,7 @@
 #include "base/cgroup.h"
 #include "disk/disk.h"
 #include "doctor.h"
+#include "reactor/reactor.h"
 
 #define FILES_WANTED 16384u
 
@@ -173,7 +174,12 @@ static void check_io_uring(struct doctor *doctor)
 	finding = doctor_note(
 		doctor, FINDING_FAIL, "kernel", "io_uring does not work: %s", strerror(-ret));
 	doctor_why(finding, "the server cannot run without it");
-	doctor_fix(finding, true, "sysctl -w kernel.io_uring_disabled=0");
+	if (ret == -EPERM && !reactor_uring_disabled(doctor->root))
+		doctor_fix(finding, false,
+			"a seccomp profile forbids it: use one that allows io_uring_setup, "
+			"io_uring_enter and io_uring_register (deploy/kubernetes/seccomp.json)");
+	else
+		doctor_fix(finding, true, "sysctl -w kernel.io_uring_disabled=0");
 }
 
 /* Opens the running kernel's configuration: the distribution's file, or the kernel's own

@@ -37,6 +37,9 @@ struct reactor_opts {
  * LIMIT_FIBERS_MAX, uring_entries within 32768: -EINVAL. -EPERM or -ENOSYS where io_uring is not
  * permitted: the log then says how to permit it. */
 int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor);
+/* Whether kernel.io_uring_disabled forbids io_uring to some or all users, in the /proc below root.
+ * Where io_uring gives -EPERM and this is false, a seccomp profile forbids it. Any thread. */
+bool reactor_uring_disabled(const char *root);
 /* After run has returned, on any thread; NULL is fine. CHECKs that no fiber is left. No thread may
  * post to the reactor any more; messages still in the mailbox are dropped, and operations in the
  * ring are cancelled without a call of their done. */

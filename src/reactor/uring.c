@@ -9,9 +9,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 /* Best first. DEFER_TASKRUN (Linux 6.1) keeps the kernel from interrupting the loop: completions
  * are made when we ask, and TASKRUN_FLAG says when asking is worth while. */
@@ -22,13 +25,24 @@ static const uint32_t FEATURES[URING_FEATURE_SETS] = {
 	0,
 };
 
+bool reactor_uring_disabled(const char *root)
+{
+	char path[4096], line[16];
+
+	snprintf(path, sizeof(path), "%s/proc/sys/kernel/io_uring_disabled", root);
+	return file_line(path, line, sizeof(line)) && strcmp(line, "0") != 0;
+}
+
 static void explain(int error)
 {
-	if (error == -EPERM)
+	if (error == -EPERM && reactor_uring_disabled(""))
 		log_error("reactor", "the kernel does not permit io_uring: set "
-				     "kernel.io_uring_disabled=0 with sysctl, and in a container "
-				     "allow io_uring_setup, io_uring_enter and io_uring_register "
-				     "in its seccomp profile");
+				     "kernel.io_uring_disabled=0 with sysctl on the host");
+	else if (error == -EPERM)
+		log_error("reactor", "a seccomp profile forbids io_uring, as the default profile "
+				     "of container runtimes does: use one that allows "
+				     "io_uring_setup, io_uring_enter and io_uring_register "
+				     "(deploy/kubernetes/seccomp.json), or Unconfined");
 	else if (error == -ENOSYS)
 		log_error("reactor", "this kernel has no io_uring, or a seccomp profile hides it: "
 				     "Linux 5.13 or later is needed, 6.1 or later is better");
