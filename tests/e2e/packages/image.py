@@ -49,7 +49,10 @@ def check(tap, packages, test):
     tap.check(archive.stat().st_size < BYTES_MAX, "it is small", archive.stat().st_size)
     tap.check(config["User"] not in ("", "0", "root") and config["Labels"]["org.opencontainers.image.version"] in archive.name and config["Healthcheck"],
               "it names a user other than root, its version and a health check", config)
-    tag = json.loads((oci / "index.json").read_text())["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"]
+    names = json.loads((oci / "index.json").read_text())["manifests"][0]["annotations"]
+    tag = names["org.opencontainers.image.ref.name"]
+    used = re.search(r"image: (\S+)", (ROOT / "deploy/kubernetes/nebulaio.yaml").read_text())[1]
+    tap.check(names["io.containerd.image.name"] == f"docker.io/library/{used}", "containerd names it as the Kubernetes manifest does", names)
     code, said = bareroot.run("umoci", "unpack", "--image", f"{oci}:{tag}", bundle)
     if not tap.check(code == 0, "umoci accepts and unpacks it", said):
         return
@@ -59,6 +62,7 @@ def check(tap, packages, test):
     tap.check(bill["spdxVersion"] == "SPDX-2.3" and {"nebulaio", "libc6", "libssl3", "libibverbs1", "ibverbs-providers"} <= records,
               "it has the bill of materials, and a record of each package", records)
     tap.check(not any((root / name).exists() for name in ("usr/bin/apt-get", "usr/bin/dpkg", "usr/bin/gcc")), "but no package manager")
+    tap.check((root / "bin/tar").exists() and "tar" in records, "and tar, without which `kubectl cp` copies nothing")
     runs(tap, config, bundle, test)
 
 
