@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* The server's configuration: the values' own, and what the chart decides. */}}
 {{- define "nebulaio.config" -}}
 {{- $config := deepCopy .Values.config }}
-{{- $own := dict "data" (dict "dir" "/var/lib/nebulaio") "http" (dict "address" "0.0.0.0:9000") "admin" (dict "address" "0.0.0.0:9001") }}
+{{- $own := dict "http" (dict "address" "0.0.0.0:9000") "admin" (dict "address" "0.0.0.0:9001") }}
 {{- if .Values.tls.existingSecret }}
 {{- $_ := set $own "https" (dict "address" "0.0.0.0:9443" "certificate" "/etc/nebulaio/tls/tls.crt" "key" "/etc/nebulaio/tls/tls.key") }}
 {{- end }}
