@@ -95,19 +95,13 @@ static void tell_refused(const struct course *course, struct window_row *row, co
 static void row_done(struct course *course, struct window_row *row, enum outcome outcome)
 {
 	struct s3 *s3 = course->replicate->opts.s3;
-	struct slice name = slice_str(course->name);
 
 	row->phase = WINDOW_DONE;
 	if (row->row.kind == S3_REPLICATE_NOTHING)
 		return;
-	s3_replicate_add(s3, name, S3_REPLICATE_PENDING, -1);
-	s3_replicate_add(s3, name, S3_REPLICATE_PENDING_BYTES, -(int64_t)row->row.bytes);
-	if (outcome == OUTCOME_SENT) {
-		s3_replicate_add(s3, name, S3_REPLICATE_SENT, 1);
-		s3_replicate_add(s3, name, S3_REPLICATE_SENT_BYTES, (int64_t)row->row.bytes);
-	}
-	if (outcome == OUTCOME_FAILED)
-		s3_replicate_add(s3, name, S3_REPLICATE_FAILED, 1);
+	s3_replicate_pend(s3, &row->row, -1);
+	if (outcome == OUTCOME_SENT || outcome == OUTCOME_FAILED)
+		s3_replicate_count_end(s3, &row->row, outcome == OUTCOME_SENT);
 }
 
 /* Nothing is sent for a while, longer after each time; the first success ends that. */

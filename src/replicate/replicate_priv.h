@@ -7,7 +7,8 @@
  *   lane.c    sends one row at a time: a fiber that reads, and a thread that blocks
  *   send.c    what a row's kind asks for, as requests to the target
  *   body.c    bytes of a version where a request can send them: held frames, or copies
- *   read.c    the bytes of a version */
+ *   read.c    the bytes of a version
+ *   late.c    rows that wait longer than their rules' threshold */
 #ifndef REPLICATE_PRIV_H
 #define REPLICATE_PRIV_H
 
@@ -220,13 +221,20 @@ struct replicate_range {
 int replicate_read(struct replicate *replicate, const struct s3_replicate_job *job,
 	struct replicate_range range, replicate_take_fn *take, void *arg);
 
+/* ---- late.c ---- */
+/* A fiber_fn; arg: the struct replicate. */
+void late_main(void *arg);
+/* The row is late: its event, if it has one. Fiber call. */
+void late_tell(struct replicate *replicate, const struct s3_replicate_row *row);
+
 /* ---- worker.c ---- */
 #define COURSES_MAX (2 * S3_REPLICATE_TARGETS_MAX) /* those of targets that are gone, too */
 struct replicate {
 	struct replicate_opts opts;
 	_Atomic bool ending; /* threads read it */
-	struct fiber *fiber, *closer;
-	bool ended;
+	struct fiber *fiber, *closer, *late_fiber;
+	bool ended, late_ended;
+	uint64_t late_number; /* of the last row that was looked at whether it is late */
 	struct reactor_msg work_msg;
 	_Atomic bool posted;
 	bool poked;

@@ -233,6 +233,7 @@ static enum outcome replica_done(struct send *send)
 {
 	const struct replicate_result *result = &send->exchange.result;
 	const char *version = result->version_id[0] ? result->version_id : NO_VERSION;
+	struct replicate *replicate = send->lane->course->replicate;
 	int ret;
 
 	if (result->etag[0] && etags_differ(send->job, result->etag)) {
@@ -242,8 +243,12 @@ static enum outcome replica_done(struct send *send)
 		return OUTCOME_REFUSED;
 	}
 	tell_unversioned(send->lane->course, version);
-	ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
-		S3_REPLICATE_END_SENT, slice_str(version));
+	/* Missed first, though the fiber that looks has not come to the row yet. */
+	if (send->row->row.number > replicate->late_number &&
+		clock_real_ns() > s3_replicate_late_ns(replicate->opts.s3, &send->row->row))
+		late_tell(replicate, &send->row->row);
+	ret = s3_replicate_note_sent(
+		replicate->opts.s3, replicate->opts.core, &send->row->row, slice_str(version));
 	return ret && ret != -ENOENT ? failed_here(send, "the source's status", ret) : OUTCOME_SENT;
 }
 
@@ -614,6 +619,9 @@ static enum outcome row_open(struct send *send)
 	if (ret == -ECANCELED)
 		(void)s3_replicate_note(
 			replicate->opts.s3, &send->row->row, S3_REPLICATE_END_DROPPED, SLICE_NONE);
+	if (ret == -ENOENT || ret == -ECANCELED)
+		s3_replicate_tell_untracked(
+			replicate->opts.s3, replicate->opts.core, &send->row->row);
 	if (ret == -ENOENT || ret == -ECANCELED || ret == -EALREADY)
 		return OUTCOME_DROPPED;
 	if (ret == -EOPNOTSUPP) {

@@ -79,9 +79,7 @@ static bool left_visit(uint64_t number, struct slice version_id, struct slice te
 	if (!s3_replicate_row_parse(number, version_id, text, &row) ||
 		row.kind == S3_REPLICATE_NOTHING)
 		return true;
-	s3_replicate_add(replicate->opts.s3, row.target, S3_REPLICATE_PENDING, 1);
-	s3_replicate_add(
-		replicate->opts.s3, row.target, S3_REPLICATE_PENDING_BYTES, (int64_t)row.bytes);
+	s3_replicate_pend(replicate->opts.s3, &row, 1);
 	course_of_gone(replicate, row.target);
 	return true;
 }
@@ -168,6 +166,12 @@ int replicate_open(const struct replicate_opts *opts, struct replicate **ret_rep
 		free(replicate);
 		return ret;
 	}
+	ret = fiber_spawn(opts->core->reactor, "replication late", late_main, replicate);
+	if (ret) {
+		replicate->late_ended = true;
+		replicate_close(replicate);
+		return ret;
+	}
 	s3_replicate_on_work(opts->s3, on_work, replicate);
 	*ret_replicate = replicate;
 	return 0;
@@ -180,9 +184,11 @@ void replicate_close(struct replicate *replicate)
 	s3_replicate_on_work(replicate->opts.s3, NULL, NULL);
 	replicate->closer = fiber_self();
 	atomic_store(&replicate->ending, true);
-	while (!replicate->ended) {
-		if (replicate->fiber)
+	while (!replicate->ended || !replicate->late_ended) {
+		if (replicate->fiber && !replicate->ended)
 			fiber_wake(replicate->fiber);
+		if (replicate->late_fiber)
+			fiber_wake(replicate->late_fiber);
 		fiber_park();
 	}
 	for (uint32_t i = 0; i < replicate->course_count; i++)

@@ -34,6 +34,9 @@ struct s3_replicate_state {
 	const char *transport; /* of the last request; static */
 	char error[S3_REPLICATE_ERROR_BYTES]; /* the last one; empty: none since the last success */
 };
+/* Of the rule that an object falls under, too, when the rule has metrics. */
+#define S3_REPLICATE_MINUTES   15u
+#define S3_REPLICATE_RULES_MAX 256u /* that are counted */
 enum s3_replicate_count {
 	S3_REPLICATE_PENDING,
 	S3_REPLICATE_PENDING_BYTES,
@@ -57,6 +60,18 @@ int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_pla
 void s3_replicate_tell(struct s3 *s3, struct slice name, const struct s3_replicate_state *state);
 void s3_replicate_add(
 	struct s3 *s3, struct slice name, enum s3_replicate_count count, int64_t more);
+/* The same for a row, which was left (1) or has ended (-1), and its target; and for its rule. */
+struct s3_replicate_row;
+void s3_replicate_pend(struct s3 *s3, const struct s3_replicate_row *row, int direction);
+/* A target took the row, or never will. */
+void s3_replicate_count_end(struct s3 *s3, const struct s3_replicate_row *row, bool sent);
+struct s3_replicate_rule_told {
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1], target[S3_REPLICATE_NAME_MAX + 1], rule[256];
+	uint64_t pending, pending_bytes, sent, sent_ns, failed, missed;
+};
+/* Any thread: the rules that rows were left for. */
+uint32_t s3_replicate_rules(
+	struct s3 *s3, struct s3_replicate_rule_told ret_list[S3_REPLICATE_RULES_MAX]);
 /* fn is called on any thread when there is work: a commit left a row, a target changed, a resync
  * was asked for. It must not wait. NULL: no more calls. */
 void s3_replicate_on_work(struct s3 *s3, void (*fn)(void *arg), void *arg);
@@ -77,6 +92,7 @@ struct s3_replicate_row {
 	uint64_t time_ns; /* real time of its commit */
 	struct slice target, bucket, key, version_id;
 	struct slice request_id; /* of the request that made it */
+	struct slice rule;	 /* the id of an object's rule that has metrics; empty: none */
 };
 /* False: not a row of replication. Texts are those of the row. */
 bool s3_replicate_row_parse(uint64_t number, struct slice version_id, struct slice text,
@@ -127,6 +143,21 @@ int s3_replicate_note(struct s3 *s3, const struct s3_replicate_row *row, enum s3
 /* The same for a row that failed, with the event of it. */
 int s3_replicate_note_failed(
 	struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row, const char *why);
+
+/* ---- Events of rows whose rule has an EventThreshold (event/late.c). Fiber calls. ---- */
+/* Real time after which the row is late. */
+uint64_t s3_replicate_late_ns(struct s3 *s3, const struct s3_replicate_row *row);
+/* A row is late and has not been sent: s3:Replication:OperationMissedThreshold. */
+void s3_replicate_tell_missed(
+	struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row);
+/* A row ends without having been sent, because its version or its rule is gone:
+ * s3:Replication:OperationNotTracked. */
+void s3_replicate_tell_untracked(
+	struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row);
+/* s3_replicate_note of a row that was sent, with s3:Replication:OperationReplicatedAfterThreshold
+ * if it is late. */
+int s3_replicate_note_sent(struct s3 *s3, struct flow_core *core,
+	const struct s3_replicate_row *row, struct slice target_version);
 
 /* ---- Resync: rows for what exists already. Fiber calls. ---- */
 /* The next bucket that waits for one, and where its walk goes on. -ENOENT: none. */

@@ -112,6 +112,7 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	s3->store_id = opts->store_id;
 	if (opts->names)
 		s3->names = *opts->names;
+	s3->replication_minute_s = opts->replication_minute_s ? opts->replication_minute_s : 60;
 	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
 	ret = copy_options(opts, s3);
 	if (!ret)

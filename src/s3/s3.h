@@ -62,6 +62,7 @@ struct s3_opts {
 	const uint8_t *secrets_key; /* 32 bytes that seal secrets in the store; NULL: derived from
 				       the root's secret, for tests */
 	uint32_t lifecycle_day_s;   /* how long a day of a lifecycle rule is; 0: 86,400 s */
+	uint32_t replication_minute_s; /* how long a minute of an EventThreshold is; 0: 60 s */
 };
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3);
 /* The id of this host in its answers: x-amz-id-2, and HostId of errors and of events. */

@@ -173,6 +173,9 @@ struct config {
 		uint64_t day_seconds;
 	} lifecycle;
 	struct {
+		uint64_t minute_seconds;
+	} replication;
+	struct {
 		uint64_t bytes;
 		uint64_t bytes_max; /* 0: the region keeps its size */
 		bool adapt;

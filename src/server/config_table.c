@@ -321,6 +321,10 @@ const struct config_key CONFIG_KEYS[] = {
 		"Length of a day of a lifecycle rule; values below 86400 are for trying rules "
 		"out"),
 
+	NUMBER("replication.minute_seconds", replication.minute_seconds, 1, 60, "60",
+		"Length of a minute of a replication rule's EventThreshold; values below 60 are "
+		"for trying rules out"),
+
 	NUMBER("fan_out.patience_s", fan_out.patience_s, 1, 60, "5",
 		"How long the clients of a fan-out wait for one that stands still, before it falls "
 		"out: docs/design/fan-out.md"),

@@ -183,6 +183,7 @@ int server_open_s3(struct server *server)
 		.encryption_keys = keys,
 		.kms_keys = config->encryption.kms.keys,
 		.kms_default_key = config->encryption.kms.default_key,
+		.replication_minute_s = (uint32_t)config->replication.minute_seconds,
 		.lifecycle_day_s = (uint32_t)config->lifecycle.day_seconds,
 		.signature_v2 = config->s3.signature_v2,
 		.closed_buckets = strcmp(config->s3.new_buckets, "closed") == 0,

@@ -34,6 +34,7 @@ struct s3 {
 	bool anonymous_read;
 	bool express; /* there are directory buckets */
 	int64_t lifecycle_day_s;
+	uint64_t replication_minute_s;
 	bool decline_by_draft;
 	bool signature_v2;			/* Signature Version 2 is accepted */
 	bool closed_buckets, encrypted_buckets; /* flags of new buckets */

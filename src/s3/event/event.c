@@ -34,6 +34,9 @@ static const struct kind {
 	[S3_EVENT_EXPIRATION_MARKER] = {"LifecycleExpiration:DeleteMarkerCreated", "2.3"},
 	[S3_EVENT_TRANSITION] = {"LifecycleTransition", "2.3"},
 	[S3_EVENT_REPLICATION_FAILED] = {"Replication:OperationFailedReplication", "2.2"},
+	[S3_EVENT_REPLICATION_MISSED] = {"Replication:OperationMissedThreshold", "2.2"},
+	[S3_EVENT_REPLICATION_AFTER] = {"Replication:OperationReplicatedAfterThreshold", "2.2"},
+	[S3_EVENT_REPLICATION_UNTRACKED] = {"Replication:OperationNotTracked", "2.2"},
 };
 
 #define HOLE_NUMBER  "\"sequencer\":\"\""
@@ -88,17 +91,32 @@ static json_t *object_of(const struct s3_event *event)
 	return object;
 }
 
+static void seconds_set(json_t *json, const char *name, uint64_t ns)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)(ns / NS_PER_S));
+	if (ns)
+		json_object_set_new(json, name, json_string(text));
+}
+
 static json_t *replication_of(const struct s3_event_replication *replication)
 {
 	char time[DATE_ISO_LEN + 1] = "", arn[S3_REPLICATE_NAME_MAX + 16];
+	json_t *json;
 
 	date_iso_format((int64_t)(replication->time_ns / NS_PER_MS), time);
 	snprintf(arn, sizeof(arn), "arn:aws:s3:::%.*s", SLICE_FMT(replication->target));
-	return json_pack("{s:s%, s:s, s:s, s:s, s:s%}", "replicationRuleId",
+	json = json_pack("{s:s%, s:s, s:s, s:s}", "replicationRuleId",
 		replication->rule_id.len ? replication->rule_id.data : "", replication->rule_id.len,
 		"destinationBucket", arn, "s3Operation", replication->operation, "requestTime",
-		time, "failureReason", replication->why.len ? replication->why.data : "",
-		replication->why.len);
+		time);
+	if (replication->why.len)
+		json_object_set_new(json, "failureReason",
+			json_stringn(replication->why.data, replication->why.len));
+	seconds_set(json, "threshold", replication->threshold_ns);
+	seconds_set(json, "replicationTime", replication->took_ns);
+	return json;
 }
 
 static json_t *record_of(const struct scene *scene, const struct s3_event *event)
@@ -316,6 +334,18 @@ void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcom
 		free((void *)(uintptr_t)part->text.data);
 	}
 	s3_replica_end(&telling->replica, outcome);
+}
+
+void s3_event_pass(struct s3 *s3, const struct s3_settings *settings, const struct s3_event *event,
+	uint64_t number)
+{
+	const struct store_outcome outcome = {.version_id = event->version_id};
+	struct s3_telling telling;
+
+	s3_event_begin_of_server(s3, settings, event, NULL, &telling);
+	telling.parts[0].kept = false;
+	telling.outbox_row.number = number;
+	s3_event_end(&telling, &outcome);
 }
 
 /* The check of a deletion whose replication could not be noted. */

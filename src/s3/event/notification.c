@@ -35,8 +35,12 @@ static const struct {
 	{SLICE("s3:LifecycleExpiration:Delete"), BIT(EXPIRATION)},
 	{SLICE("s3:LifecycleExpiration:DeleteMarkerCreated"), BIT(EXPIRATION_MARKER)},
 	{SLICE("s3:LifecycleTransition"), BIT(TRANSITION)},
-	{SLICE("s3:Replication:*"), BIT(REPLICATION_FAILED)},
+	{SLICE("s3:Replication:*"), BIT(REPLICATION_FAILED) | BIT(REPLICATION_MISSED) |
+					    BIT(REPLICATION_AFTER) | BIT(REPLICATION_UNTRACKED)},
 	{SLICE("s3:Replication:OperationFailedReplication"), BIT(REPLICATION_FAILED)},
+	{SLICE("s3:Replication:OperationMissedThreshold"), BIT(REPLICATION_MISSED)},
+	{SLICE("s3:Replication:OperationReplicatedAfterThreshold"), BIT(REPLICATION_AFTER)},
+	{SLICE("s3:Replication:OperationNotTracked"), BIT(REPLICATION_UNTRACKED)},
 };
 
 /* The elements of each kind of target. */

@@ -26,6 +26,9 @@ enum s3_event_id {
 	S3_EVENT_EXPIRATION_MARKER,
 	S3_EVENT_TRANSITION,
 	S3_EVENT_REPLICATION_FAILED,
+	S3_EVENT_REPLICATION_MISSED,
+	S3_EVENT_REPLICATION_AFTER,
+	S3_EVENT_REPLICATION_UNTRACKED,
 	S3_EVENT_COUNT,
 	S3_EVENT_NONE = S3_EVENT_COUNT
 };
@@ -60,8 +63,9 @@ extern const struct s3_config_ops s3_config_notification;
 /* The replication that an event is about. */
 struct s3_event_replication {
 	struct slice rule_id, target, why;
-	const char *operation; /* S3's name of what was asked for */
-	uint64_t time_ns;      /* real time of that request */
+	const char *operation;		/* S3's name of what was asked for */
+	uint64_t time_ns;		/* real time of that request */
+	uint64_t threshold_ns, took_ns; /* 0: left out */
 };
 /* An event of a key of the call's bucket. */
 struct s3_event {
@@ -102,6 +106,10 @@ void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
 void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
+/* An event of the server's that belongs to no commit: it is not stored. number: of what it is
+ * about. */
+void s3_event_pass(struct s3 *s3, const struct s3_settings *settings, const struct s3_event *event,
+	uint64_t number);
 /* The event and the replication of a deletion; the deletion stores their outbox rows. */
 void s3_event_delete_begin(
 	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);

@@ -3,7 +3,8 @@
  *
  * A row's text is a NUL, by which it differs from those of events, its kind, and fields that end
  * with a NUL each: version id (32 bytes, filled with spaces; empty: the one that the commit made),
- * target, bucket, bytes, time, request; then the key, which may have any bytes. */
+ * target, bucket, bytes, time, request, of an object whose rule has metrics (kind p) the rule's id;
+ * then the key, which may have any bytes. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -13,21 +14,28 @@
 
 #define HOLE_BYTES 32u /* a version id */
 #define HOLE_AT	   2u  /* behind the NUL and the kind */
+#define KIND_RULED 'p' /* an object, with the id of its rule */
 
 /* ---- Rows. ---- */
 
 struct slice s3_replicate_row_text(const struct s3_replicate_row *row, struct mem_arena *arena)
 {
-	size_t bytes = 128 + row->target.len + row->bucket.len + row->request_id.len + row->key.len;
+	const bool ruled = row->kind == S3_REPLICATE_PUT && row->rule.len;
+	size_t bytes = 128 + row->target.len + row->bucket.len + row->request_id.len +
+		       row->rule.len + row->key.len;
 	char *text = mem_arena_get(arena, bytes);
 	int len;
 
 	if (!text)
 		return SLICE_NONE;
-	len = snprintf(text, bytes, "%c%c%-*s%c%.*s%c%.*s%c%llu%c%llu%c%.*s%c", '\0', row->kind,
-		(int)HOLE_BYTES, "", '\0', SLICE_FMT(row->target), '\0', SLICE_FMT(row->bucket),
-		'\0', (unsigned long long)row->bytes, '\0', (unsigned long long)row->time_ns, '\0',
+	len = snprintf(text, bytes, "%c%c%-*s%c%.*s%c%.*s%c%llu%c%llu%c%.*s%c", '\0',
+		ruled ? KIND_RULED : (char)row->kind, (int)HOLE_BYTES, "", '\0',
+		SLICE_FMT(row->target), '\0', SLICE_FMT(row->bucket), '\0',
+		(unsigned long long)row->bytes, '\0', (unsigned long long)row->time_ns, '\0',
 		SLICE_FMT(row->request_id), '\0');
+	if (ruled)
+		len += snprintf(
+			text + len, bytes - (size_t)len, "%.*s%c", SLICE_FMT(row->rule), '\0');
 	slice_copy(row->key, text + len);
 	return slice_of(text, (size_t)len + row->key.len);
 }
@@ -37,7 +45,8 @@ void s3_replicate_row_fill(char *text, enum s3_replicate_kind kind, const char *
 	size_t len = strlen(version_id);
 
 	CHECK(len <= HOLE_BYTES);
-	text[1] = (char)kind;
+	if (kind != S3_REPLICATE_PUT || text[1] != KIND_RULED)
+		text[1] = (char)kind;
 	memset(text + HOLE_AT, ' ', HOLE_BYTES);
 	memcpy(text + HOLE_AT, version_id, len);
 }
@@ -48,10 +57,13 @@ bool s3_replicate_row_parse(uint64_t number, struct slice version_id, struct sli
 	struct slice rest = slice_from(text, HOLE_AT), hole;
 	uint64_t bytes, time_ns;
 
-	if (!s3_replicate_is_row(text) || text.len < HOLE_AT + 1 || !strchr("PDTRHN", text.data[1]))
+	if (!s3_replicate_is_row(text) || text.len < HOLE_AT + 1 ||
+		!strchr("PpDTRHN", text.data[1]))
 		return false;
-	*ret_row = (struct s3_replicate_row){
-		.kind = (enum s3_replicate_kind)text.data[1], .number = number};
+	*ret_row = (struct s3_replicate_row){.kind = text.data[1] == KIND_RULED
+							     ? S3_REPLICATE_PUT
+							     : (enum s3_replicate_kind)text.data[1],
+		.number = number};
 	hole = slice_trim(slice_split(&rest, '\0'));
 	ret_row->version_id = hole.len ? hole : version_id;
 	ret_row->target = slice_split(&rest, '\0');
@@ -62,6 +74,8 @@ bool s3_replicate_row_parse(uint64_t number, struct slice version_id, struct sli
 	ret_row->bytes = bytes;
 	ret_row->time_ns = time_ns;
 	ret_row->request_id = slice_split(&rest, '\0');
+	if (text.data[1] == KIND_RULED)
+		ret_row->rule = slice_split(&rest, '\0');
 	ret_row->key = rest;
 	return ret_row->key.len && ret_row->key.len <= LIMIT_KEY_LEN_MAX;
 }
@@ -91,6 +105,7 @@ static int rows_make(struct s3_call *call, struct s3_replica_mark *mark,
 	const struct s3_replication *replication)
 {
 	mark->s3 = call->s3;
+	mark->bucket = call->bucket;
 	mark->arena = &call->arena;
 	mark->rows = mem_arena_get(&call->arena, replication->target_count * sizeof(*mark->rows));
 	if (!mark->rows)
@@ -103,13 +118,14 @@ static int rows_make(struct s3_call *call, struct s3_replica_mark *mark,
 	return 0;
 }
 
-static int row_text(struct s3_call *call, const struct s3_replica_mark *mark, struct slice target,
-	struct slice key, struct slice *ret_text)
+static int row_text(struct s3_call *call, const struct s3_replica_mark *mark,
+	const struct s3_replica_row *of, struct slice key, struct slice *ret_text)
 {
 	const struct s3_replicate_row row = {.kind = mark->kind,
 		.bytes = mark->bytes,
 		.time_ns = clock_real_ns(),
-		.target = target,
+		.target = of->target,
+		.rule = of->rule,
 		.bucket = call->bucket,
 		.key = key,
 		.request_id = slice_str(call->request->request_id)};
@@ -154,7 +170,7 @@ static int put_mark(struct s3_call *call, struct store_meta *meta,
 	meta->headers = headers.data;
 	meta->headers_len = (uint32_t)headers.len;
 	if (!ret && registered)
-		ret = row_text(call, mark, row->target, call->key, &row->row.text);
+		ret = row_text(call, mark, row, call->key, &row->row.text);
 	return ret;
 }
 
@@ -175,9 +191,15 @@ int s3_replica_begin_put(
 	if (ret)
 		return ret == -ENOMEM ? ret : 0;
 	ret = rows_make(call, ret_mark, replication);
-	for (uint32_t i = 0; i < ret_mark->count && !ret; i++)
-		if (s3_replication_rule_of(replication, i, call->key, &tags))
+	for (uint32_t i = 0; i < ret_mark->count && !ret; i++) {
+		const struct s3_replication_rule *rule =
+			s3_replication_rule_of(replication, i, call->key, &tags);
+
+		if (rule && rule->metrics)
+			ret_mark->rows[i].rule = rule->id;
+		if (rule)
 			ret = put_mark(call, meta, ret_mark, &ret_mark->rows[i]);
+	}
 	return ret;
 }
 
@@ -196,7 +218,7 @@ int s3_replica_begin_delete(
 
 		if (s3_replication_marker_rule(replication, i, key) &&
 			s3_replicate_registered(call->s3, row->target))
-			ret = row_text(call, ret_mark, row->target, key, &row->row.marker_text);
+			ret = row_text(call, ret_mark, row, key, &row->row.marker_text);
 	}
 	return ret;
 }
@@ -233,7 +255,7 @@ int s3_replica_begin_edit(
 
 		if (!s3_replicate_registered(call->s3, row->target))
 			continue;
-		ret = row_text(call, ret_mark, row->target, call->key, &row->row.text);
+		ret = row_text(call, ret_mark, row, call->key, &row->row.text);
 		row->text = (char *)(uintptr_t)row->row.text.data;
 	}
 	return ret;
@@ -281,9 +303,12 @@ void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *ou
 			continue;
 		if (row->text && row->text[1] == S3_REPLICATE_NOTHING)
 			continue;
-		s3_replicate_add(mark->s3, row->target, S3_REPLICATE_PENDING, 1);
-		s3_replicate_add(
-			mark->s3, row->target, S3_REPLICATE_PENDING_BYTES, (int64_t)mark->bytes);
+		s3_replicate_pend(mark->s3,
+			&(struct s3_replicate_row){.target = row->target,
+				.bucket = mark->bucket,
+				.rule = row->rule,
+				.bytes = mark->bytes},
+			1);
 		left = true;
 	}
 	if (left)

@@ -22,6 +22,8 @@ struct s3_replication_rule {
 	bool has_priority, enabled, markers, existing;
 	bool kms;	      /* objects under keys of a key service go, too: */
 	struct slice kms_key; /* under that key of the target's */
+	bool metrics;	      /* its objects are counted by the rule, too */
+	bool timed;	      /* what misses S3_REPLICATE_MINUTES is an event */
 	uint32_t target;      /* its place among the targets */
 };
 struct s3_replication_target {
@@ -56,11 +58,13 @@ extern const struct s3_config_ops s3_config_replication;
 
 /* ---- target.c ---- */
 struct s3_replicate;
+struct s3_replicate_ledger;
 int s3_replicate_registry_open(struct s3_replicate **ret_replicate);
 void s3_replicate_registry_close(struct s3_replicate *replicate); /* takes NULL */
 /* Fiber call: reads the registered targets. */
 int s3_replicate_registry_load(struct s3 *s3, struct flow_core *core);
 bool s3_replicate_registered(struct s3 *s3, struct slice target);
+struct s3_replicate_ledger *s3_replicate_ledger_of(struct s3 *s3);
 /* Whether buckets of that owner may name the target. */
 bool s3_replicate_allowed(struct s3 *s3, struct slice target, const char *owner);
 struct s3_replicate_answer {
@@ -101,7 +105,7 @@ bool s3_replica_is_pending(struct slice headers);
 /* A commit leaves this for one target. */
 struct s3_replica_row {
 	struct store_outbox_row row; /* the row of the next target is its next */
-	struct slice target;
+	struct slice target, rule;   /* rule: s3_replicate_row's */
 	char *text; /* of an edit's row, which the edit completes; NULL: the target is gone */
 };
 /* The addition of replication to a commit: begin before it, end after it. */
@@ -109,6 +113,7 @@ struct s3_replica_mark {
 	struct s3_replica_row *rows; /* as many as the rules have targets */
 	uint32_t count;
 	struct s3 *s3;
+	struct slice bucket;
 	uint64_t bytes;
 	/* The edit that the mark stands before. */
 	enum s3_replicate_kind kind;
@@ -150,6 +155,11 @@ void s3_replica_answer(struct s3_call *call, struct slice value);
 int s3_replicate_note_with(struct s3 *s3, const struct s3_replicate_row *row,
 	enum s3_replicate_end end, struct slice target_version,
 	struct store_outbox_row *outbox_row);
+
+/* ---- ledger.c ---- */
+int s3_replicate_ledger_open(struct s3_replicate_ledger **ret_ledger);
+void s3_replicate_ledger_close(struct s3_replicate_ledger *ledger); /* takes NULL */
+void s3_replicate_count_missed(struct s3 *s3, const struct s3_replicate_row *row);
 
 /* ---- resync.c ---- */
 /* Remembers that the bucket's existing objects are to be replicated. rules: the text of the rules

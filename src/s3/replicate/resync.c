@@ -200,7 +200,7 @@ static void version_mark(struct step *step, const struct found *found, uint32_t 
 		ret = store_edit(step->s3->store, &name, edit, &mark, &left);
 	}
 	if (!ret)
-		s3_replicate_add(step->s3, row.target, S3_REPLICATE_PENDING, 1);
+		s3_replicate_pend(step->s3, &row, 1);
 	else if (ret != -ECANCELED && ret != -ENOENT)
 		step->error = ret;
 	mem_arena_free(&mark.arena);

@@ -77,9 +77,6 @@ static int refuse_option(const struct s3_xml *destination, struct s3_replication
 	static const struct {
 		const char *element, *message;
 	} refused[] = {
-		{"ReplicationTime", "This server promises no replication time: leave out "
-				    "ReplicationTime; its metrics tell how far replication is."},
-		{"Metrics", "This server tells no missed thresholds: leave out EventThreshold."},
 		{"AccessControlTranslation",
 			"A replica belongs to whoever writes it at the target: leave out "
 			"AccessControlTranslation."},
@@ -88,14 +85,55 @@ static int refuse_option(const struct s3_xml *destination, struct s3_replication
 	for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
 		const struct s3_xml *node = s3_xml_child(destination, refused[i].element);
 
-		/* Its metrics tell of each target in any case. */
-		if (node && slice_eq(node->name, SLICE("Metrics")) &&
-			!s3_xml_child(node, "EventThreshold"))
-			continue;
 		if (node && !slice_eq(s3_xml_text(node, "Status"), SLICE("Disabled")))
 			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED, refused[i].message);
 	}
 	return 0;
+}
+
+/* <NAME><Status>…</Status><TIME><Minutes>15</Minutes></TIME></NAME>: S3 has no other time. */
+static int parse_timed(const struct s3_xml *node, const char *time, bool *ret_on, bool *ret_timed,
+	struct s3_replication_wrong *ret_wrong)
+{
+	const struct s3_xml *child = s3_xml_child(node, time);
+	uint64_t minutes = 0;
+	int ret = parse_switch(node, ret_on, ret_wrong);
+
+	if (ret)
+		return ret;
+	if (child && slice_to_u64(s3_xml_text(child, "Minutes"), &minutes))
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	if (child && minutes != S3_REPLICATE_MINUTES)
+		return wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
+			"Minutes of ReplicationTime and of EventThreshold must be 15.");
+	*ret_timed = child != NULL;
+	return 0;
+}
+
+/* Metrics and ReplicationTime. What S3 does in that time is a promise of its own; here, it is the
+ * threshold of the events. */
+static int parse_times(const struct s3_xml *destination, struct s3_replication_rule *rule,
+	struct s3_replication_wrong *ret_wrong)
+{
+	const struct s3_xml *metrics = s3_xml_child(destination, "Metrics");
+	const struct s3_xml *control = s3_xml_child(destination, "ReplicationTime");
+	bool controlled = false, has_time = false;
+	int ret = metrics ? parse_timed(metrics, "EventThreshold", &rule->metrics, &rule->timed,
+				    ret_wrong)
+			  : 0;
+
+	if (!ret && control)
+		ret = parse_timed(control, "Time", &controlled, &has_time, ret_wrong);
+	if (ret)
+		return ret;
+	rule->timed = rule->timed && rule->metrics;
+	if (controlled && !has_time)
+		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
+	return controlled && !rule->timed
+		       ? wrong(ret_wrong, S3_E_INVALID_REQUEST,
+				 "Metrics with an EventThreshold must be Enabled if "
+				 "ReplicationTime is.")
+		       : 0;
 }
 
 /* "arn:aws:s3:::TARGET"; as MinIO has it, "arn:minio:replication:REGION:TARGET:BUCKET". */
@@ -143,6 +181,8 @@ static int parse_destination(const struct s3_xml *node, struct s3_replication *r
 	uint8_t ignored;
 	int ret = refuse_option(node, ret_wrong);
 
+	if (!ret)
+		ret = parse_times(node, rule, ret_wrong);
 	if (ret)
 		return ret;
 	parse_arn(s3_xml_text(node, "Bucket"), &target, &bucket);

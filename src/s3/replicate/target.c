@@ -22,6 +22,7 @@ struct target {
 	_Atomic uint64_t counts[S3_REPLICATE_COUNTS];
 };
 struct s3_replicate {
+	struct s3_replicate_ledger *ledger;
 	pthread_rwlock_t lock; /* of the table and the callback */
 	struct target targets[S3_REPLICATE_TARGETS_MAX];
 	uint32_t count;
@@ -34,8 +35,10 @@ int s3_replicate_registry_open(struct s3_replicate **ret_replicate)
 {
 	struct s3_replicate *replicate = calloc(1, sizeof(*replicate));
 
-	if (!replicate)
+	if (!replicate || s3_replicate_ledger_open(&replicate->ledger)) {
+		free(replicate);
 		return -ENOMEM;
+	}
 	pthread_rwlock_init(&replicate->lock, NULL);
 	*ret_replicate = replicate;
 	return 0;
@@ -55,7 +58,13 @@ void s3_replicate_registry_close(struct s3_replicate *replicate)
 	for (uint32_t i = 0; i < replicate->count; i++)
 		target_wipe(&replicate->targets[i]);
 	pthread_rwlock_destroy(&replicate->lock);
+	s3_replicate_ledger_close(replicate->ledger);
 	free(replicate);
+}
+
+struct s3_replicate_ledger *s3_replicate_ledger_of(struct s3 *s3)
+{
+	return s3->replicate->ledger;
 }
 
 /* The lock is held. */

@@ -1,4 +1,4 @@
-/* server/admin/replication.c: the metrics of replication's targets. */
+/* server/admin/replication.c: the metrics of replication, by target, and by rule. */
 #include "server/admin/admin_priv.h"
 
 #include <stdio.h>
@@ -23,6 +23,85 @@ static void put_line(
 	snprintf(labels, sizeof(labels), "target=\"%s\"", told->place.name);
 	metric_line(out, name, labels, value);
 }
+
+/* ---- By rule. ---- */
+
+/* A rule's id may have any characters. */
+static void label_put(struct buf *labels, const char *name, const char *value)
+{
+	buf_printf(labels, "%s%s=\"", labels->len ? "," : "", name);
+	for (; *value; value++) {
+		if (*value == '\n')
+			buf_put_str(labels, "\\n");
+		else if (*value == '"' || *value == '\\')
+			buf_printf(labels, "\\%c", *value);
+		else
+			buf_put(labels, value, 1);
+	}
+	buf_put_str(labels, "\"");
+}
+
+static void rule_line(struct buf *out, const char *name, const struct s3_replicate_rule_told *rule,
+	const char *value)
+{
+	struct buf labels;
+
+	buf_init(&labels, 2 * KIB);
+	label_put(&labels, "bucket", rule->bucket);
+	label_put(&labels, "target", rule->target);
+	label_put(&labels, "rule", rule->rule);
+	buf_put(&labels, "", 1);
+	if (!labels.failed)
+		buf_printf(out, "%s{%s} %s\n", name, labels.data, value);
+	buf_free(&labels);
+}
+
+static void put_rules(const struct admin_opts *opts, struct buf *out)
+{
+#define FIELD(metric, text, member)                                           \
+	{                                                                     \
+		metric, text, offsetof(struct s3_replicate_rule_told, member) \
+	}
+	static const struct {
+		const char *name, *help;
+		size_t offset;
+	} FIELDS[] = {
+		FIELD("nebulaio_replication_rule_pending_objects",
+			"Objects that wait, of rules with Metrics.", pending),
+		FIELD("nebulaio_replication_rule_pending_bytes", "Bytes of them.", pending_bytes),
+		FIELD("nebulaio_replication_rule_failed_total",
+			"Objects that can never be replicated.", failed),
+		FIELD("nebulaio_replication_rule_missed_total",
+			"Objects that were not replicated within their rule's EventThreshold.",
+			missed),
+		FIELD("nebulaio_replication_rule_sent_total", "Objects that the target took.",
+			sent),
+	};
+#undef FIELD
+	struct s3_replicate_rule_told *list = calloc(S3_REPLICATE_RULES_MAX, sizeof(*list));
+	uint32_t count = list ? s3_replicate_rules(opts->s3, list) : 0;
+	char text[32];
+
+	for (size_t f = 0; f < ARRAY_LEN(FIELDS); f++) {
+		metric_head(out, FIELDS[f].name, FIELDS[f].help);
+		for (uint32_t i = 0; i < count; i++) {
+			uint64_t value;
+
+			memcpy(&value, (const char *)&list[i] + FIELDS[f].offset, sizeof(value));
+			snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+			rule_line(out, FIELDS[f].name, &list[i], text);
+		}
+	}
+	metric_head(out, "nebulaio_replication_rule_seconds_total",
+		"Time from the commits of these objects to their replicas, summed up.");
+	for (uint32_t i = 0; i < count; i++) {
+		snprintf(text, sizeof(text), "%.3f", (double)list[i].sent_ns / (double)NS_PER_S);
+		rule_line(out, "nebulaio_replication_rule_seconds_total", &list[i], text);
+	}
+	free(list);
+}
+
+/* ---- By target. ---- */
 
 void admin_replication_metrics(const struct admin_opts *opts, struct buf *out)
 {
@@ -62,4 +141,5 @@ void admin_replication_metrics(const struct admin_opts *opts, struct buf *out)
 	for (uint32_t i = 0; i < count; i++)
 		put_line(out, "nebulaio_replication_refused", &list[i], list[i].state.refused);
 	free(list);
+	put_rules(opts, out);
 }

@@ -97,6 +97,21 @@ uint32_t s3_replicate_list(
 	return 1;
 }
 
+/* One rule, whose id has all that a label must not have as it is. */
+uint32_t s3_replicate_rules(
+	struct s3 *s3, struct s3_replicate_rule_told ret_list[S3_REPLICATE_RULES_MAX])
+{
+	(void)s3;
+	ret_list[0] = (struct s3_replicate_rule_told){.bucket = "photos",
+		.target = "far",
+		.rule = "a\"b\\c\nd",
+		.pending = 3,
+		.pending_bytes = 7,
+		.missed = 2,
+		.sent_ns = 1500 * NS_PER_MS};
+	return 1;
+}
+
 int store_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
 {
 	(void)store;
@@ -359,6 +374,11 @@ static void test_metrics_of_the_parts(void **state)
 	assert_true(has("nebulaio_replication_failed_total{target=\"far\"} 1\n"));
 	assert_true(has("nebulaio_replication_refused{target=\"far\"} 2\n"));
 	assert_true(has("nebulaio_replication_oldest_age_seconds{target=\"far\"} 36"));
+#define RULE "{bucket=\"photos\",target=\"far\",rule=\"a\\\"b\\\\c\\nd\"} "
+	assert_true(has("nebulaio_replication_rule_pending_objects" RULE "3\n"));
+	assert_true(has("nebulaio_replication_rule_pending_bytes" RULE "7\n"));
+	assert_true(has("nebulaio_replication_rule_missed_total" RULE "2\n"));
+	assert_true(has("nebulaio_replication_rule_seconds_total" RULE "1.500\n"));
 	assert_false(has("nebulaio_store_volume_state"));
 	assert_true(has("nebulaio_store_index_protected 0\n"));
 	volume_count = 2;

@@ -77,6 +77,35 @@ static void test_rows(void **state)
 	assert_false(s3_replicate_row_parse(9, SLICE_NONE, SLICE("log\0arn\0{}"), &read));
 }
 
+/* The id of its rule goes with the row of an object, and only of an object. */
+static void test_rows_of_rules(void **state)
+{
+	struct s3_replicate_row row = {.kind = S3_REPLICATE_PUT,
+		.bytes = 1,
+		.time_ns = 2,
+		.target = SLICE("target"),
+		.bucket = SLICE("bucket"),
+		.key = slice_of("\0k", 2),
+		.rule = SLICE("the rule"),
+		.request_id = SLICE("0123")};
+	struct slice text = s3_replicate_row_text(&row, &arena);
+	struct s3_replicate_row read;
+
+	(void)state;
+	s3_replicate_row_fill((char *)(uintptr_t)text.data, S3_REPLICATE_PUT, "own");
+	assert_true(s3_replicate_row_parse(9, SLICE_NONE, text, &read));
+	assert_int_equal(read.kind, S3_REPLICATE_PUT);
+	assert_true(slice_eq(read.rule, row.rule) && slice_eq(read.key, row.key));
+	assert_true(slice_eq(read.version_id, SLICE("own")));
+	for (size_t len = 0; len <= text.len - row.key.len; len++)
+		assert_false(s3_replicate_row_parse(9, SLICE_NONE, slice_to(text, len), &read));
+	row.kind = S3_REPLICATE_TAGS;
+	text = s3_replicate_row_text(&row, &arena);
+	assert_true(s3_replicate_row_parse(9, SLICE_NONE, text, &read));
+	assert_int_equal(read.rule.len, 0);
+	assert_true(slice_eq(read.key, row.key));
+}
+
 static void test_order_of_a_key(void **state)
 {
 	struct window_row *first, *other;
@@ -318,6 +347,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rows_of_rules, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_order_of_a_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),

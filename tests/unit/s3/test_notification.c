@@ -75,8 +75,7 @@ static void test_refused(void **state)
 		{RULE(PUT "<Other/>"), S3_E_MALFORMED_XML},
 		{RULE(PUT FILTER("<Other/>")), S3_E_MALFORMED_XML},
 		{RULE("<Event>s3:Other</Event>"), S3_E_INVALID_ARGUMENT},
-		{RULE("<Event>s3:Replication:OperationMissedThreshold</Event>"),
-			S3_E_INVALID_ARGUMENT},
+		{RULE("<Event>s3:Replication:OperationCompleted</Event>"), S3_E_INVALID_ARGUMENT},
 		{RULE(PUT FILTER(PART("infix", "a"))), S3_E_INVALID_ARGUMENT},
 		{RULE(PUT FILTER(PART("prefix", "a") PART("PREFIX", "b"))), S3_E_INVALID_ARGUMENT},
 		{"<N><QueueConfiguration><Queue>arn:aws:sns:r:1:q</Queue>" PUT

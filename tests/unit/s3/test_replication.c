@@ -100,6 +100,98 @@ static void test_rules(void **state)
 		0);
 }
 
+#define MINUTES(element, minutes) "<" element "><Minutes>" minutes "</Minutes></" element ">"
+#define CONTROL(minutes)	  "<ReplicationTime>" ON MINUTES("Time", minutes) "</ReplicationTime>"
+#define TIMED(times)                                                         \
+	ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket>" times \
+	    "</Destination></Rule>")
+
+static void test_times(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(TIMED("")), 0);
+	assert_false(parsed.rules[0].metrics || parsed.rules[0].timed);
+	assert_int_equal(parse(TIMED("<Metrics>" ON "</Metrics>")), 0);
+	assert_true(parsed.rules[0].metrics && !parsed.rules[0].timed);
+	assert_int_equal(
+		parse(TIMED("<Metrics>" ON MINUTES("EventThreshold", "15") "</Metrics>")), 0);
+	assert_true(parsed.rules[0].metrics && parsed.rules[0].timed);
+	assert_int_equal(parse(TIMED(CONTROL("15") "<Metrics>" ON MINUTES(
+				 "EventThreshold", "15") "</Metrics>")),
+		0);
+	assert_true(parsed.rules[0].timed);
+	assert_int_equal(parse(TIMED("<ReplicationTime><Status>Disabled</Status>"
+				     "</ReplicationTime><Metrics><Status>Disabled</Status>" MINUTES(
+					     "EventThreshold", "15") "</Metrics>")),
+		0);
+	assert_false(parsed.rules[0].metrics || parsed.rules[0].timed);
+}
+
+/* What waits, by rule: rows that are left and end, in any order; a rule that finds no place; and a
+ * place that is free again. */
+static void test_ledger(void **state)
+{
+	static struct s3 s3;
+	static struct s3_replicate_rule_told told[S3_REPLICATE_RULES_MAX];
+	struct s3_replicate_row row = {.kind = S3_REPLICATE_PUT,
+		.bytes = 10,
+		.time_ns = clock_real_ns(),
+		.target = SLICE("t"),
+		.bucket = SLICE("bucket"),
+		.rule = SLICE("r")};
+	struct s3_replicate_row other = row;
+	char name[16];
+
+	(void)state;
+	assert_int_equal(s3_replicate_registry_open(&s3.replicate), 0);
+	other.rule = SLICE_NONE;
+	s3_replicate_pend(&s3, &other, 1);
+	assert_int_equal(s3_replicate_rules(&s3, told), 0);
+	s3_replicate_pend(&s3, &row, 1);
+	s3_replicate_pend(&s3, &row, 1);
+	row.time_ns -= 3 * NS_PER_S;
+	s3_replicate_pend(&s3, &row, -1);
+	s3_replicate_count_end(&s3, &row, true);
+	s3_replicate_count_end(&s3, &row, false);
+	s3_replicate_count_missed(&s3, &row);
+	assert_int_equal(s3_replicate_rules(&s3, told), 1);
+	assert_string_equal(told[0].bucket, "bucket");
+	assert_string_equal(told[0].rule, "r");
+	assert_int_equal(told[0].pending, 1);
+	assert_int_equal(told[0].pending_bytes, 10);
+	assert_int_equal(told[0].sent, 1);
+	assert_true(told[0].sent_ns >= 3 * NS_PER_S && told[0].sent_ns < 3600 * NS_PER_S);
+	assert_int_equal(told[0].failed, 1);
+	assert_int_equal(told[0].missed, 1);
+	for (uint32_t i = 1; i <= S3_REPLICATE_RULES_MAX; i++) {
+		snprintf(name, sizeof(name), "r%u", i);
+		other.rule = slice_str(name);
+		s3_replicate_pend(&s3, &other, 1);
+	}
+	assert_int_equal(s3_replicate_rules(&s3, told), S3_REPLICATE_RULES_MAX);
+	assert_string_equal(told[S3_REPLICATE_RULES_MAX - 1].rule, "r255");
+	/* The last one had no place: its row that ends changes nothing. */
+	s3_replicate_pend(&s3, &other, -1);
+	s3_replicate_pend(&s3, &row, -1);
+	assert_int_equal(s3_replicate_rules(&s3, told), S3_REPLICATE_RULES_MAX);
+	assert_string_equal(told[0].rule, "r");
+	assert_int_equal(told[0].pending, 0);
+	/* It takes the place of the rule that nothing waits for. A row may end before it was
+	 * counted. */
+	s3_replicate_pend(&s3, &other, 1);
+	s3_replicate_pend(&s3, &other, -1);
+	s3_replicate_pend(&s3, &other, -1);
+	s3_replicate_rules(&s3, told);
+	assert_string_equal(told[0].rule, "r256");
+	assert_int_equal(told[0].pending, 0);
+	assert_int_equal(told[0].pending_bytes, 0);
+	s3_replicate_pend(&s3, &other, 1);
+	s3_replicate_pend(&s3, &other, 1);
+	s3_replicate_rules(&s3, told);
+	assert_int_equal(told[0].pending, 1);
+	s3_replicate_registry_close(s3.replicate);
+}
+
 static void test_refused(void **state)
 {
 	static const struct {
@@ -140,12 +232,19 @@ static void test_refused(void **state)
 		{ALL("<Rule>" ON "<SourceSelectionCriteria><ReplicaModifications>" ON
 		     "</ReplicaModifications></SourceSelectionCriteria>" TO("t") "</Rule>"),
 			S3_E_NOT_IMPLEMENTED},
-		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket><Metrics>" ON
-		     "<EventThreshold/></Metrics></Destination></Rule>"),
-			S3_E_NOT_IMPLEMENTED},
-		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket><ReplicationTime>" ON
-		     "</ReplicationTime></Destination></Rule>"),
-			S3_E_NOT_IMPLEMENTED},
+		{TIMED("<Metrics>" ON "<EventThreshold/></Metrics>"), S3_E_MALFORMED_XML},
+		{TIMED("<Metrics>" MINUTES("EventThreshold", "15") "</Metrics>"),
+			S3_E_MALFORMED_XML},
+		{TIMED("<Metrics>" ON MINUTES("EventThreshold", "14") "</Metrics>"),
+			S3_E_INVALID_ARGUMENT},
+		{TIMED(CONTROL("16") "<Metrics>" ON MINUTES("EventThreshold", "15") "</Metrics>"),
+			S3_E_INVALID_ARGUMENT},
+		{TIMED("<ReplicationTime>" ON "</ReplicationTime>"), S3_E_MALFORMED_XML},
+		{TIMED(CONTROL("15")), S3_E_INVALID_REQUEST},
+		{TIMED(CONTROL("15") "<Metrics>" ON "</Metrics>"), S3_E_INVALID_REQUEST},
+		{TIMED(CONTROL("15") "<Metrics><Status>Disabled</Status>" MINUTES(
+			 "EventThreshold", "15") "</Metrics>"),
+			S3_E_INVALID_REQUEST},
 		{ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket>"
 		     "<StorageClass>X</StorageClass></Destination></Rule>"),
 			S3_E_MALFORMED_XML},
@@ -267,6 +366,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_ledger),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_destinations),
 		cmocka_unit_test(test_status),
