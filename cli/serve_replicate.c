@@ -112,7 +112,7 @@ static void run(struct replicate_link *link, const struct neb_request *request,
 		ret_result->error = atomic_load(ending) ? -ECANCELED : -ECONNRESET;
 }
 
-/* What the client copied of a version: over HTTP, or because it is small. */
+/* The client copies a version over HTTP, or when it is small. */
 static void copies_count(struct replicate_link *link, enum replicate_op op)
 {
 	struct neb_stats stats;

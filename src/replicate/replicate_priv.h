@@ -106,7 +106,7 @@ void parked_free(struct parked *parked);
 #define BODY_HELD_BYTES	  (16 * MIB) /* the most that one body holds of the region */
 #define BODY_PIECES_MAX	  64u
 struct body {
-	/* What a request sends, in order. */
+	/* The body of a request, in order. */
 	struct slice runs[REPLICATE_RUNS_MAX];
 	uint32_t run_count;
 	uint64_t bytes; /* of the runs */

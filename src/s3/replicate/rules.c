@@ -110,8 +110,8 @@ static int parse_timed(const struct s3_xml *node, const char *time, bool *ret_on
 	return 0;
 }
 
-/* Metrics and ReplicationTime. What S3 does in that time is a promise of its own; here, it is the
- * threshold of the events. */
+/* Metrics and ReplicationTime. AWS promises to replicate in that time; here, it is the threshold of
+ * the events alone. */
 static int parse_times(const struct s3_xml *destination, struct s3_replication_rule *rule,
 	struct s3_replication_wrong *ret_wrong)
 {

@@ -101,7 +101,7 @@ static void test_rules(void **state)
 }
 
 #define MINUTES(element, minutes) "<" element "><Minutes>" minutes "</Minutes></" element ">"
-#define CONTROL(minutes)	  "<ReplicationTime>" ON MINUTES("Time", minutes) "</ReplicationTime>"
+#define CONTROL(n)		  "<ReplicationTime>" ON MINUTES("Time", n) "</ReplicationTime>"
 #define TIMED(times)                                                         \
 	ALL("<Rule>" ON "<Destination><Bucket>arn:aws:s3:::t</Bucket>" times \
 	    "</Destination></Rule>")
@@ -127,8 +127,8 @@ static void test_times(void **state)
 	assert_false(parsed.rules[0].metrics || parsed.rules[0].timed);
 }
 
-/* What waits, by rule: rows that are left and end, in any order; a rule that finds no place; and a
- * place that is free again. */
+/* Rows are counted by rule as they are left and end, in any order; a rule that finds no place; and
+ * a place that is free again. */
 static void test_ledger(void **state)
 {
 	static struct s3 s3;
