@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEASED_OPS 5u
+
 /* A write of client->body, with or without a condition. */
 static void put_value(struct client *client, const struct history_op *what, uint64_t bytes)
 {
@@ -355,6 +357,21 @@ void listings_compare(struct client *client)
 	}
 }
 
+/* ---- Leases. ---- */
+
+/* A key that is asked for twice is leased, and read by its lease; then it changes. */
+static void leased_change(struct client *client, uint16_t key)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		plain_get(client, key);
+	if (prng_below(&client->prng, 4))
+		plain_put(client, key);
+	else
+		delete_key(client, key);
+	plain_get(client, key);
+	client->ops -= MIN(client->ops, LEASED_OPS - 1);
+}
+
 /* ---- Choosing one. ---- */
 
 void plain_op(struct client *client)
@@ -364,7 +381,9 @@ void plain_op(struct client *client)
 	uint16_t key = hot ? 0 : (uint16_t)prng_below(&client->prng, KEYS_PLAIN);
 	uint64_t what = prng_below(&client->prng, 20);
 
-	if (what < 9)
+	if (opts.one_sided && hot && !client->by_http && what < 9)
+		leased_change(client, key);
+	else if (what < 9)
 		plain_put(client, key);
 	else if (what < 12)
 		delete_key(client, key);
