@@ -223,7 +223,9 @@ static void replace_volume(struct admin *admin)
 	if (ret == -ENOENT)
 		fail(admin, 404, "NotFound", "no such volume");
 	else if (ret == -EINVAL)
-		fail(admin, 400, "Invalid", "a path is wanted: absolute, or rdma://HOST:PORT/NAME");
+		fail(admin, 400, "Invalid",
+			"a path is wanted, without blanks at its ends: absolute, or "
+			"rdma://HOST:PORT/NAME");
 	else if (ret == -EEXIST)
 		fail(admin, 409, "Conflict", "this is already one of the store's volumes");
 	else if (ret == -EALREADY)

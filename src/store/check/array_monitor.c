@@ -271,9 +271,7 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 
 	if (!store->head.engine->local || !volume->set_count || member >= DISK_MEMBERS_MAX)
 		return -ENOENT;
-	/* Relative names are refused: DIR/volumes has one line per member, and a relative name has
-	 * no fixed base. */
-	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
+	if (!stripe_path_valid(path))
 		return -EINVAL;
 	fiber_offload_long(note_run, &replace);
 	return replace.ret;

@@ -122,9 +122,11 @@ static int paths_check(struct asking *asking)
 		const char *path = wanted->add[i];
 		uint32_t at = stripe_path_find(volume, path);
 
-		if ((path[0] != '/' && !strstr(path, "://")) || strpbrk(path, "\n,"))
+		if (!stripe_path_valid(path))
 			return refuse(asking, -EINVAL,
-				"%s: a path is wanted: absolute, or rdma://HOST:PORT/NAME", path);
+				"'%s': a path is wanted, without blanks at its ends: absolute, or "
+				"rdma://HOST:PORT/NAME",
+				path);
 		for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 			if (change->left[m] && strcmp(path, change->left[m]) == 0)
 				return refuse(asking, -EBUSY,

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LIST_BYTES_MAX (STRIPE_PATHS_MAX * 4096u)
+#define PATH_BYTES_MAX 4096u
+#define LIST_BYTES_MAX (STRIPE_PATHS_MAX * PATH_BYTES_MAX)
 #define LOCK_WAIT_NS   (30 * NS_PER_S)
 /* More than the superblocks that were written, and did not count, since the last one that did;
  * even, as each slot has every other one. */
@@ -79,6 +80,14 @@ static int path_add(struct volume *volume, struct slice path)
 	}
 	volume->set_paths[volume->set_count++] = name;
 	return 0;
+}
+
+bool stripe_path_valid(const char *path)
+{
+	struct slice text = slice_str(path);
+
+	return (path[0] == '/' || strstr(path, "://")) && !strpbrk(path, "\n,") &&
+	       text.len < PATH_BYTES_MAX && slice_trim(text).len == text.len;
 }
 
 int stripe_path_add(struct volume *volume, const char *path)

@@ -190,6 +190,9 @@ bool stripe_belongs(const struct superblock *super, const struct superblock *own
 /* A path's number, also under another name of it; STRIPE_PATH_NONE. */
 uint32_t stripe_path_find(const struct volume *volume, const char *path);
 int stripe_path_add(struct volume *volume, const char *path);
+/* Whether the data folder's list, of a line each, keeps the path as it is: absolute, or of another
+ * host, and without blanks at its ends. */
+bool stripe_path_valid(const char *path);
 /* The last path takes its number. */
 void stripe_path_remove(struct volume *volume, uint32_t path_idx);
 void stripe_paths_free(struct volume *volume);
