@@ -270,7 +270,7 @@ static void two_that_stand_fall_out_together(void)
 	fans_end();
 }
 
-/* Those that crawl, each at a place of its own, cost the others their patience once, too. */
+/* Members that crawl, each at a place of its own, cost the others their patience once, too. */
 static void those_that_crawl_fall_out_together(void)
 {
 	bool released = false;
