@@ -117,9 +117,7 @@ static void report(const struct transfer *transfer, uint64_t start_ns, char *con
 		device_of(transfer), *device_of(transfer) ? ")" : "",
 		transfer->fallback[0] ? ", not by RDMA: " : "", transfer->fallback);
 	if (transfer->fan_out)
-		fprintf(stderr, "fan-out: %s\n",
-			transfer->fan_out_role[0] ? remote_text(transfer->fan_out_role)
-						  : "the server does not know it");
+		fprintf(stderr, "fan-out: %s\n", transfer_fan_out_text(transfer));
 }
 
 static int cp(struct transfer *transfer, char *from, char *to)
@@ -243,8 +241,6 @@ static int fan_out_parse(const struct cli_command *command, struct cp_opts *opts
 		*colon = '\0';
 		fan_out.members = (uint32_t)MIN(strtoul(colon + 1, &end, 10), UINT32_MAX);
 	}
-	while (!fan_out.member)
-		random_fill(&fan_out.member, sizeof(fan_out.member));
 	if (*end || neb_fan_out_header(&fan_out, opts->fan_out))
 		return cli_usage_error(command,
 			"--fan-out must be NAME:COUNT, with a NAME of 1 to 64 letters, digits, "

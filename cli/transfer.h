@@ -57,6 +57,8 @@ struct transfer {
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
  * mixture. Exit code. */
 int transfer_get(struct transfer *transfer, int fd);
+/* The server's words about the fan-out, for people; "" without one. */
+const char *transfer_fan_out_text(const struct transfer *transfer);
 /* Stores what fd yields until its end: in one request when it is short, else as a multipart upload,
  * which is aborted when it fails, or kept with resume. If neither is possible, the saved state
  * stays (upload_state.h), and the next upload of this file to this key continues or aborts it.

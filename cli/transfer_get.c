@@ -90,6 +90,14 @@ static void role_keep(struct transfer *transfer, const struct neb_result *result
 			len > 0 ? len : 0, len > 0 ? value : "");
 }
 
+const char *transfer_fan_out_text(const struct transfer *transfer)
+{
+	if (!transfer->fan_out)
+		return "";
+	return transfer->fan_out_role[0] ? remote_text(transfer->fan_out_role)
+					 : "the server does not know it";
+}
+
 /* Waits for a result and writes all parts that are next in order. */
 static int part_finish(struct download *download, int fd)
 {

@@ -109,9 +109,19 @@ static void print_json(const struct transfer *transfer, const struct tree_copy *
 	printf(", \"target\": ");
 	strncat(name, item->name, sizeof(name) - strlen(name) - 1);
 	remote_print_json(stdout, name);
-	printf(", \"bytes\": %llu, \"transport\": \"%s\"}\n", (unsigned long long)item->bytes,
+	printf(", \"bytes\": %llu, \"transport\": \"%s\"", (unsigned long long)item->bytes,
 		neb_transport_name(transfer->transport));
+	if (transfer->fan_out) {
+		printf(", \"fan_out\": ");
+		remote_print_json(stdout, transfer->fan_out_role);
+	}
+	printf("}\n");
 	funlockfile(stdout);
+}
+
+static void fan_out_print(const struct transfer *transfer, const char *source)
+{
+	fprintf(stderr, "%s: fan-out: %s\n", remote_text(source), transfer_fan_out_text(transfer));
 }
 
 static int copy_one(struct transfer *transfer, struct tree_copy *copy, const struct tree_item *item)
@@ -142,6 +152,8 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 	else if (!ret && !copy->quiet)
 		printf("%s%s%s%s\n", from->bucket ? "s3://" : "", from->bucket ? from->bucket : "",
 			from->bucket ? "/" : "", remote_text(source));
+	if (!ret && transfer->fan_out && !copy->quiet && !copy->opts->json)
+		fan_out_print(transfer, source);
 	if (copy->opts->verbose) {
 		struct neb_result way = {.transport = transfer->transport};
 

@@ -13,8 +13,7 @@
 struct client_batch {
 	struct neb_client *client;
 	const struct neb_batch *asked;
-	const struct neb_header *headers; /* of each request */
-	uint32_t header_count;
+	struct client_batch_more more;
 	struct list landed; /* calls that have their result */
 	uint64_t until_ns;
 	uint64_t next, ended; /* items that were started, and that have their result */
@@ -57,7 +56,7 @@ static uint64_t item_timeout_ns(const struct client_batch *run, uint64_t now_ns)
 {
 	uint64_t left_ns = run->until_ns > now_ns ? run->until_ns - now_ns : 1;
 
-	return MIN(left_ns, run->client->request_timeout_ns);
+	return MIN(left_ns, run->more.request_timeout_ns);
 }
 
 static int item_start(struct client_batch *run, struct neb_batch_item *item, uint64_t timeout_ns)
@@ -72,9 +71,9 @@ static int item_start(struct client_batch *run, struct neb_batch_item *item, uin
 		.into_count = 1,
 		.range_offset = item->range_offset,
 		.range_bytes = item->range_bytes,
-		.headers = run->headers,
-		.header_count = run->header_count,
-		.want_headers = run->header_count > 0,
+		.headers = run->more.headers,
+		.header_count = run->more.header_count,
+		.want_headers = run->more.header_count > 0,
 		.timeout_ns = timeout_ns,
 		.user_data = item,
 	};
@@ -170,15 +169,18 @@ static void batch_run(struct client_batch *run)
 }
 
 int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
-	const struct neb_header *headers, uint32_t header_count)
+	const struct client_batch_more *more)
 {
-	struct client_batch run = {
-		.client = client, .asked = batch, .headers = headers, .header_count = header_count};
+	struct client_batch run = {.client = client, .asked = batch};
 	uint64_t now_ns = clock_now_ns();
 
 	if ((batch->item_count && !batch->items) || batch->window > NEB_BATCH_WINDOW_MAX)
 		return -EINVAL;
 	list_init(&run.landed);
+	if (more)
+		run.more = *more;
+	if (!run.more.request_timeout_ns)
+		run.more.request_timeout_ns = client->request_timeout_ns;
 	run.window = batch->window ? batch->window : client->requests_max;
 	run.until_ns = UINT64_MAX;
 	if (batch->timeout_ns && batch->timeout_ns < UINT64_MAX - now_ns)
@@ -192,5 +194,5 @@ int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
 
 int neb_get_batch(struct neb_client *client, const struct neb_batch *batch)
 {
-	return client_get_batch(client, batch, NULL, 0);
+	return client_get_batch(client, batch, NULL);
 }

@@ -185,9 +185,16 @@ void client_sleep(struct neb_client *client, uint64_t until_ns);
 int client_submit(struct neb_client *client, const struct neb_request *request, struct list *ended);
 /* Makes progress until that list has a call, neb_wake is called, or the time is over. */
 void client_wait_list(struct neb_client *client, const struct list *ended, uint64_t until_ns);
-/* As neb_get_batch; each request has these headers and wants those of the answer. batch.c. */
+/* Options that neb_batch lacks. With headers, each request has them and wants those of the answer.
+ */
+struct client_batch_more {
+	const struct neb_header *headers;
+	uint32_t header_count;
+	uint64_t request_timeout_ns; /* [the client's] */
+};
+/* As neb_get_batch. more: NULL, nothing. batch.c. */
 int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
-	const struct neb_header *headers, uint32_t header_count);
+	const struct client_batch_more *more);
 /* As neb_perform, and reports pages as they arrive. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);

@@ -18,7 +18,6 @@
 struct fan {
 	struct neb_fan_out own;
 	struct neb_header headers[2];
-	uint64_t timeout_ns; /* of the first part, which waits for the group */
 	uint64_t bytes;
 	struct neb_result *result; /* the last answer, or the first error */
 	char value[NEB_FAN_OUT_BYTES];
@@ -36,13 +35,16 @@ static bool name_good(const char *name)
 int neb_fan_out_header(const struct neb_fan_out *fan_out, char ret_value[NEB_FAN_OUT_BYTES])
 {
 	uint64_t wait_ns = fan_out->wait_ns ? fan_out->wait_ns : WAIT_NS;
+	uint64_t member = fan_out->member;
 
 	if (!fan_out->name || !name_good(fan_out->name) || !fan_out->members ||
 		fan_out->members > MEMBERS_MAX || wait_ns > WAIT_NS_MAX)
 		return -EINVAL;
+	while (!member)
+		random_fill(&member, sizeof(member));
 	snprintf(ret_value, NEB_FAN_OUT_BYTES, "%s; members=%u; wait=%llu; member=%llu",
 		fan_out->name, fan_out->members, (unsigned long long)(wait_ns / NS_PER_MS),
-		(unsigned long long)fan_out->member);
+		(unsigned long long)member);
 	return 0;
 }
 
@@ -57,14 +59,26 @@ static bool part_done(void *arg, struct neb_batch_item *item, const struct neb_r
 	return !result->error;
 }
 
-static int read_rest(struct neb_client *client, struct fan *fan)
+/* A neb_batch_keep_fn. */
+static bool keep_on(void *arg)
 {
-	uint8_t *data = (uint8_t *)fan->own.data;
-	uint64_t count = (fan->bytes + PART_BYTES - 1) / PART_BYTES - 1;
+	struct fan *fan = (struct fan *)arg;
+
+	return fan->own.keep_on(fan->own.arg);
+}
+
+/* Reads parts as ranges of the version that the ETag names, a window of them in flight. */
+static int read_parts(struct neb_client *client, struct fan *fan, uint64_t first, uint64_t count,
+	uint64_t request_timeout_ns)
+{
+	const struct client_batch_more more = {.headers = fan->headers,
+		.header_count = ARRAY_LEN(fan->headers),
+		.request_timeout_ns = request_timeout_ns};
 	struct neb_batch batch = {.bucket = fan->own.bucket,
 		.item_count = count,
 		.window = WINDOW,
 		.done = part_done,
+		.keep_on = fan->own.keep_on ? keep_on : NULL,
 		.arg = fan};
 	int ret;
 
@@ -74,34 +88,17 @@ static int read_rest(struct neb_client *client, struct fan *fan)
 	if (!batch.items)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < count; i++) {
-		uint64_t offset = (i + 1) * PART_BYTES;
+		uint64_t offset = (first + i) * PART_BYTES;
 
 		batch.items[i] = (struct neb_batch_item){.key = fan->own.key,
 			.range_offset = offset,
 			.range_bytes = MIN(PART_BYTES, fan->bytes - offset),
-			.data = data + offset,
+			.data = (uint8_t *)fan->own.data + offset,
 			.data_bytes = MIN(PART_BYTES, fan->bytes - offset)};
 	}
-	ret = client_get_batch(client, &batch, fan->headers, ARRAY_LEN(fan->headers));
+	ret = client_get_batch(client, &batch, &more);
 	free(batch.items);
 	return ret && fan->result->error ? fan->result->error : ret;
-}
-
-static int read_first(struct neb_client *client, struct fan *fan)
-{
-	const struct neb_iov into = {.data = fan->own.data, .bytes = MIN(PART_BYTES, fan->bytes)};
-	const struct neb_request request = {.op = NEB_GET_OBJECT,
-		.bucket = fan->own.bucket,
-		.key = fan->own.key,
-		.headers = fan->headers,
-		.header_count = ARRAY_LEN(fan->headers),
-		.into = &into,
-		.into_count = 1,
-		.range_bytes = into.bytes,
-		.timeout_ns = fan->timeout_ns,
-		.want_headers = true};
-
-	return neb_perform(client, &request, fan->result);
 }
 
 int neb_get_fan_out(
@@ -112,8 +109,6 @@ int neb_get_fan_out(
 	int ret;
 
 	client_result_init(fan.result, 0, NULL);
-	while (!fan.own.member)
-		random_fill(&fan.own.member, sizeof(fan.own.member));
 	ret = fan.own.bucket && fan.own.key ? neb_fan_out_header(&fan.own, fan.value) : -EINVAL;
 	if (!ret)
 		ret = neb_head(client, fan.own.bucket, fan.own.key, fan.result);
@@ -124,13 +119,14 @@ int neb_get_fan_out(
 		return ret;
 	}
 	fan.bytes = fan.result->object_bytes;
-	fan.timeout_ns = (fan.own.wait_ns ? fan.own.wait_ns : WAIT_NS) + client->request_timeout_ns;
 	snprintf(fan.if_match, sizeof(fan.if_match), "\"%s\"", fan.result->etag);
 	fan.headers[0] = (struct neb_header){NEB_FAN_OUT_HEADER, fan.value};
 	fan.headers[1] = (struct neb_header){"If-Match", fan.if_match};
-	ret = read_first(client, &fan);
+	/* The first part waits for the group. */
+	ret = read_parts(client, &fan, 0, 1,
+		(fan.own.wait_ns ? fan.own.wait_ns : WAIT_NS) + client->request_timeout_ns);
 	if (!ret)
-		ret = read_rest(client, &fan);
+		ret = read_parts(client, &fan, 1, (fan.bytes - 1) / PART_BYTES, 0);
 	fan.result->error = ret;
 	fan.result->bytes = fan.result->object_bytes = fan.bytes;
 	return ret;

@@ -407,24 +407,28 @@ struct neb_fan_out {
 	/* A number of this client's own, the same in all its requests for the object [drawn at
 	 * random for each call]. */
 	uint64_t member;
-	const char *bucket; /* these four only for neb_get_fan_out */
+	const char *bucket; /* this and the rest only for neb_get_fan_out */
 	const char *key;
 	void *data; /* memory for the object */
 	size_t data_bytes;
+	neb_batch_keep_fn *keep_on; /* or NULL; as of a batch */
+	void *arg;
 };
 /* Fetches a whole object as one client of a group, in requests of 8 MiB, 4 at a time. result is the
  * last request's, with the object's bytes, and the headers of its answer: "x-nebulaio-fan-out" is
  * "member; members=COUNT", or the reason why it was not in step: "late", "slow", "apart", "full" or
  * "small"; absent when the server does not know it. ret_result may be NULL. -EINVAL: a field of
- * fan_out; -EMSGSIZE: the object is longer; -ESTALE: it was replaced meanwhile; neb_wake() of
- * another thread ends it: -ECANCELED. After an error the contents of data are undefined. */
+ * fan_out; -EMSGSIZE: the object is longer; -ESTALE: it was replaced meanwhile; ended by
+ * neb_wake() of another thread or by keep_on: -ECANCELED, once the requests in flight have their
+ * results; the first of them has it when the group begins. After an error the contents of data are
+ * undefined. */
 NEB_API int neb_get_fan_out(struct neb_client *client, const struct neb_fan_out *fan_out,
 	struct neb_result *ret_result);
 #define NEB_FAN_OUT_HEADER "x-nebulaio-fan-out"
 #define NEB_FAN_OUT_BYTES  160u
 /* For requests of your own: writes the value of the header NEB_FAN_OUT_HEADER of each request
- * NEB_GET_OBJECT for the object. Those of one client need the same member, which must not be 0 if
- * there are several; the first must begin at the object's first byte, and its timeout must be
+ * NEB_GET_OBJECT for the object. Those of one client need the same member: use one value for all of
+ * them. The first must begin at the object's first byte, and its timeout must be
  * longer than wait_ns. -EINVAL: a field of fan_out. Any thread. */
 NEB_API int neb_fan_out_header(
 	const struct neb_fan_out *fan_out, char ret_value[NEB_FAN_OUT_BYTES]);

@@ -71,6 +71,17 @@ struct Result {
 	{
 		return neb_transport_name(transport);
 	}
+	// The value of one of the headers, by its name in lower case; "" if it is not there.
+	std::string header(const std::string &name) const
+	{
+		const std::string line = "\n" + name + ": ";
+		const std::size_t at = ("\n" + headers).find(line);
+
+		if (at == std::string::npos)
+			return "";
+		const std::size_t from = at + line.size() - 1;
+		return headers.substr(from, headers.find('\n', from) - from);
+	}
 };
 
 // A request that failed, or could not be made: error() is a negative errno, as nebulaio.h lists
@@ -250,6 +261,14 @@ struct Entry {
 	std::uint64_t bytes;
 	std::string etag;
 	std::string last_modified;
+};
+
+// A group of clients that read one large object together; all give the same name and number.
+struct FanOut {
+	std::string name; // 1 to 64 letters, digits, '.', '_' and '-'
+	std::uint32_t members;
+	std::uint64_t wait_ns = 0; // the first one waits so long for the others; 0: 10 s
+	std::uint64_t member = 0;  // a number of this client's own; 0: drawn at random
 };
 
 // The options of a context. Everything has a default; the environment has the keys if none are
@@ -444,6 +463,27 @@ class RDMAContext
 		for (const neb_batch_item &item : items)
 			failed += item.error != 0;
 		return failed;
+	}
+	// Reads a whole object as one of a group of clients that need it at the same time: the
+	// server reads each part of it once for all of them. The result's
+	// header(NEB_FAN_OUT_HEADER) is "member; members=COUNT", or why it was served alone.
+	Result read_fan_out(const std::string &bucket, const std::string &key, void *data,
+		std::size_t bytes, const FanOut &group)
+	{
+		neb_fan_out asked{};
+		neb_result result;
+		int ret;
+
+		asked.name = group.name.c_str();
+		asked.members = group.members;
+		asked.wait_ns = group.wait_ns;
+		asked.member = group.member;
+		asked.bucket = bucket.c_str();
+		asked.key = key.c_str();
+		asked.data = data;
+		asked.data_bytes = bytes;
+		ret = neb_get_fan_out(native(), &asked, &result);
+		return checked("GET " + bucket + "/" + key, ret, result);
 	}
 	Result head(const std::string &bucket, const std::string &key)
 	{

@@ -26,7 +26,9 @@ const (
 	// The part of the pool that the library keeps for sessions and small copies.
 	ownBytes    = 16 << 20
 	resultBatch = 16
-	forever     = ^C.uint64_t(0)
+	// The library's.
+	requestTimeoutPreset = 30 * time.Second
+	forever              = ^C.uint64_t(0)
 )
 
 // A Result is the outcome of a request.
@@ -76,6 +78,7 @@ type Client struct {
 	device, deviceWhy string
 	// The maximum of one PutObject, and the size of a part.
 	putBytes, partBytes int
+	requestTimeout      time.Duration
 
 	mutex   sync.Mutex
 	wanted  *sync.Cond
@@ -153,6 +156,10 @@ func NewClient(config Config) (*Client, error) {
 	c, err := open(options, bytes, config.Log, endpoints)
 	if err == nil {
 		c.putBytes, c.partBytes = putBytes, partBytes
+		c.requestTimeout = config.RequestTimeout
+		if c.requestTimeout <= 0 {
+			c.requestTimeout = requestTimeoutPreset
+		}
 	}
 	return c, err
 }
@@ -368,7 +375,10 @@ func (c *Client) run(ctx context.Context, one *call) error {
 		return err
 	}
 	if deadline, has := ctx.Deadline(); has {
-		one.native.timeout_ns = 1 + nanoseconds(time.Until(deadline))
+		left := 1 + nanoseconds(time.Until(deadline))
+		if one.native.timeout_ns == 0 || left < one.native.timeout_ns {
+			one.native.timeout_ns = left
+		}
 	}
 	one.done = make(chan struct{})
 	c.mutex.Lock()

@@ -98,6 +98,56 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// Two members of a group, one in registered memory, and what is refused.
+func TestFanOut(t *testing.T) {
+	rdma := clientOf(t, Config{Endpoint: server(t, "rdma"), MemoryPool: 64 << 20})
+	http := clientOf(t, Config{Endpoint: server(t, "http")})
+	bucket := bucketOf(t, rdma)
+	data := noise(36<<20+5, 9)
+	must(t, rdma.PutObject(ctx, bucket, "weights", data))
+	fan := FanOut{Name: "go-1", Members: 2, Wait: time.Minute}
+	bufs := [][]byte{rdma.AllocateBuffer(len(data)), make([]byte, len(data)+3)}
+	var results [2]Result
+	var group sync.WaitGroup
+	for i, client := range []*Client{rdma, http} {
+		group.Add(1)
+		go func(i int, client *Client) {
+			defer group.Done()
+			n, err := client.GetFanOut(WithResult(ctx, &results[i]), bucket, "weights", bufs[i], fan)
+			if err != nil || n != len(data) || !bytes.Equal(bufs[i][:n], data) {
+				t.Errorf("member %d: %d, %v", i, n, err)
+			}
+		}(i, client)
+	}
+	group.Wait()
+	for i, scheme := range []string{"rdma", "http"} {
+		if r := results[i]; string(r.Transport) != scheme || r.Headers[FanOutHeader] != "member; members=2" || r.Bytes != int64(len(data)) {
+			t.Errorf("member %d: %+v", i, results[i])
+		}
+	}
+	if _, err := rdma.GetFanOut(ctx, bucket, "weights", make([]byte, 5), FanOut{Name: "a", Members: 1}); !errors.Is(err, syscall.EMSGSIZE) {
+		t.Error(err)
+	}
+	for _, bad := range []FanOut{{Members: 1}, {Name: "a"}, {Name: "a", Members: -1}, {Name: "a", Members: 1, Wait: -1}, {Name: "a b", Members: 1}} {
+		if _, err := rdma.GetFanOut(ctx, bucket, "weights", bufs[1], bad); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if _, err := rdma.GetFanOut(ctx, bucket, "none", bufs[1], FanOut{Name: "a", Members: 1}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	var small Result
+	must(t, rdma.PutObject(ctx, bucket, "small", data[:7]))
+	if n, err := rdma.GetFanOut(WithResult(ctx, &small), bucket, "small", bufs[1], FanOut{Name: "a", Members: 3}); err != nil || n != 7 ||
+		small.Headers[FanOutHeader] != "small" {
+		t.Errorf("%d, %v, %+v", n, err, small)
+	}
+	must(t, rdma.PutObject(ctx, bucket, "small", nil))
+	if n, err := rdma.GetFanOut(ctx, bucket, "small", nil, FanOut{Name: "a", Members: 3}); err != nil || n != 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 // Thousands of reads, of which some fail, and a context that ends before all of them.
 func TestGetMany(t *testing.T) {
 	for _, scheme := range []string{"rdma", "http"} {

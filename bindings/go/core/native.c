@@ -54,6 +54,15 @@ int native_submit(struct neb_client *client, const struct native_request *reques
 	return neb_submit(client, &copy, NULL);
 }
 
+int native_fan_out(const char *name, uint32_t members, uint64_t wait_ns, uint64_t member,
+	char ret_value[NEB_FAN_OUT_BYTES])
+{
+	const struct neb_fan_out fan_out = {
+		.name = name, .members = members, .wait_ns = wait_ns, .member = member};
+
+	return neb_fan_out_header(&fan_out, ret_value);
+}
+
 static void log_to_go(void *arg, enum neb_log_level level, const char *text)
 {
 	nativeLog((uintptr_t)arg, (int)level, (char *)(uintptr_t)text);

@@ -20,6 +20,9 @@ struct native_request {
  * with its 0. An empty string means none. Copies everything. As neb_submit. */
 int native_submit(
 	struct neb_client *client, const struct native_request *request, const char *text);
+/* As neb_fan_out_header. */
+int native_fan_out(const char *name, uint32_t members, uint64_t wait_ns, uint64_t member,
+	char ret_value[NEB_FAN_OUT_BYTES]);
 /* log: a runtime/cgo.Handle, or 0 for the library's own log. As neb_client_open. */
 int native_open(struct neb_options *options, uintptr_t log, struct neb_client **ret_client);
 /* The same of neb_minter_open; the log may be called from any goroutine's thread. */

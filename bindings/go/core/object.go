@@ -109,14 +109,28 @@ func (c *Client) getPieces(ctx context.Context, bucket, key string, memory func(
 		if err != nil {
 			return 0, err
 		}
-		err = c.getPiecesOf(ctx, bucket, &info, buf[:info.Bytes])
+		pieces := pieces{bucket: bucket, info: &info, bytes: pieceBytes, headers: map[string]string{"If-Match": `"` + info.ETag + `"`}}
+		err = c.getPiecesOf(ctx, &pieces, buf, 0, int(info.Bytes))
 		if err == nil || try == readTries || !errors.Is(err, syscall.ESTALE) {
 			return int(info.Bytes), err
 		}
 	}
 }
 
-func (c *Client) getPiecesOf(ctx context.Context, bucket string, info *Info, buf []byte) error {
+// pieces is how a version of an object is read in ranges.
+type pieces struct {
+	bucket      string
+	info        *Info
+	bytes       int // of a piece
+	headers     map[string]string
+	wantHeaders bool
+	timeout     time.Duration // of each request; 0: the client's
+	mutex       sync.Mutex
+	last        Result // of the requests that succeeded
+}
+
+// getPiecesOf reads the bytes from begin to end of an object that buf is for.
+func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, begin, end int) error {
 	within, cancel := context.WithCancel(context.WithValue(ctx, resultKey{}, nil))
 	defer cancel()
 	var group sync.WaitGroup
@@ -124,27 +138,31 @@ func (c *Client) getPiecesOf(ctx context.Context, bucket string, info *Info, buf
 	var first error
 	window := make(chan struct{}, pieceWindow)
 	fail := func(err error) { once.Do(func() { first = err; cancel() }) }
-	for offset := 0; offset < len(buf) && within.Err() == nil; offset += pieceBytes {
-		end := offset + pieceBytes
-		if end > len(buf) {
-			end = len(buf)
+	for offset := begin; offset < end && within.Err() == nil; offset += pieces.bytes {
+		until := offset + pieces.bytes
+		if until > end {
+			until = end
 		}
 		window <- struct{}{}
 		group.Add(1)
-		go func(offset, end int) {
+		go func(offset, until int) {
 			defer group.Done()
 			defer func() { <-window }()
 			request := Request{
-				Op: GetObject, Bucket: bucket, Key: info.Key, Into: buf[offset:end], RangeOffset: int64(offset),
-				RangeBytes: int64(end - offset), Headers: map[string]string{"If-Match": `"` + info.ETag + `"`}}
+				Op: GetObject, Bucket: pieces.bucket, Key: pieces.info.Key, Into: buf[offset:until], RangeOffset: int64(offset),
+				RangeBytes: int64(until - offset), Headers: pieces.headers, WantHeaders: pieces.wantHeaders, timeout: pieces.timeout}
 			result, err := c.do(within, &request)
 			if err == nil && result.Bytes != request.RangeBytes {
 				err = request.failed(syscall.EPROTO, result)
 			}
 			if err != nil {
 				fail(err)
+				return
 			}
-		}(offset, end)
+			pieces.mutex.Lock()
+			pieces.last = result
+			pieces.mutex.Unlock()
+		}(offset, until)
 	}
 	group.Wait()
 	if err := ctx.Err(); err != nil {

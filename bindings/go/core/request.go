@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -54,6 +55,8 @@ type Request struct {
 	RangeOffset  int64  // of GetObject, with RangeBytes above 0
 	RangeBytes   int64
 	WantHeaders  bool
+
+	timeout time.Duration // 0: the client's
 }
 
 // Do performs one request. When it fails, the error is of type *Error, of the context, or ErrClosed.
@@ -102,6 +105,7 @@ func (one *call) build(request *Request) error {
 	one.native.header_count = C.uint32_t(len(request.Headers))
 	one.native.range_offset = C.uint64_t(request.RangeOffset)
 	one.native.range_bytes = C.uint64_t(request.RangeBytes)
+	one.native.timeout_ns = nanoseconds(request.timeout)
 	one.native.want_headers = C.bool(request.WantHeaders)
 	return nil
 }

@@ -20,6 +20,7 @@ type (
 	Read        = core.Read
 	Request     = core.Request
 	ListOptions = core.ListOptions
+	FanOut      = core.FanOut
 	Stats       = core.Stats
 	Minter      = core.Minter
 	Token       = core.Token
@@ -42,6 +43,9 @@ const (
 	TokenEither = core.TokenEither
 	TokenHeader = core.TokenHeader
 )
+
+// FanOutHeader is the header that tells a member of a FanOut its role, in the result of GetFanOut.
+const FanOutHeader = core.FanOutHeader
 
 // NewMinter opens a minter of tokens for S3 requests that another library sends.
 func NewMinter(config Config) (*Minter, error) { return core.NewMinter(config) }

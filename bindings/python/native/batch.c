@@ -95,16 +95,22 @@ static bool on_done(void *arg, struct neb_batch_item *item, const struct neb_res
 	return true;
 }
 
-/* False when a signal handler raised an exception. */
+bool batch_keep_on(void *arg)
+{
+	PyThreadState **thread = arg;
+	bool keep_on;
+
+	PyEval_RestoreThread(*thread);
+	keep_on = !PyErr_Occurred() && PyErr_CheckSignals() == 0;
+	*thread = PyEval_SaveThread();
+	return keep_on;
+}
+
 static bool on_wait(void *arg)
 {
 	struct batch *batch = arg;
-	bool keep_on;
 
-	PyEval_RestoreThread(batch->thread);
-	keep_on = !PyErr_Occurred() && PyErr_CheckSignals() == 0;
-	batch->thread = PyEval_SaveThread();
-	return keep_on;
+	return batch_keep_on(&batch->thread);
 }
 
 static PyObject *outcome_make(const struct batch *batch, Py_ssize_t idx)

@@ -843,6 +843,9 @@ static PyMethodDef client_methods[] = {
 		"Starts a request: its id, for wait()."},
 	{"get_batch", (PyCFunction)(void (*)(void))client_get_batch, METH_VARARGS | METH_KEYWORDS,
 		"Reads [(bucket, key, memory, offset, length), ...]: [Result or exception, ...]."},
+	{"get_fan_out", (PyCFunction)(void (*)(void))client_get_fan_out,
+		METH_VARARGS | METH_KEYWORDS,
+		"Reads an object together with other clients: its Result, with headers."},
 	{"wait", (PyCFunction)(void (*)(void))client_wait, METH_VARARGS | METH_KEYWORDS,
 		"Waits for submitted requests: [(id, Result or exception), ...]; empty when the "
 		"time is over, or nothing is in flight."},

@@ -4,6 +4,7 @@
  *   module.c   the module: types, constants
  *   client.c   Client: requests and waits
  *   batch.c    its reads of many objects by one call
+ *   fan_out.c  its read of an object together with other clients
  *   list.c     its listings
  *   results.c  Result
  *   buffers.c  Buffer and Registration: memory that is registered with the device
@@ -88,6 +89,15 @@ struct _object *result_make(const struct neb_result *from, bool want_headers);
 /* ---- batch.c: a method of Client. ---- */
 
 struct _object *client_get_batch(
+	struct _object *client, struct _object *args, struct _object *kwargs);
+
+/* A neb_batch_keep_fn: false when a signal handler raised an exception. arg: a PyThreadState **,
+ * the thread that waits with the interpreter's lock released. */
+bool batch_keep_on(void *arg);
+
+/* ---- fan_out.c: a method of Client. ---- */
+
+struct _object *client_get_fan_out(
 	struct _object *client, struct _object *args, struct _object *kwargs);
 
 /* ---- list.c: methods of Client. ---- */

@@ -58,6 +58,9 @@ class AsyncRDMAClient:
     async def get_into(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
         return await self._call(RDMAClient.get_into, bucket, key, buffer, **options)
 
+    async def get_fan_out(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
+        return await self._call(RDMAClient.get_fan_out, bucket, key, buffer, **options)
+
     async def put_object(self, bucket: str, key: str, body: Any, **options: Any) -> Result:
         return await self._call(RDMAClient.put_object, bucket, key, body, **options)
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -99,6 +100,40 @@ static void test_batch(nebulaio::RDMAContext &ctx)
 	check(error_of([&] { ctx.read_batch("cpp", items, 9999); }).error() == -EINVAL,
 		"a batch: a window out of bounds");
 	ctx.remove("cpp", "batched");
+}
+
+/* Two contexts that read an object in step. */
+static void test_fan_out(nebulaio::RDMAContext &ctx)
+{
+	std::vector<char> body(36 * 1024 * 1024 + 5), room(body.size()), other(body.size());
+	const nebulaio::FanOut group{"cpp-1", 2, 60000000000};
+	nebulaio::Result first, second;
+
+	for (std::size_t i = 0; i < body.size(); i++)
+		body[i] = static_cast<char>(i * 31 + i / 4096);
+	ctx.rdma_write("cpp", "weights", body.data(), body.size());
+	std::thread thread([&] {
+		nebulaio::RDMAContext mine("mlx5_0", 1);
+
+		mine.connect(host, port);
+		second = mine.read_fan_out("cpp", "weights", other.data(), other.size(), group);
+	});
+	first = ctx.read_fan_out("cpp", "weights", room.data(), room.size(), group);
+	thread.join();
+	check(first.header(NEB_FAN_OUT_HEADER) == "member; members=2" &&
+			second.header(NEB_FAN_OUT_HEADER) == "member; members=2" &&
+			first.bytes == body.size() && first.header("not-there").empty(),
+		"fan-out: two members");
+	check(room == body && other == body, "fan-out: every byte");
+	check(error_of([&] {
+		ctx.read_fan_out("cpp", "weights", room.data(), 5, {"one", 1});
+	}).error() == -EMSGSIZE &&
+			error_of([&] {
+				ctx.read_fan_out(
+					"cpp", "weights", room.data(), room.size(), {"one", 0});
+			}).error() == -EINVAL,
+		"fan-out: what is wrong is told");
+	ctx.remove("cpp", "weights");
 }
 
 static void test_registration(nebulaio::RDMAContext &ctx)
@@ -393,6 +428,7 @@ int main()
 		ctx.create_bucket("cpp");
 		test_objects(ctx);
 		test_batch(ctx);
+		test_fan_out(ctx);
 		test_registration(ctx);
 		test_errors(ctx);
 		test_listings(ctx);

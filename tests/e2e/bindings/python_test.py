@@ -3,6 +3,7 @@ Each function below is a group of checks; its decorator lists its requirements b
 
 import asyncio
 import ctypes
+import errno
 import gc
 import importlib.util
 import json
@@ -98,6 +99,47 @@ def test_objects():
         client.delete_bucket("soon-gone")
         tap.check(raised(nebulaio.NotFoundError, client.head_bucket, "soon-gone") is not None, "a bucket deleted")
         tap.check(client.list_objects(BUCKET) == [], "delete")
+
+
+@needs()
+def test_fan_out():
+    """Two clients that read an object in step, and what is refused."""
+    body = os.urandom(36 * MIB + 5)
+    room, other = bytearray(len(body)), bytearray(len(body) + 9)
+    results = []
+
+    def second():
+        with opened() as mine:
+            results.append(mine.get_fan_out(BUCKET, "weights", other, name="py.job-1", members=2, wait=60))
+
+    with opened() as client:
+        client.put_object(BUCKET, "weights", body)
+        thread = threading.Thread(target=second)
+        thread.start()
+        result = client.get_fan_out(BUCKET, "weights", room, name="py.job-1", members=2, wait=60)
+        thread.join()
+        roles = [one.headers["x-nebulaio-fan-out"] for one in (result, *results)]
+        tap.check(roles == ["member; members=2"] * 2 and result.bytes == len(body) and result.transport == "rdma",
+                  "fan-out: two members", (roles, result))
+        tap.check(room == body and other[:len(body)] == body, "fan-out: every byte")
+        tap.check(client.last_result == result, "fan-out: the last result")
+        tap.check(raised(nebulaio.BufferTooSmallError, client.get_fan_out, BUCKET, "weights", bytearray(5), name="a", members=1)
+                  is not None and raised(NebulaError, client.get_fan_out, BUCKET, "weights", room, name="a b", members=1).errno ==
+                  errno.EINVAL and raised(nebulaio.NotFoundError, client.get_fan_out, BUCKET, "not there", room, name="a",
+                                          members=1).key == "not there", "fan-out: what is wrong is told")
+        begun = time.monotonic()
+
+        def handle(number, frame):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            tap.check(raised(KeyboardInterrupt, client.get_fan_out, BUCKET, "weights", room, name="alone", members=2, wait=2)
+                      is not None and client.native.in_flight == 0, "fan-out: a signal ends it", time.monotonic() - begun)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        client.delete_object(BUCKET, "weights")
 
 
 @needs()

@@ -126,6 +126,37 @@ static void test_small_objects(void **state)
 	neb_client_close(client);
 }
 
+static bool never_on(void *arg)
+{
+	++*(uint32_t *)arg;
+	return false;
+}
+
+/* It waits for a second member when the program says that it is enough. */
+static void test_ended(void **state)
+{
+	struct neb_client *client = client_of(*state, NEB_STRICT);
+	uint8_t *data = malloc(BYTES);
+	uint32_t asked_count = 0;
+	const struct neb_fan_out fan_out = {.name = "ended",
+		.members = 2,
+		.wait_ns = NS_PER_S,
+		.bucket = BUCKET,
+		.key = "weights",
+		.data = data,
+		.data_bytes = BYTES,
+		.keep_on = never_on,
+		.arg = &asked_count};
+	struct neb_result result;
+
+	assert_int_equal(neb_get_fan_out(client, &fan_out, &result), -ECANCELED);
+	assert_int_equal(result.error, -ECANCELED);
+	assert_true(asked_count >= 1);
+	assert_int_equal(neb_in_flight(client), 0);
+	free(data);
+	neb_client_close(client);
+}
+
 static void test_refused(void **state)
 {
 	static const struct neb_fan_out BAD[] = {{.members = 2}, {.name = "", .members = 2},
@@ -137,7 +168,7 @@ static void test_refused(void **state)
 	struct neb_client *client = client_of(*state, NEB_STRICT);
 	uint8_t *data = malloc(BYTES);
 	struct neb_fan_out asked;
-	char text[NEB_FAN_OUT_BYTES];
+	char text[NEB_FAN_OUT_BYTES], drawn[2][NEB_FAN_OUT_BYTES];
 	struct neb_result result;
 
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
@@ -166,6 +197,12 @@ static void test_refused(void **state)
 			.name = "job_2", .members = 7, .wait_ns = 1500 * NS_PER_MS, .member = 5},
 		text);
 	assert_string_equal(text, "job_2; members=7; wait=1500; member=5");
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(
+			neb_fan_out_header(
+				&(struct neb_fan_out){.name = "a", .members = 1}, drawn[i]),
+			0);
+	assert_string_not_equal(drawn[0], drawn[1]);
 	free(data);
 	neb_client_close(client);
 }
@@ -175,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_members),
 		cmocka_unit_test(test_small_objects),
+		cmocka_unit_test(test_ended),
 		cmocka_unit_test(test_refused),
 	};
 
