@@ -172,6 +172,7 @@ int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	client->moved_shown = board_place("nebulaio_client_requests_moved_total");
 	random_fill(&client->prng, sizeof(client->prng));
 	client->pool.fd = -1;
+	client->watch_fd = -1;
 	client->store_id = store_id ? store_id : &client->own_store_id;
 	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ret = client->wake_fd < 0 ? -errno : options_take(client, options);

@@ -22,6 +22,7 @@
  *   sigv4.c       signing them
  *   ops.c         the calls for the common operations; listings
  *   pool.c        clients for many threads
+ *   map*.c        objects as memory: a client with a thread of its own (map_priv.h)
  *   minter*.c     RDMA tokens for requests of other libraries (minter_priv.h)
  *   compat/       drop-ins for programs that expect another vendor's library (compat.h)
  *
@@ -117,7 +118,8 @@ struct neb_client {
 	int rdma_error;	      /* of the last outage */
 	const char *rdma_why; /* no session is ever tried; NULL: device_why */
 	int wake_fd;	      /* an eventfd that neb_wake writes */
-	_Atomic bool woken;   /* a wait that spins reads this */
+	int watch_fd; /* a wait that sleeps ends when it is readable, as by neb_wake; -1: none */
+	_Atomic bool woken; /* a wait that spins reads this */
 	char device_names[CLIENT_DEVICES_MAX * sizeof(((struct rp_found *)0)->device_name)];
 	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
 	uint64_t kept_ns;				      /* when sessions were last checked */

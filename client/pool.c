@@ -1,5 +1,4 @@
-/* client/pool.c: leases clients to threads; each client starts at another endpoint. The only part
- * of the library with a lock. */
+/* client/pool.c: leases clients to threads; each client starts at another endpoint. */
 #include "client_priv.h"
 
 #include <errno.h>

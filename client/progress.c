@@ -14,8 +14,8 @@
 /* In the first rounds of waiting the answer may come within microseconds: a pause would delay
  * it. */
 #define ROUNDS_UNRELAXED 256u
-/* The client's own, and two of each device. */
-#define SLEEP_FDS (1u + 2u * CLIENT_DEVICES_MAX)
+/* The client's own, the one that it watches, and two of each device. */
+#define SLEEP_FDS (2u + 2u * CLIENT_DEVICES_MAX)
 
 /* ---- Routing. ---- */
 
@@ -310,7 +310,7 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 	int fds[SLEEP_FDS] = {client->wake_fd};
 	uint32_t fd_count = 1;
 	uint64_t rings;
-	int rung;
+	bool rung, watched;
 
 	if (!devices_arm(client))
 		return;
@@ -318,6 +318,8 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 		fds[fd_count++] = rp_cq_fd(client->devices[i].cq);
 		fds[fd_count++] = rp_cm_fd(client->devices[i].rp);
 	}
+	if (client->watch_fd >= 0)
+		fds[fd_count++] = client->watch_fd;
 	client->stats.sleeps++;
 	if (client->http_running) {
 		struct curl_waitfd waits[SLEEP_FDS];
@@ -326,6 +328,7 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 			waits[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
 		curl_multi_poll(client->multi, waits, fd_count, timeout_ms, NULL);
 		rung = waits[0].revents;
+		watched = waits[fd_count - 1].revents;
 	} else {
 		struct pollfd waits[SLEEP_FDS];
 
@@ -333,10 +336,13 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 			waits[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 		poll(waits, fd_count, timeout_ms);
 		rung = waits[0].revents;
+		watched = waits[fd_count - 1].revents;
 	}
 	/* neb_wake sets woken before it writes; the caller looks at woken next. */
 	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
 		continue;
+	if (watched && client->watch_fd >= 0)
+		client->woken = true;
 	for (uint32_t i = 0; i < client->device_count; i++)
 		rp_cq_disarm(client->devices[i].cq);
 	client->cm_polled_ns = 0;

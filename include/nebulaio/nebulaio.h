@@ -24,9 +24,10 @@
  * Build with `pkg-config --cflags --libs nebulaio`.
  *
  * THREADS. A client, with everything that belongs to it, is used by one thread at a time; it
- * has no hidden thread and no lock. Open one client per thread, which is cheap and fastest;
- * or let threads lease clients from a neb_pool, which any thread may use. Any thread may call
- * functions without a client. A child process cannot use a client after a fork.
+ * has no hidden thread and no lock (a neb_mapper has both, with a client of its own). Open one
+ * client per thread, which is cheap and fastest; or let threads lease clients from a neb_pool,
+ *which any thread may use. Any thread may call functions without a client. A child process cannot
+ *use a client after a fork.
  *
  * ERRORS. Functions return 0 or a negative errno. A request to the server also fills a struct
  * neb_result: S3's status, code, message and request id, and the transport of the request. The
@@ -432,6 +433,100 @@ NEB_API int neb_get_fan_out(struct neb_client *client, const struct neb_fan_out 
  * longer than wait_ns. -EINVAL: a field of fan_out. Any thread. */
 NEB_API int neb_fan_out_header(
 	const struct neb_fan_out *fan_out, char ret_value[NEB_FAN_OUT_BYTES]);
+
+/* ---- Objects as memory. ---- */
+/* A mapper makes objects readable as memory, like mmap() of a file: the bytes of a page come from
+ * the server when a thread first touches it. An object may be larger than this host's memory.
+ *
+ *	struct neb_mapper *mapper;
+ *	struct neb_map *map;
+ *
+ *	neb_mapper_open(&options, NULL, &mapper);
+ *	neb_map(mapper, "models", "llm.safetensors", NULL, &map, NULL);
+ *	sum = add(neb_map_data(map), neb_map_bytes(map));
+ *	neb_unmap(map);
+ *	neb_mapper_close(mapper);
+ *
+ * A mapper has a client and a thread of its own. A touch out of order brings fault_bytes; a thread
+ * that reads in order gets pieces of up to 2 MiB, with 8 MiB on the way ahead of it. Each fetch
+ * lands in registered memory, from which the kernel copies it into the pages: one copy, which
+ * neb_map_stats counts as bytes_fetched.
+ *
+ * ONE VERSION. Each fetch has If-Match with the ETag that neb_map() was told. When the object was
+ * replaced or deleted the map ends with -ESTALE or -ENOENT, so that a program never sees a mixture
+ * of two objects. A fetch that gets no answer, or an answer 5xx, is tried again for patience_ns,
+ * while threads wait; any other error ends the map at once.
+ *
+ * THE END OF A MAP. From then on each touch of it raises SIGBUS in the thread that touches, also in
+ * those that wait, and also of pages that were there. Before that the log has the reason and
+ * neb_mapper_options.failed is called; afterwards neb_map_error() returns it.
+ *
+ * THE KERNEL'S PART is userfaultfd(2), which needs Linux 5.11, or vm.unprivileged_userfaultfd=1.
+ * Pages that a system call or a device touches (write() from the map, or neb_register() of it) come
+ * only if the program has CAP_SYS_PTRACE, may open /dev/userfaultfd, or vm.unprivileged_userfaultfd
+ * is 1: neb_mapper_kernel_faults(). Otherwise such a call fails with -EFAULT where a page is not
+ * there yet; neb_map_prefetch() with a timeout brings them first. A seccomp filter, as that of most
+ * containers, may refuse all of it: then neb_mapper_open() fails with -EPERM or -ENOSYS, and the
+ *log says what to change.
+ *
+ * FORK. A child process has no mappings: its touch raises SIGSEGV. It cannot use the mapper. */
+struct neb_mapper;
+struct neb_map;
+/* Called in the mapper's thread when a map ends because a fetch failed. It may not touch maps of
+ * the mapper, nor call functions of it or of them but neb_map_data and neb_map_bytes. */
+typedef void neb_map_failed_fn(
+	void *arg, const struct neb_map *map, const struct neb_result *result);
+/* Zero it, then set what you need. */
+struct neb_mapper_options {
+	/* The most bytes of all maps that are in memory [no limit]; 32 MiB at least. Beyond it, the
+	 * pieces that came first are dropped, and come again when they are touched. */
+	uint64_t resident_bytes_max;
+	/* Bytes that a touch out of order brings: a power of two from a page to 2 MiB [64 KiB]. */
+	uint32_t fault_bytes;
+	uint64_t patience_ns;	   /* [60 s] */
+	neb_map_failed_fn *failed; /* or NULL */
+	void *arg;
+};
+/* Opens a mapper, whose client has these options; its pool has 32 MiB at least. more may be NULL.
+ * As neb_client_open; -EPERM, -ENOSYS: see above; -EINVAL: a field of more. */
+NEB_API int neb_mapper_open(const struct neb_options *options,
+	const struct neb_mapper_options *more, struct neb_mapper **ret_mapper);
+/* Ends a mapper with all its maps; takes NULL. No other thread may be in one of its functions. */
+NEB_API void neb_mapper_close(struct neb_mapper *mapper);
+/* Whether pages come that a system call touches. Any thread. */
+NEB_API bool neb_mapper_kernel_faults(const struct neb_mapper *mapper);
+/* Maps an object, or a version of it (version_id, or NULL). Asks for its length and waits for the
+ * answer. Any thread. Returns result->error; ret_result may be NULL. -ENOMEM: no room in the
+ * address space. */
+NEB_API int neb_map(struct neb_mapper *mapper, const char *bucket, const char *key,
+	const char *version_id, struct neb_map **ret_map, struct neb_result *ret_result);
+/* Ends a map; takes NULL. A thread that touches it gets SIGBUS or SIGSEGV. Any thread. */
+NEB_API void neb_unmap(struct neb_map *map);
+/* The object's bytes, page-aligned and read-only, until neb_unmap. Any thread. */
+NEB_API const void *neb_map_data(const struct neb_map *map);
+/* How many they are. Any thread. */
+NEB_API uint64_t neb_map_bytes(const struct neb_map *map);
+/* The ETag of the version that is mapped, without quotes; lives as long as the map. Any thread. */
+NEB_API const char *neb_map_etag(const struct neb_map *map);
+/* Brings a range (0 bytes: up to the end) before it is touched, at most half of resident_bytes_max
+ * of it, behind what threads wait for. With timeout_ns 0 it returns at once; else when the bytes
+ * are there. Any thread. -EAGAIN: 64 ranges wait already; -ERANGE; -ETIMEDOUT; the map's error. */
+NEB_API int neb_map_prefetch(
+	struct neb_map *map, uint64_t offset, uint64_t bytes, uint64_t timeout_ns);
+/* 0, or the error that ended the map, with the result of its last request; ret_result may be NULL.
+ * Any thread. */
+NEB_API int neb_map_error(struct neb_map *map, struct neb_result *ret_result);
+struct neb_map_stats {
+	uint64_t faults;	/* touches that waited */
+	uint64_t fetches;	/* requests that brought bytes */
+	uint64_t bytes_fetched; /* each was copied once, into its page */
+	uint64_t bytes_dropped; /* for resident_bytes_max */
+	uint64_t bytes_resident;
+	uint64_t retries;
+	uint64_t fetches_rdma; /* of fetches */
+};
+/* Counters since the map was made. Any thread. */
+NEB_API void neb_map_stats(struct neb_map *map, struct neb_map_stats *ret_stats);
 
 /* ---- Common requests, synchronous. All return result->error; ret_result may be NULL. ---- */
 /* Fetches a whole object into data, which has room for bytes; result.bytes is its length.
