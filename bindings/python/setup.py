@@ -60,7 +60,7 @@ def find():
 def extension():
     found = find()
     flags = ["-std=gnu17", "-Wall", "-Wextra", "-fvisibility=hidden", *found.pop("extra_compile_args", [])]
-    sources = [f"native/{name}.c" for name in ("module", "client", "batch", "fan_out", "list", "results", "buffers", "memory", "minter")]
+    sources = [f"native/{name}.c" for name in ("module", "client", "batch", "fan_out", "list", "results", "buffers", "map", "memory", "minter")]
     return Extension("nebulaio._native", sources, depends=["native/native.h", "native/abi.h"], extra_compile_args=flags, py_limited_api=True, **found)
 
 

@@ -56,6 +56,8 @@ static int fill(PyObject *module)
 			       add(module, "Registration", registration_type) ||
 			       add(module, "Result", result_type) ||
 			       add(module, "Stats", stats_type) ||
+			       add(module, "Mapper", mapper_type) || add(module, "Map", map_type) ||
+			       add(module, "MapStats", map_stats_type) ||
 			       add(module, "Minter", minter_type) ||
 			       add(module, "Memory", memory_type)
 		       ? -1
@@ -72,7 +74,8 @@ PyMODINIT_FUNC PyInit__native(void)
 	};
 	PyObject *module;
 
-	if (client_types_make() || result_type_make() || buffer_types_make() || minter_types_make())
+	if (client_types_make() || result_type_make() || buffer_types_make() || map_types_make() ||
+		minter_types_make())
 		return NULL;
 	if (pthread_atfork(NULL, NULL, client_forked)) {
 		PyErr_SetString(PyExc_OSError, "pthread_atfork");

@@ -8,6 +8,7 @@
  *   list.c     its listings
  *   results.c  Result
  *   buffers.c  Buffer and Registration: memory that is registered with the device
+ *   map.c      Mapper and Map: objects as memory
  *   memory.c   finds a Python object's bytes, makes bytes objects
  *   minter.c   Minter: RDMA tokens; Memory: the memory that they name
  *
@@ -111,6 +112,11 @@ extern struct _typeobject *buffer_type, *registration_type;
 int buffer_types_make(void);
 struct _object *buffer_make(struct _object *client, size_t bytes);
 struct _object *registration_make(struct _object *client, struct _object *object);
+
+/* ---- map.c ---- */
+
+extern struct _typeobject *mapper_type, *map_type, *map_stats_type;
+int map_types_make(void);
 
 /* ---- minter.c ---- */
 

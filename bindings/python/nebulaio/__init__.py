@@ -9,7 +9,7 @@
 One thread at a time uses a client; others wait. Open one per thread (client.clone()), and one per process after a fork.
 """
 
-from ._native import Buffer, Registration, Result, Stats
+from ._native import Buffer, Map, MapStats, Registration, Result, Stats
 from .aio import AsyncRDMAClient
 from .errors import (AccessDeniedError, BufferTooSmallError, ConflictError, ForkError, NebulaConnectionError,
                      NebulaError, NebulaTimeoutError, NotFoundError, PreconditionError)
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError", "AsyncRDMAClient", "Buffer", "BufferTooSmallError", "ConflictError", "ForkError",
-    "NebulaConnectionError", "NebulaError", "NebulaTimeoutError", "NotFoundError", "ObjectData", "ObjectInfo",
+    "Map", "MapStats", "NebulaConnectionError", "NebulaError", "NebulaTimeoutError", "NotFoundError", "ObjectData", "ObjectInfo",
     "PreconditionError", "RDMAClient", "Registration", "Result", "Stats",
     "TokenMinter", "__version__",
 ]

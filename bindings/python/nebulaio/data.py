@@ -5,7 +5,7 @@ ObjectDataset      objects by number; a torch.utils.data.Dataset where torch is 
 StreamDataset      objects in order, split among a DataLoader's workers, by prefetch()
 EpochDataset       objects in another order each epoch, split among ranks and workers, many by one call; resumes
 save_tensors(),    named arrays or tensors as one object, in the layout of the safetensors format: see tensors.py
-load_tensors(),
+load_tensors(), map_tensors(),
 list_tensors()
 
 Needs numpy; needs torch only for torch's own classes."""
@@ -24,7 +24,7 @@ import numpy
 from . import _native
 from .errors import BufferTooSmallError, NebulaError
 from .rdma import ObjectInfo, RDMAClient
-from .tensors import TensorInfo, list_tensors, load_tensors, save_tensors
+from .tensors import TensorInfo, list_tensors, load_tensors, map_tensors, save_tensors
 
 if TYPE_CHECKING:
     Dataset: Any = object
@@ -35,7 +35,8 @@ else:
     except ImportError:
         Dataset = IterableDataset = object
 
-__all__ = ["EpochDataset", "ObjectDataset", "StreamDataset", "TensorInfo", "list_tensors", "load_tensors", "prefetch", "save_tensors"]
+__all__ = ["EpochDataset", "ObjectDataset", "StreamDataset", "TensorInfo", "list_tensors", "load_tensors", "map_tensors", "prefetch",
+           "save_tensors"]
 
 DEPTH = 16
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from . import _native, npy, settings
-from ._native import Buffer, Registration, Result, Stats
+from ._native import Buffer, Map, Registration, Result, Stats
 from .errors import BufferTooSmallError, NebulaError, PreconditionError, invalid
 from .multipart import MultipartUpload
 
@@ -86,6 +86,8 @@ class RDMAClient:
     session_token: of temporary credentials (STS); without it the environment's NEBULAIO_SESSION_TOKEN or AWS_SESSION_TOKEN,
     if the access key is the one beside it. Such credentials are for HTTP, and for ?rdma and ?rdma=hipobj.
 
+    map_bytes_max: the most bytes of objects of map() that are in memory [no limit], 32 MiB at least.
+
     The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not held
     meanwhile. A forked process opens its own clients: see clone().
     """
@@ -95,7 +97,7 @@ class RDMAClient:
                  region: str | None = None, device_name: str | None = None, pool_bytes: int = 0,
                  requests_max: int = 0, connect_timeout: float = 0.0, request_timeout: float = 0.0,
                  spin: float = 0.0, require_encryption: bool = False, one_sided_reads: bool = False,
-                 registration_cache_bytes: int = 0, session_token: str | None = None) -> None:
+                 registration_cache_bytes: int = 0, session_token: str | None = None, map_bytes_max: int = 0) -> None:
         if endpoint and endpoints:
             raise ValueError("either endpoint or endpoints")
         access_key, secret_key = settings.keys(access_key, secret_key)
@@ -107,7 +109,8 @@ class RDMAClient:
             "pool_bytes": pool_bytes, "requests_max": requests_max, "connect_timeout": connect_timeout,
             "request_timeout": request_timeout, "spin": spin, "require_encryption": require_encryption,
             "one_sided_reads": one_sided_reads, "registration_cache_bytes": registration_cache_bytes,
-            "session_token": session_token}
+            "session_token": session_token, "map_bytes_max": map_bytes_max}
+        self._mapper: _native.Mapper | None = None
         self._native: _native.Client | None = None
         self._lock = threading.RLock()  # guards the state of calls with several requests
         self._scratch: Buffer | None = None
@@ -123,6 +126,7 @@ class RDMAClient:
         text = settings.endpoints_text(self._endpoints, self._fallback_http)
         transport = self._transport or ("auto" if "http" in text else "rdma")
         options = dict(self._options, device_name=settings.device_name(self._options["device_name"]))
+        del options["map_bytes_max"]
         self._native = _native.Client(text, transport=transport, **options)
 
     def connect(self, host: str | None = None, port: int = 9100) -> RDMAClient:
@@ -140,7 +144,7 @@ class RDMAClient:
         them."""
         with self._lock:
             native, self._native = self._native, None
-            self._scratch = None
+            self._scratch = self._mapper = None
         if native:
             native.close()
 
@@ -226,6 +230,27 @@ class RDMAClient:
         if not count * dtype.itemsize:
             return numpy.empty(shape, dtype)
         return numpy.frombuffer(memoryview(self.native.alloc(count * dtype.itemsize)), dtype, count).reshape(shape)
+
+    # ---- Objects as memory. ----
+
+    def map(self, bucket: str, key: str, *, version_id: str | None = None) -> Map:
+        """The object as read-only memory, without a copy: memoryview(map), numpy.frombuffer(map, dtype). Its bytes come
+        from the server when they are first touched; an object may be larger than this host's memory. One version: when
+        the object was replaced or deleted, or the server does not answer for a minute, touching the map raises the signal
+        SIGBUS, and standard error has the reason. AccessDeniedError: this host refuses userfaultfd; the message says
+        what to change. Map stays valid after close(); it is not for forked processes."""
+        native = self.native  # raises when the client is closed
+        with self._lock:
+            if self._mapper is None:
+                text = settings.endpoints_text(self._endpoints, self._fallback_http)
+                self._mapper = _native.Mapper(
+                    text, transport=self._transport or ("auto" if "http" in text else "rdma"),
+                    device_name=native.device or settings.device_name(self._options["device_name"]),
+                    bytes_max=self._options["map_bytes_max"],
+                    **{name: self._options[name] for name in (
+                        "access_key", "secret_key", "region", "connect_timeout", "request_timeout", "require_encryption",
+                        "session_token")})
+        return self._mapper.map(bucket, key, version_id)
 
     # ---- Objects. ----
 

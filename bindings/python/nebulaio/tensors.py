@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy
 
 from . import _native
+from ._native import Map
 from .multipart import PART_BYTES_MIN, MultipartUpload
 from .npy import memory as memory_of
 from .rdma import PUT_BYTES_MAX, RDMAClient
@@ -207,9 +209,14 @@ def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
     if len(start) < 8 or size > min(HEADER_BYTES_MAX, total - 8):
         raise ValueError("the object is not a file of tensors")
     text = start[8:8 + size] if 8 + size <= len(start) else client.get_object(bucket, key, offset=8, length=size)
+    return _parse_header(text, result.etag, total)
+
+
+def _parse_header(text: bytes, etag: str, total: int) -> _Header:
+    size = len(text)
     try:
         entries = json.loads(text)
-        header = _Header(result.etag, entries.pop("__metadata__", {}))
+        header = _Header(etag, entries.pop("__metadata__", {}))
         for name, fields in sorted(entries.items(), key=lambda entry: entry[1]["data_offsets"]):
             header.tensors[name] = _info(fields, 8 + size, total)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -265,3 +272,48 @@ def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, A
         if result.bytes != size or result.etag != header.etag:
             raise ValueError("the object ends early, or was replaced while it was read")
     return tensors
+
+
+# ---- As memory. ----
+
+
+def map_tensors(client: RDMAClient, bucket: str, key: str, *, names: Iterable[str] | None = None,
+                framework: str = "numpy", prefetch: bool = False) -> tuple[dict[str, Any], Map]:
+    """The tensors of a stored object as read-only arrays over a map of it (RDMAClient.map()), and the map: their bytes
+    come when they are first touched, as with a mapped file, so that a tensor that is not used is not fetched. names: only
+    these. framework="torch": as tensors, which must not be written. prefetch: brings the named ones at once, in the
+    background. The map ends with its last array. KeyError: no such name."""
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f"framework={framework!r}: numpy and torch are known")
+    mapped = client.map(bucket, key)
+    with memoryview(mapped) as view:
+        size = int.from_bytes(view[:8], "little")
+        if len(view) < 8 or size > min(HEADER_BYTES_MAX, len(view) - 8):
+            raise ValueError("the object is not a file of tensors")
+        header = _parse_header(bytes(view[8:8 + size]), mapped.etag, len(view))
+    wanted = set(header.tensors if names is None else names)
+    if not wanted <= header.tensors.keys():
+        raise KeyError(f"no tensor {sorted(wanted - header.tensors.keys())[0]!r} in {bucket}/{key}")
+    tensors: dict[str, Any] = {}
+    for name, info in header.tensors.items():
+        if name not in wanted:
+            continue
+        tensors[name] = _mapped(name, info, mapped, framework)
+        if prefetch and info.end > info.begin:
+            mapped.prefetch(info.begin, info.end - info.begin)
+    return tensors, mapped
+
+
+def _mapped(name: str, info: TensorInfo, mapped: Map, framework: str) -> Any:
+    if info.end == info.begin:
+        return _empty(name, info, framework)
+    memory = numpy.frombuffer(mapped, numpy.uint8, info.end - info.begin, info.begin)
+    if framework == "numpy":
+        return memory.view(_numpy_type(name, info.dtype)).reshape(info.shape)
+    import torch
+
+    if not hasattr(torch, info.dtype):
+        raise ValueError(f"{name}: this torch has no {info.dtype}")
+    with warnings.catch_warnings():  # that the memory is read-only
+        warnings.simplefilter("ignore")
+        return torch.frombuffer(memory, dtype=getattr(torch, info.dtype)).reshape(info.shape)

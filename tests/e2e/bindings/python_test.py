@@ -142,6 +142,90 @@ def test_fan_out():
         client.delete_object(BUCKET, "weights")
 
 
+MAP_DIES = """
+import sys
+from nebulaio import RDMAClient
+client = RDMAClient(sys.argv[1])
+client.put_object("python", "replaced", bytes(4 << 20))
+view = memoryview(client.map("python", "replaced"))
+assert view[0] == 0
+client.put_object("python", "replaced", b"\\1" * (4 << 20))
+assert view[1] == 0
+print("one page is there", flush=True)
+view[3 << 20]
+"""
+
+
+@needs()
+def test_map():
+    body = os.urandom(40 * MIB + 5)
+    with opened(map_bytes_max=32 * MIB) as client:
+        client.put_object(BUCKET, "mapped", body)
+        mapped = client.map(BUCKET, "mapped")
+        view = memoryview(mapped)
+        tap.check(len(mapped) == len(view) == len(body) and view.readonly and mapped.stats().bytes_fetched == 0,
+                  "map: the object's length, and nothing is fetched", mapped.stats())
+        tap.check(view[30 * MIB] == body[30 * MIB] and mapped.stats().bytes_fetched == 64 << 10 and
+                  mapped.stats().fetches_rdma == 1, "map: a touch brings 64 KiB by RDMA", mapped.stats())
+        tap.check(view == body, "map: every byte of an object beyond the bound")
+        tap.check(0 < mapped.stats().bytes_resident <= 32 * MIB and mapped.stats().bytes_dropped > 0,
+                  "map: within the bound", mapped.stats())
+        tap.check(raised(BufferError, mapped.close) is not None, "map: it stays while there are views")
+        before = mapped.stats().faults
+        mapped.prefetch(MIB, MIB, 60)
+        tap.check(view[MIB:2 * MIB] == body[MIB:2 * MIB] and mapped.stats().faults == before, "map: prefetched bytes are there")
+        tap.check(raised(NebulaError, mapped.prefetch, len(body), 5).errno == errno.ERANGE and
+                  raised(nebulaio.NotFoundError, client.map, BUCKET, "not there").key == "not there", "map: what is wrong is told")
+    tap.check(view[20 * MIB] == body[20 * MIB], "map: it outlives the client")
+    pid = os.fork()
+    if not pid:
+        try:
+            mapped.stats()
+        except nebulaio.ForkError:
+            os._exit(0)
+        os._exit(1)
+    tap.check(os.waitpid(pid, 0)[1] == 0, "map: not for a forked process")
+    del view
+    mapped.close()
+    tap.check(raised(ValueError, mapped.stats) is not None, "map: closed")
+    done = subprocess.run([sys.executable, "-c", MAP_DIES, RDMA], capture_output=True, text=True,
+                          env={**os.environ, "NEBULAIO_ACCESS_KEY": KEYS[0], "NEBULAIO_SECRET_KEY": KEYS[1]})
+    tap.check(done.returncode == -signal.SIGBUS and done.stdout == "one page is there\n" and
+              "the map of python/replaced ends" in done.stderr, "map: a replaced object is an error, never a mixture", done)
+
+
+@needs("numpy")
+def test_map_tensors():
+    import numpy
+    from nebulaio import data
+
+    with opened() as client:
+        tensors = {f"layer.{i}": numpy.random.rand(512, 1024).astype(numpy.float32) for i in range(16)}
+        data.save_tensors(client, BUCKET, "mapped.safetensors", {**tensors, "none": numpy.zeros((0, 3))}, {"of": "a test"})
+        arrays, mapped = data.map_tensors(client, BUCKET, "mapped.safetensors")
+        tap.check(arrays.keys() == tensors.keys() | {"none"} and arrays["none"].shape == (0, 3) and
+                  mapped.stats().bytes_fetched == 64 << 10, "map_tensors: only the header is fetched", mapped.stats())
+        tap.check(numpy.array_equal(arrays["layer.9"][100], tensors["layer.9"][100]) and
+                  mapped.stats().bytes_fetched <= 192 << 10, "map_tensors: a row brings its pages", mapped.stats())
+        one, mapped = data.map_tensors(client, BUCKET, "mapped.safetensors", names=["layer.9"])
+        info = data.list_tensors(client, BUCKET, "mapped.safetensors")[0]["layer.9"]
+        mapped.prefetch(info.begin, info.end - info.begin, 60)
+        tap.check(list(one) == ["layer.9"] and numpy.array_equal(one["layer.9"], tensors["layer.9"]) and
+                  not one["layer.9"].flags.writeable, "map_tensors: one tensor, read-only")
+        tap.check(mapped.stats().bytes_fetched <= one["layer.9"].nbytes + (256 << 10) and client.stats().bytes_copied < MIB,
+                  "map_tensors: its pages, no others", mapped.stats())
+        del mapped
+        gc.collect()
+        tap.check(numpy.array_equal(one["layer.9"], tensors["layer.9"]), "map_tensors: an array keeps the map")
+        ahead = data.map_tensors(client, BUCKET, "mapped.safetensors", names=["layer.2", "none"], prefetch=True)[0]
+        tap.check(numpy.array_equal(ahead["layer.2"], tensors["layer.2"]), "map_tensors: prefetched")
+        tap.check(raised(KeyError, data.map_tensors, client, BUCKET, "mapped.safetensors", names=["no"]) is not None,
+                  "map_tensors: no such tensor")
+        client.put_object(BUCKET, "no tensors", b"1234")
+        tap.check(raised(ValueError, data.map_tensors, client, BUCKET, "no tensors") is not None, "map_tensors: no such file")
+        tap.check(all(numpy.array_equal(arrays[name], tensors[name]) for name in tensors), "map_tensors: all of them")
+
+
 @needs()
 def test_many():
     with opened(requests_max=16) as client:
