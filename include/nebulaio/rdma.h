@@ -315,7 +315,134 @@ inline void complete(Options &options)
 		throw Error("no keys: set NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY", -EINVAL);
 }
 
+// The C form; its strings are those of the arguments.
+inline neb_options native(const Options &options, const std::string &endpoints)
+{
+	neb_options to{};
+
+	to.endpoints = endpoints.c_str();
+	to.access_key = options.access_key.c_str();
+	to.secret_key = options.secret_key.c_str();
+	to.region = options.region.empty() ? nullptr : options.region.c_str();
+	if (!options.session_token.empty())
+		to.session_token = options.session_token.c_str();
+	to.transport = options.transport;
+	to.device_name = options.device_name.c_str();
+	to.pool_bytes = options.pool_bytes;
+	to.requests_max = options.requests_max;
+	to.connect_timeout_ns = options.connect_timeout_ns;
+	to.request_timeout_ns = options.request_timeout_ns;
+	to.spin_ns = options.spin_ns;
+	to.require_encryption = options.require_encryption;
+	to.one_sided_reads = options.one_sided_reads;
+	to.registration_cache_bytes = options.registration_cache_bytes;
+	return to;
+}
+
 } // namespace detail
+
+// An object as read-only memory, whose bytes come when they are touched: see nebulaio.h, "Objects
+// as memory". Can be moved, not copied; keeps its mapper. A Mapper makes it.
+class Map
+{
+      public:
+	Map() = default;
+	Map(std::shared_ptr<neb_mapper> mapper, const std::string &bucket, const std::string &key,
+		const std::string &version_id)
+	    : mapper_(std::move(mapper))
+	{
+		neb_result result;
+		int ret = neb_map(mapper_.get(), bucket.c_str(), key.c_str(),
+			version_id.empty() ? nullptr : version_id.c_str(), &map_, &result);
+
+		if (ret)
+			throw Error("mapping " + bucket + "/" + key, ret, result);
+	}
+	Map(Map &&other) noexcept
+	    : mapper_(std::move(other.mapper_)), map_(std::exchange(other.map_, nullptr))
+	{
+	}
+	Map &operator=(Map &&other) noexcept
+	{
+		std::swap(mapper_, other.mapper_);
+		std::swap(map_, other.map_);
+		return *this;
+	}
+	Map(const Map &) = delete;
+	Map &operator=(const Map &) = delete;
+	~Map()
+	{
+		neb_unmap(map_);
+	}
+	const void *data() const noexcept
+	{
+		return map_ ? neb_map_data(map_) : nullptr;
+	}
+	template <typename T> const T *as() const noexcept
+	{
+		return static_cast<const T *>(data());
+	}
+	std::uint64_t size() const noexcept
+	{
+		return map_ ? neb_map_bytes(map_) : 0;
+	}
+	// Brings bytes before they are touched; 0 bytes: up to the end. With a timeout it returns
+	// when they are there.
+	void prefetch(
+		std::uint64_t offset = 0, std::uint64_t bytes = 0, std::uint64_t timeout_ns = 0)
+	{
+		int ret = neb_map_prefetch(native(), offset, bytes, timeout_ns);
+
+		if (ret)
+			throw Error("prefetching " + std::to_string(bytes) + " bytes", ret);
+	}
+	struct neb_map_stats stats() const
+	{
+		struct neb_map_stats stats;
+
+		neb_map_stats(native(), &stats);
+		return stats;
+	}
+	// For calls that this header does not wrap.
+	struct neb_map *native() const
+	{
+		if (!map_)
+			throw Error("no map", -EINVAL);
+		return map_;
+	}
+
+      private:
+	std::shared_ptr<neb_mapper> mapper_;
+	struct neb_map *map_ = nullptr;
+};
+
+// Maps objects of endpoints, in nebulaio.h's form. Any thread may use it. Throws with -EPERM or
+// -ENOSYS when this host refuses userfaultfd; the log says what to change.
+class Mapper
+{
+      public:
+	explicit Mapper(const std::string &endpoints, Options options = Options(),
+		const neb_mapper_options &more = neb_mapper_options())
+	{
+		neb_mapper *mapper = nullptr;
+
+		detail::complete(options);
+		const neb_options native = detail::native(options, endpoints);
+		int ret = neb_mapper_open(&native, &more, &mapper);
+
+		if (ret)
+			throw Error("mapping objects of " + endpoints, ret);
+		mapper_ = std::shared_ptr<neb_mapper>(mapper, neb_mapper_close);
+	}
+	Map map(const std::string &bucket, const std::string &key,
+		const std::string &version_id = "")
+	{
+		return Map(mapper_, bucket, key, version_id);
+	}
+
+      private:
+	std::shared_ptr<neb_mapper> mapper_;
+};
 
 // A connection to a server, and its requests. Can be moved, not copied.
 class RDMAContext
@@ -659,27 +786,12 @@ class RDMAContext
 	void open(const std::string &endpoints, neb_transport transport)
 	{
 		neb_client *client = nullptr;
-		neb_options options{};
 		neb_request ping{};
+		neb_options options = detail::native(options_, endpoints);
 		neb_result result;
 		int ret;
 
-		options.endpoints = endpoints.c_str();
-		options.access_key = options_.access_key.c_str();
-		options.secret_key = options_.secret_key.c_str();
-		options.region = options_.region.empty() ? nullptr : options_.region.c_str();
-		if (!options_.session_token.empty())
-			options.session_token = options_.session_token.c_str();
 		options.transport = transport;
-		options.device_name = options_.device_name.c_str();
-		options.pool_bytes = options_.pool_bytes;
-		options.requests_max = options_.requests_max;
-		options.connect_timeout_ns = options_.connect_timeout_ns;
-		options.request_timeout_ns = options_.request_timeout_ns;
-		options.spin_ns = options_.spin_ns;
-		options.require_encryption = options_.require_encryption;
-		options.one_sided_reads = options_.one_sided_reads;
-		options.registration_cache_bytes = options_.registration_cache_bytes;
 		client_.reset();
 		ret = neb_client_open(&options, &client);
 		if (ret)

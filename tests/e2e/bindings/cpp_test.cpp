@@ -136,6 +136,40 @@ static void test_fan_out(nebulaio::RDMAContext &ctx)
 	ctx.remove("cpp", "weights");
 }
 
+/* An object as memory: its pages come when they are touched, and with its mapper's end they stay.
+ */
+static void test_map(nebulaio::RDMAContext &ctx)
+{
+	std::vector<char> body(5 * 1024 * 1024 + 5);
+	nebulaio::Options options;
+	nebulaio::Map map;
+
+	for (std::size_t i = 0; i < body.size(); i++)
+		body[i] = static_cast<char>(i * 31 + i / 4096);
+	ctx.rdma_write("cpp", "mapped", body.data(), body.size());
+	{
+		nebulaio::Mapper mapper("rdma://" + host + ":" + std::to_string(port), options);
+
+		map = mapper.map("cpp", "mapped");
+		check(error_of([&] { mapper.map("cpp", "missing"); }).code() == "NoSuchKey" ||
+				error_of([&] { mapper.map("cpp", "missing"); }).error() == -ENOENT,
+			"map: no such key");
+	}
+	check(map.size() == body.size() && map.stats().bytes_fetched == 0, "map: its length");
+	map.prefetch(1024 * 1024, 65536, 60000000000);
+	check(std::equal(body.begin() + 1024 * 1024, body.begin() + 1024 * 1024 + 65536,
+		      map.as<char>() + 1024 * 1024) &&
+			map.stats().bytes_fetched == 65536,
+		"map: what was prefetched, and no more");
+	check(std::equal(body.begin(), body.end(), map.as<char>()), "map: every byte");
+	check(error_of([&] { map.prefetch(body.size() + 1); }).error() == -ERANGE &&
+			error_of([&] { nebulaio::Map().stats(); }).error() == -EINVAL,
+		"map: what is wrong is told");
+	nebulaio::Map other = std::move(map);
+	check(!map.data() && other.as<char>()[7] == body[7], "map: moved");
+	ctx.remove("cpp", "mapped");
+}
+
 static void test_registration(nebulaio::RDMAContext &ctx)
 {
 	std::vector<char> from(1 << 20, 'r'), to(1 << 20);
@@ -429,6 +463,7 @@ int main()
 		test_objects(ctx);
 		test_batch(ctx);
 		test_fan_out(ctx);
+		test_map(ctx);
 		test_registration(ctx);
 		test_errors(ctx);
 		test_listings(ctx);
