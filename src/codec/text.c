@@ -247,6 +247,38 @@ bool utf8_is_valid(struct slice text)
 	return true;
 }
 
+#define EACH(byte) (0x0101010101010101u * (uint64_t)(byte))
+
+/* Whether one of eight bytes is below 0x20, tabs too, or is 0x7f. */
+static bool has_control(uint64_t word)
+{
+	uint64_t del = word ^ EACH(0x7f);
+
+	return (((word - EACH(0x20)) & ~word) | ((del - EACH(1)) & ~del)) & EACH(0x80);
+}
+
+bool field_value_is_valid(struct slice value)
+{
+	const uint8_t *pos = (const uint8_t *)value.data;
+	size_t at = 0;
+
+	while (at < value.len) {
+		uint64_t word;
+
+		if (value.len - at >= sizeof(word)) {
+			memcpy(&word, pos + at, sizeof(word));
+			if (!has_control(word)) {
+				at += sizeof(word);
+				continue;
+			}
+		}
+		if ((pos[at] < 0x20 && pos[at] != '\t') || pos[at] == 0x7f)
+			return false;
+		at++;
+	}
+	return true;
+}
+
 /* The XML entity for c, or NULL when c needs none or is a control character. */
 static const char *xml_entity(char c)
 {

@@ -44,6 +44,10 @@ int uri_decode(
  * The empty text is well-formed. */
 bool utf8_is_valid(struct slice text);
 
+/* Whether bytes can be a header's value (RFC 9110 section 5.5): without control characters, except
+ * tabs. Those could end the header early. */
+bool field_value_is_valid(struct slice value);
+
 /* Appends text as XML character data, good in attributes too: & < > " ' become entities, and
  * control characters become character references, as S3 writes keys that hold them (XML 1.0 parsers
  * refuse most of them, which is what encoding-type=url is for). text must be valid UTF-8. */

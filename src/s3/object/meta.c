@@ -58,20 +58,6 @@ static bool is_refused(const struct s3_call *call, struct slice name)
 	return false;
 }
 
-/* Refuses bytes that could end a header or a stored record early: a native peer may send any
- * byte. */
-static bool is_clean_value(struct slice value)
-{
-	bool clean = true;
-
-	for (size_t i = 0; i < value.len; i++) {
-		uint8_t byte = (uint8_t)value.data[i];
-
-		clean &= (byte >= 0x20 || byte == '\t') && byte != 0x7f;
-	}
-	return clean;
-}
-
 /* RFC 9110 section 5.6.2: the characters of a token, one bit each. */
 static const uint64_t token_bits[4] = {0x03ff6cfa00000000ull, 0x57ffffffc7fffffeull};
 
@@ -229,12 +215,13 @@ static uint64_t gather_user_metadata(const struct s3_request *request, struct bu
 	return bytes;
 }
 
-/* Stored values are returned as headers to every reader of the object. */
+/* Stored values are returned as headers to every reader of the object, and a native peer may send
+ * any byte. */
 static bool all_clean(const struct s3_request *request)
 {
 	for (uint32_t i = 0; i < request->header_count; i++)
 		if (!is_clean_name(request->headers[i].name) ||
-			!is_clean_value(request->headers[i].value))
+			!field_value_is_valid(request->headers[i].value))
 			return false;
 	return true;
 }
@@ -377,7 +364,7 @@ static const struct s3_error *answer_overrides(
 			return s3_fail(call, S3_E_INVALID_REQUEST,
 				"Request specific response headers cannot be used for anonymous "
 				"GET requests.");
-		if (!is_clean_value(value))
+		if (!field_value_is_valid(value))
 			return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s has an invalid character.",
 				overrides[i].param.data);
 		s3_answer_header(call, told_name(overrides[i].header), value);

@@ -2,6 +2,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "codec/codec.h"
@@ -243,6 +244,26 @@ static void test_utf8_equals_the_definition(void **state)
 	assert_true(utf8_is_valid(SLICE_NONE));
 }
 
+/* Each byte at each place of values that are shorter and longer than a word. */
+static void test_field_values_have_no_control_characters(void **state)
+{
+	char text[20];
+
+	(void)state;
+	for (size_t len = 0; len <= sizeof(text); len++) {
+		memset(text, 'a', sizeof(text));
+		assert_true(field_value_is_valid(slice_of(text, len)));
+		for (size_t at = 0; at < len; at++) {
+			for (unsigned byte = 0; byte < 256; byte++) {
+				text[at] = (char)byte;
+				assert_int_equal(field_value_is_valid(slice_of(text, len)),
+					(byte >= 0x20 || byte == '\t') && byte != 0x7f);
+			}
+			text[at] = at % 2 ? '\t' : '\x80';
+		}
+	}
+}
+
 static void test_xml(void **state)
 {
 	struct buf out;
@@ -286,6 +307,7 @@ int main(void)
 		cmocka_unit_test(test_uri_decode_refuses),
 		cmocka_unit_test(test_uri_round_trips),
 		cmocka_unit_test(test_utf8_equals_the_definition),
+		cmocka_unit_test(test_field_values_have_no_control_characters),
 		cmocka_unit_test(test_xml),
 		cmocka_unit_test(test_output_that_does_not_fit_is_marked),
 	};
