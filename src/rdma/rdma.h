@@ -167,6 +167,8 @@ struct rp_open_opts {
 	const char *device_name;
 	uint8_t ib_port; /* 0: the first active */
 	int gid_index;	 /* -1: choose, and log the choice */
+	/* Numeric: the choice prefers the GID that belongs to it. NULL or "": no address. */
+	const char *address;
 	/* For the packets that our queue pairs send; only the verbs provider uses them. */
 	uint8_t traffic_class; /* the IP header's byte, on RoCE; 0: as the kernel has it */
 	uint8_t service_level; /* 0 to 15; 0: as the connection manager says */

@@ -390,7 +390,8 @@ const struct config_key CONFIG_KEYS[] = {
 		.min = -1,
 		.max = 255,
 		.preset = "-1",
-		.help = "GID table index; -1: the server chooses"},
+		.help = "GID table index; -1: the server chooses, the GID of rdma.address if "
+			"there is one"},
 	LATER("rdma.enable_zero_copy", rdma.enable_zero_copy, "true",
 		"Bodies move by one-sided READ and WRITE",
 		"bodies always move without a copy here, there is nothing to switch off"),

@@ -8,18 +8,19 @@
 
 #include "rdma/rdma.h"
 
+/* The device of that name: the server's first one, a former path's, or opened for this path. */
 static int device_take(const struct config *config, const struct rp_open_opts *opts,
-	struct paths *paths, const char *name, struct path_device **ret_device)
+	struct paths *paths, const char *name, struct path *path)
 {
 	struct path_device *device = &paths->devices[paths->device_count];
 	struct rp_open_opts other = *opts;
 	int ret;
 
-	*ret_device = NULL;
+	path->device = NULL;
 	if (strcmp(name, config->rdma.device_name) == 0)
 		return 0;
 	for (uint32_t i = 0; i < paths->device_count; i++) {
-		*ret_device = &paths->devices[i];
+		path->device = &paths->devices[i];
 		if (strcmp(name, paths->devices[i].name) == 0)
 			return 0;
 	}
@@ -27,13 +28,14 @@ static int device_take(const struct config *config, const struct rp_open_opts *o
 	other.device_name = name;
 	other.ib_port = 0;
 	other.gid_index = -1;
+	other.address = path->address;
 	ret = rp_open(&other, &device->rp);
 	if (ret)
 		return ret;
 	rp_device_attr(device->rp, &device->attr);
 	snprintf(device->name, sizeof(device->name), "%s", name);
 	paths->device_count++;
-	*ret_device = device;
+	path->device = device;
 	return 0;
 }
 
@@ -52,7 +54,7 @@ static int path_open(const struct config *config, const struct rp_open_opts *opt
 		snprintf(name, sizeof(name), "%s", found.device_name);
 	}
 	if (ret == 0)
-		ret = device_take(config, opts, paths, name, &path->device);
+		ret = device_take(config, opts, paths, name, path);
 	if (ret) {
 		log_error("server",
 			"rdma.paths: %.*s: no RDMA device can be used: %s; name it as "

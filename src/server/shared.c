@@ -54,6 +54,7 @@ struct rp_open_opts server_device_opts(const struct config *config)
 		.device_name = config->rdma.device_name,
 		.ib_port = (uint8_t)config->rdma.ib_port,
 		.gid_index = (int)config->rdma.gid_index,
+		.address = config->rdma.address,
 		.traffic_class = (uint8_t)(config->rdma.traffic_class < 0
 						   ? (int64_t)config->network.dscp << 2
 						   : config->rdma.traffic_class),

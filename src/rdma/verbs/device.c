@@ -156,7 +156,14 @@ static void log_choice(const struct verbs_device *device, bool asked, const char
 		asked ? "as asked" : "chosen");
 }
 
-static int choose_gid(struct verbs_device *device, int wanted)
+static bool is_gid_of(const struct ibv_gid_entry *entry, const char *address)
+{
+	union ibv_gid gid;
+
+	return verbs_gid_of(address, &gid) && !memcmp(&gid, &entry->gid, sizeof(gid));
+}
+
+static int choose_gid(struct verbs_device *device, int wanted, const char *address)
 {
 	struct ibv_gid_entry *entries = calloc(GIDS_MAX, sizeof(*entries));
 	ssize_t count = entries ? ibv_query_gid_table(device->context, entries, GIDS_MAX, 0) : 0;
@@ -165,8 +172,9 @@ static int choose_gid(struct verbs_device *device, int wanted)
 
 	for (ssize_t i = 0; i < count; i++) {
 		char name[IF_NAMESIZE];
+		bool link_up = link_is_up(entries[i].ndev_ifindex, name);
 		uint32_t score =
-			verbs_gid_score(&entries[i], link_is_up(entries[i].ndev_ifindex, name));
+			verbs_gid_score(&entries[i], link_up, is_gid_of(&entries[i], address));
 
 		if (entries[i].port_num != device->port_num ||
 			(wanted >= 0 && entries[i].gid_index != (uint32_t)wanted))
@@ -227,7 +235,8 @@ static uint32_t probe_inline(struct verbs_device *device)
 	return pd && cq ? bytes : 0;
 }
 
-static int open_context(struct verbs_device *device, const struct verbs_name *name, int gid_index)
+static int open_context(
+	struct verbs_device *device, const struct verbs_name *name, const char *address)
 {
 	int err;
 
@@ -244,7 +253,7 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 	if (!err)
 		err = limit_mtu(device);
 	if (!err)
-		err = choose_gid(device, gid_index);
+		err = choose_gid(device, name->gid_index, address);
 	if (err)
 		return err;
 	device->inline_bytes_max = probe_inline(device);
@@ -276,7 +285,6 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 	struct verbs_device *device;
 	struct verbs_name name;
 	enum ibv_mtu mtu_limit;
-	int gid_index;
 	int err = verbs_name_parse(opts->device_name, &name);
 
 	if (err) {
@@ -289,7 +297,8 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 		name.port = opts->ib_port;
 	if (opts->service_level > SERVICE_LEVEL_MAX || !mtu_of(opts->path_mtu, &mtu_limit))
 		return -EINVAL;
-	gid_index = name.gid_index >= 0 ? name.gid_index : opts->gid_index;
+	if (name.gid_index < 0)
+		name.gid_index = opts->gid_index;
 	device = calloc(1, sizeof(*device));
 	if (!device)
 		return -ENOMEM;
@@ -298,7 +307,7 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 	device->service_level = opts->service_level;
 	device->mtu_limit = mtu_limit;
 	device->epoll_fd = device->timer_fd = device->event_fd = -1;
-	err = open_context(device, &name, gid_index);
+	err = open_context(device, &name, opts->address);
 	if (err) {
 		verbs_close(&device->base);
 		return err;

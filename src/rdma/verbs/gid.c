@@ -1,4 +1,4 @@
-/* rdma/verbs/gid.c: parses names of verbs devices, and chooses the GID of a port for
+/* rdma/verbs/gid.c: parses names of verbs devices, and says how good a GID of a port is for
  * connections. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,13 +49,31 @@ static bool is_link_local(const union ibv_gid *gid)
 	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
 }
 
-uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up)
+bool verbs_gid_of(const char *address, union ibv_gid *ret_gid)
+{
+	union verbs_address parsed;
+	union ibv_gid gid = {.raw = {[10] = 0xff, [11] = 0xff}};
+
+	if (!address || !address[0] || verbs_address_parse(address, 0, &parsed))
+		return false;
+	if (parsed.any.sa_family == AF_INET6)
+		memcpy(gid.raw, &parsed.in6.sin6_addr, sizeof(gid.raw));
+	else
+		memcpy(gid.raw + 12, &parsed.in.sin_addr, sizeof(parsed.in.sin_addr));
+	*ret_gid = gid;
+	return true;
+}
+
+uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up, bool asked_for)
 {
 	uint32_t score = 1;
 
 	/* RoCE v1 does not cross a router, and v1 and v2 do not interoperate. */
 	if (entry->gid_type == IBV_GID_TYPE_ROCE_V2)
-		score += 100;
+		score += 200;
+	/* Before a link that is up: this one may come up later. */
+	if (asked_for)
+		score += 80;
 	if (link_up)
 		score += 50;
 	/* rdma_cm finds a device by address, and no route leads to a link-local one. */

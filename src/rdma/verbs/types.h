@@ -35,8 +35,11 @@ struct verbs_name {
 };
 /* "DEVICE", "DEVICE:PORT" or "DEVICE:PORT:GID"; -EINVAL. */
 int verbs_name_parse(const char *text, struct verbs_name *ret_name);
-/* How good a GID is to meet peers with; the link is up when its network device is. */
-uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up);
+/* The GID of a numeric address; false: the text is NULL, empty or none. */
+bool verbs_gid_of(const char *address, union ibv_gid *ret_gid);
+/* How good a GID is to meet peers with; the link is up when its network device is; it is asked for
+ * when it belongs to the address that the device was opened for. */
+uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up, bool asked_for);
 /* The text of a GID: an IPv4 address where it stands for one. */
 void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes);
 

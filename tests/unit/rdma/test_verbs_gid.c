@@ -52,16 +52,19 @@ static void test_order(void **state)
 	const struct {
 		const char *address;
 		uint32_t type;
-		bool link_up;
+		bool link_up, asked_for;
 	} order[] = {
-		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V2, true},
-		{"2001:db8::1", IBV_GID_TYPE_ROCE_V2, true},
-		{"fe80::1", IBV_GID_TYPE_ROCE_V2, true},
-		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V2, false},
-		{"fe80::1", IBV_GID_TYPE_ROCE_V2, false},
-		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V1, true},
-		{"fe80::1", IBV_GID_TYPE_ROCE_V1, true},
-		{"fe80::1", IBV_GID_TYPE_IB, false},
+		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V2, true, true},
+		{"fe80::1", IBV_GID_TYPE_ROCE_V2, false, true},
+		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V2, true, false},
+		{"2001:db8::1", IBV_GID_TYPE_ROCE_V2, true, false},
+		{"fe80::1", IBV_GID_TYPE_ROCE_V2, true, false},
+		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V2, false, false},
+		{"fe80::1", IBV_GID_TYPE_ROCE_V2, false, false},
+		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V1, true, true},
+		{"::ffff:192.0.2.1", IBV_GID_TYPE_ROCE_V1, true, false},
+		{"fe80::1", IBV_GID_TYPE_ROCE_V1, true, false},
+		{"fe80::1", IBV_GID_TYPE_IB, false, false},
 	};
 
 	(void)state;
@@ -69,10 +72,31 @@ static void test_order(void **state)
 		struct ibv_gid_entry better = entry(order[i - 1].address, order[i - 1].type);
 		struct ibv_gid_entry worse = entry(order[i].address, order[i].type);
 
-		assert_true(verbs_gid_score(&better, order[i - 1].link_up) >
-			    verbs_gid_score(&worse, order[i].link_up));
-		assert_true(verbs_gid_score(&worse, order[i].link_up) > 0);
+		assert_true(verbs_gid_score(&better, order[i - 1].link_up, order[i - 1].asked_for) >
+			    verbs_gid_score(&worse, order[i].link_up, order[i].asked_for));
+		assert_true(verbs_gid_score(&worse, order[i].link_up, order[i].asked_for) > 0);
 	}
+}
+
+static void gid_of_is(const char *address, const char *gid)
+{
+	struct ibv_gid_entry wanted = entry(gid, IBV_GID_TYPE_ROCE_V2);
+	union ibv_gid got;
+
+	assert_true(verbs_gid_of(address, &got));
+	assert_memory_equal(got.raw, wanted.gid.raw, sizeof(got.raw));
+}
+
+static void test_gid_of_an_address(void **state)
+{
+	static const char *const none[] = {NULL, "", "host.example", "192.0.2.1:9100"};
+	union ibv_gid got;
+
+	(void)state;
+	gid_of_is("192.0.2.1", "::ffff:192.0.2.1");
+	gid_of_is("2001:DB8:0:0::1", "2001:db8::1");
+	for (size_t i = 0; i < ARRAY_LEN(none); i++)
+		assert_false(verbs_gid_of(none[i], &got));
 }
 
 static void test_text(void **state)
@@ -94,6 +118,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_wrong_names),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_gid_of_an_address),
 		cmocka_unit_test(test_text),
 	};
 
