@@ -5,11 +5,6 @@
 
 #include "rdma/verbs/verbs_priv.h"
 
-static const char *device_name(const struct verbs_device *device)
-{
-	return ibv_get_device_name(device->context->device);
-}
-
 /* ---- The port. ---- */
 
 static bool known_down(const struct verbs_device *device)
@@ -139,7 +134,7 @@ static void port_up(struct verbs_device *device)
 /* An end that only polls memory for the peer's writes would never learn of it. */
 void verbs_port_lose(struct verbs_device *device)
 {
-	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),
+	log_warn("rdma", "%s port %u stays down: its connections end", verbs_device_name(device),
 		device->port_num);
 	device->port_deadline_ns = DEADLINE_NONE;
 	atomic_store(&device->port_lost, true);
@@ -175,7 +170,7 @@ static void qp_died(struct verbs_qp *qp, enum ibv_event_type type)
 
 static void cq_overran(struct verbs_device *device, struct verbs_cq *cq)
 {
-	log_error("rdma", "%s: a completion queue of %d entries overran", device_name(device),
+	log_error("rdma", "%s: a completion queue of %d entries overran", verbs_device_name(device),
 		cq->cq->cqe);
 	atomic_store(&cq->overrun, true);
 	LIST_FOR_EACH (link, &device->qps) {
@@ -219,25 +214,26 @@ static void async_handle(struct verbs_device *device, const struct ibv_async_eve
 			cq_overran(device, event->element.cq->cq_context);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
-		log_error("rdma", "%s failed", device_name(device));
+		log_error("rdma", "%s failed", verbs_device_name(device));
 		LIST_FOR_EACH (link, &device->qps) {
 			verbs_conn_down(
 				CONTAINER_OF(link, struct verbs_qp, link), RP_CM_DEVICE_FATAL);
 		}
 		break;
 	case IBV_EVENT_PORT_ERR:
-		log_warn(
-			"rdma", "%s port %d is down", device_name(device), event->element.port_num);
+		log_warn("rdma", "%s port %d is down", verbs_device_name(device),
+			event->element.port_num);
 		if (event->element.port_num == device->port_num)
 			port_down(device);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
-		log_info("rdma", "%s port %d is up", device_name(device), event->element.port_num);
+		log_info("rdma", "%s port %d is up", verbs_device_name(device),
+			event->element.port_num);
 		if (event->element.port_num == device->port_num)
 			port_up(device);
 		break;
 	default:
-		log_info("rdma", "%s: %s", device_name(device),
+		log_info("rdma", "%s: %s", verbs_device_name(device),
 			ibv_event_type_str(event->event_type));
 	}
 }

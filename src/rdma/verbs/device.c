@@ -69,7 +69,7 @@ static int choose_port(struct verbs_device *device, uint8_t wanted)
 {
 	uint8_t first = wanted ? wanted : 1;
 	uint8_t last = wanted ? wanted : device->attr.phys_port_cnt;
-	const char *name = ibv_get_device_name(device->context->device);
+	const char *name = verbs_device_name(device);
 
 	if (wanted > device->attr.phys_port_cnt) {
 		log_error("rdma", "%s has no port %u; it has %u", name, wanted,
@@ -107,7 +107,7 @@ static int limit_mtu(struct verbs_device *device)
 		log_error("rdma",
 			"%s: the configured path MTU is %u, but the port supports %u; the MTU of "
 			"its network interface decides that (`ip link`)",
-			ibv_get_device_name(device->context->device), 128u << device->mtu_limit,
+			verbs_device_name(device), 128u << device->mtu_limit,
 			128u << device->port.active_mtu);
 		return -EMSGSIZE;
 	}
@@ -150,10 +150,9 @@ static void log_choice(const struct verbs_device *device, bool asked, const char
 	char text[INET6_ADDRSTRLEN];
 
 	verbs_gid_text(&device->gid.gid, text, sizeof(text));
-	log_info("rdma", "%s port %u (%s): GID %u, %s%s%s, %s",
-		ibv_get_device_name(device->context->device), device->port_num,
-		gid_type_text(device), device->gid.gid_index, text, netdev[0] ? " on " : "", netdev,
-		asked ? "as asked" : "chosen");
+	log_info("rdma", "%s port %u (%s): GID %u, %s%s%s, %s", verbs_device_name(device),
+		device->port_num, gid_type_text(device), device->gid.gid_index, text,
+		netdev[0] ? " on " : "", netdev, asked ? "as asked" : "chosen");
 }
 
 static bool is_gid_of(const struct ibv_gid_entry *entry, const char *address)
@@ -196,8 +195,7 @@ static int choose_gid(struct verbs_device *device, int wanted, const char *addre
 	if (wanted < 0 && device->context->device->transport_type == IBV_TRANSPORT_IWARP)
 		return 0;
 	log_error("rdma", "%s port %u has no GID%s; `ibv_devinfo -v` lists them",
-		ibv_get_device_name(device->context->device), device->port_num,
-		wanted >= 0 ? " of that index" : "");
+		verbs_device_name(device), device->port_num, wanted >= 0 ? " of that index" : "");
 	return -ENODEV;
 }
 
@@ -266,7 +264,7 @@ void verbs_ended(const struct verbs_device *device, const char *what, int err)
 {
 	if (err)
 		log_warn("rdma", "%s: the device did not destroy a %s, which stays allocated: %s",
-			ibv_get_device_name(device->context->device), what, strerror(abs(err)));
+			verbs_device_name(device), what, strerror(abs(err)));
 }
 
 static void verbs_close(struct rp_device *base)
@@ -343,8 +341,7 @@ static void verbs_device_attr(const struct rp_device *base, struct rp_device_att
 		ret_attr->qp_types |= 1u << RP_QP_RAW;
 	if (device->dc)
 		ret_attr->qp_types |= 1u << RP_QP_DCI | 1u << RP_QP_DCT;
-	snprintf(ret_attr->name, sizeof(ret_attr->name), "%s",
-		ibv_get_device_name(device->context->device));
+	snprintf(ret_attr->name, sizeof(ret_attr->name), "%s", verbs_device_name(device));
 	snprintf(ret_attr->transport, sizeof(ret_attr->transport), "%s", gid_type_text(device));
 }
 

@@ -91,3 +91,15 @@ void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes)
 	if (!inet_ntop(is_ipv4(gid) ? AF_INET : AF_INET6, addr, text, (socklen_t)text_bytes))
 		snprintf(text, text_bytes, "?");
 }
+
+bool verbs_gid_address(
+	const struct verbs_device *device, int family, union verbs_address *ret_address)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (!device->has_gid || device->port.link_layer == IBV_LINK_LAYER_INFINIBAND)
+		return false;
+	verbs_gid_text(&device->gid.gid, text, sizeof(text));
+	return !verbs_address_parse(text, 0, ret_address) && ret_address->any.sa_family == family &&
+	       !(family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&ret_address->in6.sin6_addr));
+}

@@ -351,8 +351,7 @@ void verbs_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	snprintf(ret_info->device, sizeof(ret_info->device), "%s",
-		ibv_get_device_name(qp->device->context->device));
+	snprintf(ret_info->device, sizeof(ret_info->device), "%s", verbs_device_name(qp->device));
 	ret_info->state = verbs_qp_state(base);
 	/* DC's ends cannot be queried this way. */
 	if (qp->type == RP_QP_DCI || qp->type == RP_QP_DCT ||

@@ -42,6 +42,10 @@ bool verbs_gid_of(const char *address, union ibv_gid *ret_gid);
 uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up, bool asked_for);
 /* The text of a GID: an IPv4 address where it stands for one. */
 void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes);
+struct verbs_device;
+/* The address that the device's GID stands for, to leave from; false: let routing decide. */
+bool verbs_gid_address(
+	const struct verbs_device *device, int family, union verbs_address *ret_address);
 
 /* ---- Devices (verbs/device.c). ---- */
 /* Private data as it is sent: its length and flags, the data, the path MTU's code. */
@@ -247,6 +251,11 @@ _Static_assert(VERBS_READS_MAX <= UINT8_MAX, "rdma_cm counts them in a byte");
 _Static_assert(RP_GRH_BYTES == sizeof(struct ibv_grh), "what a device puts before a datagram");
 _Static_assert((int)RP_QPS_INIT == 0, "a queue pair that is zero is unconnected");
 
+static inline const char *verbs_device_name(const struct verbs_device *device)
+{
+	return ibv_get_device_name(device->context->device);
+}
+
 static inline bool verbs_is_iwarp(const struct verbs_device *device)
 {
 	return device->context->device->transport_type == IBV_TRANSPORT_IWARP;
@@ -255,6 +264,12 @@ static inline bool verbs_is_iwarp(const struct verbs_device *device)
 static inline struct verbs_device *verbs_device(const struct rp_device *base)
 {
 	return CONTAINER_OF(base, struct verbs_device, base);
+}
+
+/* Connecting, and neither there nor given up. */
+static inline bool verbs_is_trying(const struct verbs_qp *qp)
+{
+	return qp->conn == VERBS_CONN_RESOLVING || qp->conn == VERBS_CONN_CONNECTING;
 }
 
 static inline struct verbs_qp *verbs_qp(const struct rp_qp *base)

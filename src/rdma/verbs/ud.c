@@ -62,7 +62,7 @@ int verbs_raw_probe(struct verbs_device *device)
 
 void verbs_raw_explain(const struct verbs_device *device)
 {
-	const char *name = ibv_get_device_name(device->context->device);
+	const char *name = verbs_device_name(device);
 
 	if (device->raw_err == -EPERM || device->raw_err == -EACCES)
 		log_error("rdma", "%s: raw packets need the capability CAP_NET_RAW", name);
@@ -127,8 +127,8 @@ int verbs_group_join(struct rp_qp *base, const char *address, struct rp_group **
 		err = bind_or_resolve(group);
 	pthread_mutex_unlock(&device->lock);
 	if (err) {
-		log_warn("rdma", "%s: cannot join the group %s: %s",
-			ibv_get_device_name(device->context->device), address, strerror(-err));
+		log_warn("rdma", "%s: cannot join the group %s: %s", verbs_device_name(device),
+			address, strerror(-err));
 		if (group->id)
 			rdma_destroy_id(group->id);
 		free(group);
@@ -185,8 +185,7 @@ bool verbs_group_notice(
 	}
 	if (err)
 		log_warn("rdma", "%s: cannot join a group: %s",
-			ibv_get_device_name(group->qp->device->context->device),
-			strerror(abs(err)));
+			verbs_device_name(group->qp->device), strerror(abs(err)));
 	group->failed = err != 0;
 	*ret_event = (struct rp_cm_event){
 		.type = err ? RP_CM_GROUP_FAILED : RP_CM_GROUP_JOINED,

@@ -90,33 +90,58 @@ int verbs_take(struct verbs_cq *cq, struct rp_wc *wcs, uint32_t max);
 int verbs_qp_address(struct rp_qp *base, struct rp_address *ret_address);
 int verbs_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first);
 
-/* ---- Connection manager (verbs/cm.c). ---- */
+/* ---- Private data (verbs/hello.c). ---- */
+/* Returns the length. */
+uint8_t verbs_hello_pack(const struct verbs_device *device, enum rp_qp_type type, struct slice data,
+	uint8_t out[VERBS_HELLO_BYTES]);
+/* Sets the event's private data. False: a peer of ours does not send these bytes. */
+bool verbs_hello_unpack(struct slice data, struct rp_cm_event *ret_event, enum rp_qp_type *ret_type,
+	enum ibv_mtu *ret_mtu);
+
+/* ---- The device's connection manager (verbs/cm_poll.c). ---- */
 int verbs_cm_init(struct verbs_device *device);
 void verbs_cm_fini(struct verbs_device *device); /* takes a half-built one */
+int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event);
+int verbs_cm_fd(const struct rp_device *base);
+/* Sets the timer to the first deadline there is. Locked. */
+void verbs_timer_update(struct verbs_device *device);
+
+/* ---- Listeners and requests (verbs/cm_listen.c). ---- */
 int verbs_listen(struct rp_device *base, const char *address, uint16_t port,
 	struct rp_listener **ret_listener);
 void verbs_listener_close(struct rp_listener *base);
-int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct slice private_data,
-	uint64_t deadline_ns);
 int verbs_accept(struct rp_conn_request *base, struct rp_qp *qp, struct slice private_data);
 void verbs_reject(struct rp_conn_request *base, struct slice private_data);
+/* A peer asks for a connection; true: an event for the application. Locked. */
+bool verbs_request_notice(struct verbs_device *device, const struct verbs_notice *notice,
+	struct rp_cm_event *ret_event);
+
+/* ---- A queue pair's connection (verbs/cm.c). ---- */
+int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct slice private_data,
+	uint64_t deadline_ns);
 void verbs_disconnect(struct rp_qp *base);
-int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event);
-int verbs_cm_fd(const struct rp_device *base);
-/* The address that the chosen GID stands for, to leave from; false: let routing decide. */
-bool verbs_gid_address(
-	const struct verbs_device *device, int family, union verbs_address *ret_address);
-/* rdma_cm found a device by address; it must be the one that we opened. */
-bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id);
 /* Ends the connection, if any; no event of this queue pair comes after. */
 void verbs_cm_forget(struct verbs_qp *qp);
-/* Sets the timer to the first deadline there is. Locked, as all below but verbs_async_read(). */
-void verbs_timer_update(struct verbs_device *device);
+/* rdma_cm found a device by address; it must be the one that we opened. */
+bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id);
+/* What we ask of a connection, and offer. */
+struct rdma_conn_param verbs_conn_param(const struct verbs_qp *qp);
+/* Moves it to RTS, as far as that is not the device's own work. passive: the request that it
+ * accepts, or NULL. Locked, as all below. */
+int verbs_qp_bring_up(struct verbs_qp *qp, const struct verbs_request *passive);
+/* rdma_cm's event of its identifier; true: an event for the application. */
+bool verbs_qp_notice(
+	struct verbs_qp *qp, const struct verbs_notice *notice, struct rp_cm_event *ret_event);
+/* The attempt to connect lasted too long: nobody answered. */
+void verbs_attempt_late(struct verbs_qp *qp);
 /* The connection is over; its user gets the event. */
 void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type);
+/* The next event that we made ourselves; false: none. */
+bool verbs_told_pop(struct verbs_device *device, struct rp_cm_event *ret_event);
 
 /* ---- The device's asynchronous events (verbs/async.c). ---- */
-/* Reads them: ports, queues, queue pairs. verbs_async_read() takes the lock. */
+/* Reads them: ports, queues, queue pairs. verbs_async_read() takes the lock; all others here are
+ * called with it. */
 void verbs_async_take(struct verbs_device *device);
 void verbs_async_read(struct verbs_device *device);
 /* The port has not come back in time: connections end. */
