@@ -357,7 +357,7 @@ int gateway_open(const struct gateway_opts *opts, struct gateway **ret_gateway)
 {
 	struct gateway *gateway = calloc(1, sizeof(*gateway));
 	struct cgroup_limits limits;
-	int ret = 0;
+	int ret;
 
 	if (!gateway)
 		return -ENOMEM;
@@ -372,9 +372,7 @@ int gateway_open(const struct gateway_opts *opts, struct gateway **ret_gateway)
 	if (gateway->config->cpu.reactors)
 		gateway->core_count = (uint32_t)gateway->config->cpu.reactors;
 	gateway->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	gateway->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (gateway->wake_fd < 0 || gateway->end_fd < 0)
-		ret = -errno;
+	ret = gateway->wake_fd < 0 ? -errno : ticker_open(&gateway->pulse);
 	if (!ret)
 		ret = open_memory(gateway);
 	if (!ret && gateway->config->https.address[0])
@@ -419,8 +417,7 @@ int gateway_start(struct gateway *gateway)
 		core->running = !ret;
 	}
 	if (!ret)
-		ret = -pthread_create(&gateway->pulse, NULL, gw_pulse_main, gateway);
-	gateway->pulsing = !ret;
+		ret = ticker_start(&gateway->pulse, gw_pulse_main, gateway);
 	if (!ret)
 		ret = -pthread_create(&gateway->keeper, NULL, gw_keeper_main, gateway);
 	gateway->keeping = !ret;
@@ -496,11 +493,7 @@ void gateway_stop(struct gateway *gateway)
 		pthread_join(gateway->keeper, NULL);
 		gateway->keeping = false;
 	}
-	atomic_store(&gateway->left, true);
-	(void)eventfd_write(gateway->end_fd, 1);
-	if (gateway->pulsing)
-		pthread_join(gateway->pulse, NULL);
-	gateway->pulsing = false;
+	ticker_stop(&gateway->pulse);
 	atomic_store(&gateway->draining, true);
 	for (uint32_t i = 0; i < gateway->core_count; i++) {
 		struct gw_core *core = &gateway->cores[i];
@@ -542,7 +535,6 @@ void gateway_close(struct gateway *gateway)
 	region_close(gateway->region);
 	if (gateway->wake_fd >= 0)
 		close(gateway->wake_fd);
-	if (gateway->end_fd >= 0)
-		close(gateway->end_fd);
+	ticker_close(&gateway->pulse);
 	free(gateway);
 }

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "base/ticker.h"
 #include "cluster/cluster.h"
 #include "codec/carry.h"
 #include "codec/via.h"
@@ -260,12 +261,11 @@ struct gateway {
 	struct net_tls *link_tls;	     /* NULL: links are plain */
 	/* The keeper's. */
 	struct gw_child children[CLUSTER_STORES_MAX];
-	pthread_t keeper, pulse;
-	bool keeping, pulsing;
+	struct ticker pulse; /* stops when the keeper has ended */
+	pthread_t keeper;
+	bool keeping;
 	int wake_fd;
-	int end_fd;		   /* of the pulse */
 	_Atomic bool leaving;	   /* hands its stores over, then the keeper ends */
-	_Atomic bool left;	   /* the keeper has ended */
 	_Atomic uint64_t heard_ns; /* when the cluster last answered the keeper */
 };
 

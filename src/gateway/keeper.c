@@ -270,8 +270,7 @@ void *gw_pulse_main(void *arg)
 	struct gateway *gateway = arg;
 	int told = 0;
 
-	while (!atomic_load(&gateway->left)) {
-		struct pollfd end = {.fd = gateway->end_fd, .events = POLLIN};
+	do {
 		int ret = gw_live(gateway);
 
 		if (ret && ret != told)
@@ -279,8 +278,7 @@ void *gw_pulse_main(void *arg)
 				ret == -EBUSY ? "another gateway has its name (cluster.gateway)"
 					      : strerror(-ret));
 		told = ret;
-		(void)poll(&end, 1, (int)(GW_TICK_NS / NS_PER_MS));
-	}
+	} while (ticker_sleep(&gateway->pulse, GW_TICK_NS / NS_PER_MS));
 	cluster_leave(gateway->cluster, gateway->name);
 	return NULL;
 }
@@ -377,7 +375,6 @@ void *gw_keeper_main(void *arg)
 		sleep_some(gateway);
 	}
 	end_children(gateway);
-	atomic_store(&gateway->left, true);
-	(void)eventfd_write(gateway->end_fd, 1);
+	ticker_stop(&gateway->pulse);
 	return NULL;
 }

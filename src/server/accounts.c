@@ -3,15 +3,13 @@
 #include "server/accounts.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/life.h"
+#include "base/ticker.h"
 #include "reactor/reactor.h"
 
 #define LOOK_MS	     1000
@@ -31,10 +29,7 @@ struct accounts {
 	uint32_t lease_s;
 	struct cluster *cluster;
 	struct s3 *s3;
-	int wake_fd;
-	pthread_t thread;
-	bool running;
-	_Atomic bool ending;
+	struct ticker ticker;
 	/* Of store 0. */
 	pthread_mutex_t lock; /* one change of the copies at a time */
 	_Atomic bool started, behind;
@@ -52,24 +47,27 @@ static void told(void *arg, struct slice text)
 	struct accounts *accounts = arg;
 
 	(void)text;
-	(void)eventfd_write(accounts->wake_fd, 1);
+	ticker_wake(&accounts->ticker);
 }
 
 int accounts_open(
 	bool follows, uint32_t lease_s, struct cluster_opts *opts, struct accounts **ret_accounts)
 {
 	struct accounts *accounts = calloc(1, sizeof(*accounts));
+	int ret;
 
 	if (!accounts)
 		return -ENOMEM;
 	accounts->follows = follows;
 	accounts->lease_s = lease_s;
 	pthread_mutex_init(&accounts->lock, NULL);
-	accounts->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ret = ticker_open(&accounts->ticker);
 	accounts->known = follows ? calloc(ACCOUNTS_MAX, sizeof(*accounts->known)) : NULL;
-	if (accounts->wake_fd < 0 || (follows && !accounts->known)) {
+	if (follows && !accounts->known)
+		ret = -ENOMEM;
+	if (ret) {
 		accounts_close(accounts);
-		return -ENOMEM;
+		return ret;
 	}
 	if (follows) {
 		opts->told = told;
@@ -278,15 +276,8 @@ static void follow(struct accounts *accounts)
 static void *run(void *arg)
 {
 	struct accounts *accounts = arg;
-	eventfd_t value;
 
-	while (!atomic_load(&accounts->ending)) {
-		struct pollfd wake = {.fd = accounts->wake_fd, .events = POLLIN};
-
-		(void)poll(&wake, 1, LOOK_MS);
-		(void)eventfd_read(accounts->wake_fd, &value);
-		if (atomic_load(&accounts->ending))
-			break;
+	while (ticker_sleep(&accounts->ticker, LOOK_MS)) {
 		if (accounts->follows)
 			follow(accounts);
 		else
@@ -305,21 +296,18 @@ static void first_run(void *arg)
 		walk->ret = copy_all(walk->accounts);
 		return;
 	}
-	while ((walk->ret = look(walk->accounts)) == -ENOENT &&
-		!atomic_load(&walk->accounts->ending)) {
-		struct pollfd wake = {.fd = walk->accounts->wake_fd, .events = POLLIN};
-
+	while ((walk->ret = look(walk->accounts)) == -ENOENT) {
 		if (!logged)
 			log_info("server", "waiting for store 0's copies of the accounts");
 		logged = true;
-		(void)poll(&wake, 1, LOOK_MS / 5);
+		if (!ticker_sleep(&walk->accounts->ticker, LOOK_MS / 5))
+			return;
 	}
 }
 
 int accounts_start(struct accounts *accounts, struct cluster *cluster, struct s3 *s3)
 {
 	struct walk walk = {.accounts = accounts};
-	int ret;
 
 	accounts->cluster = cluster;
 	accounts->s3 = s3;
@@ -327,20 +315,14 @@ int accounts_start(struct accounts *accounts, struct cluster *cluster, struct s3
 	if (walk.ret)
 		return walk.ret;
 	atomic_store(&accounts->started, true);
-	ret = -pthread_create(&accounts->thread, NULL, run, accounts);
-	accounts->running = !ret;
-	return ret;
+	return ticker_start(&accounts->ticker, run, accounts);
 }
 
 void accounts_stop(struct accounts *accounts)
 {
 	if (!accounts)
 		return;
-	atomic_store(&accounts->ending, true);
-	(void)eventfd_write(accounts->wake_fd, 1);
-	if (accounts->running)
-		pthread_join(accounts->thread, NULL);
-	accounts->running = false;
+	ticker_stop(&accounts->ticker);
 	life_end(&accounts->life);
 }
 
@@ -348,8 +330,7 @@ void accounts_close(struct accounts *accounts)
 {
 	if (!accounts)
 		return;
-	if (accounts->wake_fd >= 0)
-		close(accounts->wake_fd);
+	ticker_close(&accounts->ticker);
 	free(accounts->known);
 	pthread_mutex_destroy(&accounts->lock);
 	free(accounts);

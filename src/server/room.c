@@ -3,11 +3,9 @@
 #include "server/room.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+
+#include "base/ticker.h"
 
 #define LOOK_MS 2000
 /* Smaller changes are not worth a write. */
@@ -15,9 +13,7 @@
 
 struct room {
 	struct room_opts opts;
-	int end_fd;
-	pthread_t thread;
-	bool running;
+	struct ticker ticker;
 };
 
 static bool is_news(const struct cluster_room *told, const struct cluster_room *now)
@@ -31,7 +27,6 @@ static bool is_news(const struct cluster_room *told, const struct cluster_room *
 static void *run(void *arg)
 {
 	struct room *room = arg;
-	struct pollfd end = {.fd = room->end_fd, .events = POLLIN};
 	struct cluster_room told = {.used_bytes = UINT64_MAX};
 
 	do {
@@ -43,7 +38,7 @@ static void *run(void *arg)
 		if (is_news(&told, &now) &&
 			cluster_room_put(room->opts.cluster, room->opts.number, &now) == 0)
 			told = now;
-	} while (poll(&end, 1, LOOK_MS) <= 0);
+	} while (ticker_sleep(&room->ticker, LOOK_MS));
 	return NULL;
 }
 
@@ -55,9 +50,9 @@ int room_begin(const struct room_opts *opts, struct room **ret_room)
 	if (!room)
 		return -ENOMEM;
 	room->opts = *opts;
-	room->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	ret = room->end_fd < 0 ? -errno : -pthread_create(&room->thread, NULL, run, room);
-	room->running = !ret;
+	ret = ticker_open(&room->ticker);
+	if (!ret)
+		ret = ticker_start(&room->ticker, run, room);
 	if (ret) {
 		room_end(room);
 		return ret;
@@ -70,11 +65,7 @@ void room_end(struct room *room)
 {
 	if (!room)
 		return;
-	if (room->running) {
-		(void)eventfd_write(room->end_fd, 1);
-		pthread_join(room->thread, NULL);
-	}
-	if (room->end_fd >= 0)
-		close(room->end_fd);
+	ticker_stop(&room->ticker);
+	ticker_close(&room->ticker);
 	free(room);
 }

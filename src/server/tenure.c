@@ -3,14 +3,13 @@
 #include "server/tenure.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/ticker.h"
 
 #define LOOK_MS 1000
 
@@ -18,9 +17,8 @@ struct tenure {
 	struct cluster *cluster;
 	uint32_t store;
 	char gateway[CLUSTER_NAME_LEN_MAX + 1];
-	int end_fd, end_ms;
-	pthread_t thread;
-	bool running;
+	int end_ms;
+	struct ticker ticker;
 	_Atomic bool lost;
 };
 
@@ -39,13 +37,6 @@ static bool other_has_it(const struct tenure *tenure)
 	return true;
 }
 
-static bool told_to_stop(const struct tenure *tenure, int timeout_ms)
-{
-	struct pollfd end = {.fd = tenure->end_fd, .events = POLLIN};
-
-	return poll(&end, 1, timeout_ms) > 0;
-}
-
 /* The signal is the one by which the gateway would end it: the next owner waits for the volume,
  * and has it as soon as it is given up. */
 static void *run(void *arg)
@@ -53,11 +44,11 @@ static void *run(void *arg)
 	struct tenure *tenure = arg;
 
 	while (!other_has_it(tenure))
-		if (told_to_stop(tenure, LOOK_MS))
+		if (!ticker_sleep(&tenure->ticker, LOOK_MS))
 			return NULL;
 	atomic_store(&tenure->lost, true);
 	kill(getpid(), SIGTERM);
-	if (told_to_stop(tenure, tenure->end_ms))
+	if (!ticker_sleep(&tenure->ticker, tenure->end_ms))
 		return NULL;
 	log_error("server", "store %u: the orderly end lasts too long: this process ends at once",
 		tenure->store);
@@ -68,7 +59,7 @@ int tenure_begin(struct cluster *cluster, uint32_t store, const char *gateway, i
 	struct tenure **ret_tenure)
 {
 	struct tenure *tenure = calloc(1, sizeof(*tenure));
-	int ret = 0;
+	int ret;
 
 	if (!tenure)
 		return -ENOMEM;
@@ -76,13 +67,10 @@ int tenure_begin(struct cluster *cluster, uint32_t store, const char *gateway, i
 	tenure->store = store;
 	tenure->end_ms = end_ms;
 	snprintf(tenure->gateway, sizeof(tenure->gateway), "%s", gateway);
-	tenure->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (tenure->end_fd < 0)
-		ret = -errno;
+	ret = ticker_open(&tenure->ticker);
 	/* Without the name of its gateway a process was started by hand. */
 	if (!ret && gateway[0])
-		ret = -pthread_create(&tenure->thread, NULL, run, tenure);
-	tenure->running = !ret && gateway[0];
+		ret = ticker_start(&tenure->ticker, run, tenure);
 	if (ret) {
 		tenure_end(tenure);
 		return ret;
@@ -95,12 +83,8 @@ void tenure_end(struct tenure *tenure)
 {
 	if (!tenure)
 		return;
-	if (tenure->running) {
-		(void)eventfd_write(tenure->end_fd, 1);
-		pthread_join(tenure->thread, NULL);
-	}
-	if (tenure->end_fd >= 0)
-		close(tenure->end_fd);
+	ticker_stop(&tenure->ticker);
+	ticker_close(&tenure->ticker);
 	free(tenure);
 }
 
