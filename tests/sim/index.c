@@ -422,6 +422,11 @@ uint64_t index_passed_over(const struct index *index)
 	return world_chance(PASSED_OVER_ONE_OF) ? UINT64_MAX : 0;
 }
 
+void index_tidy(struct index *index)
+{
+	(void)index;
+}
+
 void index_walk_close(struct index_walk *walk)
 {
 	map_put(walk->map);

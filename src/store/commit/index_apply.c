@@ -432,6 +432,7 @@ int index_apply_checkpoint_now(struct store *store)
 	pthread_mutex_lock(&store->apply->checkpoint_lock);
 	ret = checkpoint_do(store, false);
 	pthread_mutex_unlock(&store->apply->checkpoint_lock);
+	index_tidy(store->index);
 	return ret;
 }
 

@@ -58,9 +58,8 @@ int index_apply_settle(struct store *store);
 /* Fiber call: waits until the log has room for a group that ends at end_pos and the index keeps up.
  */
 int index_apply_wait_room(struct store *store, uint64_t end_pos);
-/* Asks for a checkpoint once walks have passed over so many hidden entries of the index that it
- * costs less: of overwritten keys it leaves one entry each. */
-#define INDEX_PASSED_OVER_MAX (64u * 1024u)
+/* Asks for a checkpoint, and for index_tidy() after it, once walks have passed over so many entries
+ * of the index that these cost less. */
 void index_apply_tidy(struct store *store);
 /* Makes a checkpoint on the calling thread. Blocks. */
 int index_apply_checkpoint_now(struct store *store);

@@ -8,6 +8,7 @@
 #include "store/log/key.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@
 #define INFO_LOG_BYTES_MAX  (1 * MIB)
 #define MANIFEST_BYTES_MAX  (1 * MIB)
 #define TIER_MEMORY	    1 /* rocksdb::kBlockCacheTier */
+#define LEVELS		    7 /* RocksDB's default */
+/* Deleted keys in one walk that are worth a compaction. */
+#define LITTER_MIN 1024u
 
 struct index {
 	rocksdb_t *db;
@@ -30,8 +34,14 @@ struct index {
 	rocksdb_readoptions_t *read;
 	rocksdb_readoptions_t *read_memory;
 	rocksdb_flushoptions_t *flush;
-	rocksdb_writebatch_t *batch;  /* the single writer's */
-	_Atomic uint64_t passed_over; /* by walks, since the last flush */
+	rocksdb_writebatch_t *batch; /* the single writer's */
+	/* What walks passed over since the last tidying: entries that newer ones hide, and deleted
+	 * keys. */
+	_Atomic uint64_t hidden, deleted;
+	/* From where to where walks passed over many deleted keys. */
+	pthread_mutex_t littered_lock;
+	struct key littered_from, littered_to;
+	bool littered;
 };
 
 /* Logs and frees RocksDB's message. */
@@ -94,6 +104,7 @@ int index_open(const struct index_opts *opts, struct index **ret_index)
 
 	if (!index)
 		return -ENOMEM;
+	pthread_mutex_init(&index->littered_lock, NULL);
 	options_init(index, opts);
 	index->db = rocksdb_open(index->options, opts->dir, &message);
 	if (message) {
@@ -118,6 +129,7 @@ void index_close(struct index *index)
 	rocksdb_writeoptions_destroy(index->write);
 	rocksdb_options_destroy(index->options);
 	rocksdb_cache_destroy(index->cache);
+	pthread_mutex_destroy(&index->littered_lock);
 	free(index);
 }
 
@@ -240,7 +252,6 @@ int index_flush(struct index *index)
 {
 	char *message = NULL;
 
-	atomic_store(&index->passed_over, 0);
 	rocksdb_flush(index->db, index->flush, &message);
 	return message ? failed("flush", message) : 0;
 }
@@ -269,26 +280,35 @@ struct index_walk {
 	uint64_t steps;
 	rocksdb_iterator_t *it;
 	rocksdb_readoptions_t *read;
-	char *bound; /* RocksDB keeps pointers to it */
+	struct slice from, to; /* RocksDB keeps pointers to them */
 };
+
+static struct slice key_keep(char *room, struct slice key)
+{
+	if (key.len)
+		memcpy(room, key.data, key.len);
+	return slice_of(room, key.len);
+}
 
 static int walk_open(struct index *index, const rocksdb_snapshot_t *view,
 	const struct index_range *range, struct index_walk **ret_walk)
 {
-	struct index_walk *walk = (struct index_walk *)calloc(1, sizeof(*walk) + range->to.len);
+	struct index_walk *walk =
+		(struct index_walk *)calloc(1, sizeof(*walk) + range->from.len + range->to.len);
+	char *keys = (char *)(walk + 1);
 
 	if (!walk)
 		return -ENOMEM;
 	walk->index = index;
-	walk->bound = (char *)(walk + 1);
+	walk->from = key_keep(keys, range->from);
+	walk->to = key_keep(keys + range->from.len, range->to);
 	walk->read = rocksdb_readoptions_create();
 	rocksdb_readoptions_set_total_order_seek(walk->read, 1);
 	if (view)
 		rocksdb_readoptions_set_snapshot(walk->read, view);
-	if (range->to.len) {
-		memcpy(walk->bound, range->to.data, range->to.len);
-		rocksdb_readoptions_set_iterate_upper_bound(walk->read, walk->bound, range->to.len);
-	}
+	if (walk->to.len)
+		rocksdb_readoptions_set_iterate_upper_bound(
+			walk->read, walk->to.data, walk->to.len);
 	walk->it = rocksdb_create_iterator(index->db, walk->read);
 	rocksdb_iter_seek(walk->it, range->from.data, range->from.len);
 	*ret_walk = walk;
@@ -314,25 +334,113 @@ int index_walks_open(struct index *index, const struct index_range *ranges, uint
 	return ret;
 }
 
-/* RocksDB counts for each thread. A step is counted like an entry that was passed over. */
-static uint64_t passed_over(uint64_t steps)
+/* ---- What walks pass over. ---- */
+
+static void key_copy(struct key *key, struct slice bytes)
+{
+	CHECK(bytes.len <= sizeof(key->bytes));
+	memcpy(key->bytes, bytes.data, bytes.len);
+	key->len = (uint32_t)bytes.len;
+}
+
+static struct slice key_slice(const struct key *key)
+{
+	return slice_of(key->bytes, key->len);
+}
+
+/* Adds what the walk went over to the range that is to be compacted. */
+static void littered_note(struct index_walk *walk)
+{
+	struct index *index = walk->index;
+	struct slice to = walk->to;
+
+	if (rocksdb_iter_valid(walk->it))
+		to.data = rocksdb_iter_key(walk->it, &to.len);
+	pthread_mutex_lock(&index->littered_lock);
+	if (!index->littered || slice_cmp(walk->from, key_slice(&index->littered_from)) < 0)
+		key_copy(&index->littered_from, walk->from);
+	if (!index->littered || slice_cmp(to, key_slice(&index->littered_to)) > 0)
+		key_copy(&index->littered_to, to);
+	index->littered = true;
+	pthread_mutex_unlock(&index->littered_lock);
+}
+
+/* RocksDB counts for each thread. It counts a step like an entry that was passed over. */
+static void passed_over_count(struct index_walk *walk)
 {
 	rocksdb_perfcontext_t *counts = rocksdb_perfcontext_create();
-	uint64_t passed = rocksdb_perfcontext_metric(counts, rocksdb_internal_key_skipped_count);
+	uint64_t skipped = rocksdb_perfcontext_metric(counts, rocksdb_internal_key_skipped_count);
+	uint64_t deleted =
+		rocksdb_perfcontext_metric(counts, rocksdb_internal_delete_skipped_count);
 
 	rocksdb_perfcontext_reset(counts);
 	rocksdb_perfcontext_destroy(counts);
-	return passed - MIN(passed, steps);
+	atomic_fetch_add(&walk->index->hidden, skipped - MIN(skipped, walk->steps));
+	atomic_fetch_add(&walk->index->deleted, deleted);
+	if (deleted >= LITTER_MIN && walk->from.len && walk->to.len)
+		littered_note(walk);
 }
 
 uint64_t index_passed_over(const struct index *index)
 {
-	return atomic_load(&index->passed_over);
+	return atomic_load(&index->hidden) + atomic_load(&index->deleted);
 }
+
+/* All files are still as flushes left them. */
+static bool has_no_levels(struct index *index)
+{
+	bool none = true;
+	char name[40];
+
+	for (uint32_t level = 1; level < LEVELS && none; level++) {
+		char *count;
+
+		snprintf(name, sizeof(name), "rocksdb.num-files-at-level%u", level);
+		count = rocksdb_property_value(index->db, name);
+		none = !count || strcmp(count, "0") == 0;
+		rocksdb_free(count);
+	}
+	return none;
+}
+
+/* With levels RocksDB compacts in the background; a suggestion does nothing where there are none,
+ * and then the files are few. */
+static void compact(struct index *index, struct slice from, struct slice to)
+{
+	char *message = NULL;
+
+	if (has_no_levels(index))
+		rocksdb_compact_range(index->db, from.data, from.len, to.data, to.len);
+	else
+		rocksdb_suggest_compact_range(
+			index->db, from.data, from.len, to.data, to.len, &message);
+	if (message)
+		failed("compaction", message);
+}
+
+void index_tidy(struct index *index)
+{
+	bool many = atomic_exchange(&index->deleted, 0) >= INDEX_PASSED_OVER_MAX;
+	struct key from, to;
+
+	atomic_store(&index->hidden, 0);
+	pthread_mutex_lock(&index->littered_lock);
+	many = many && index->littered;
+	if (many) {
+		from = index->littered_from;
+		to = index->littered_to;
+	}
+	index->littered = false;
+	pthread_mutex_unlock(&index->littered_lock);
+	if (many)
+		compact(index, key_slice(&from), key_slice(&to));
+}
+
+/* ---- Walks. ---- */
 
 void index_walk_close(struct index_walk *walk)
 {
-	atomic_fetch_add(&walk->index->passed_over, passed_over(walk->steps));
+	passed_over_count(walk);
 	rocksdb_iter_destroy(walk->it);
 	rocksdb_readoptions_destroy(walk->read);
 	free(walk);

@@ -56,8 +56,14 @@ int index_write_merged(
 int index_state_write(struct index *index, const struct state_record *state);
 /* Makes all applied mutations durable, and forgets what they hide. Blocks. */
 int index_flush(struct index *index);
-/* How many entries the walks passed over since the last flush because newer ones hide them. */
+/* How many entries the walks passed over since the last tidying: hidden by newer ones, or deleted.
+ */
 uint64_t index_passed_over(const struct index *index);
+/* After a flush, which leaves one entry of each key, those of deleted keys included. Where walks
+ * passed over INDEX_PASSED_OVER_MAX of deleted keys, their range is compacted, so that those go.
+ * Blocks for a short time: longer work is in the background. */
+#define INDEX_PASSED_OVER_MAX (64u * 1024u)
+void index_tidy(struct index *index);
 /* Makes dir, which must not exist: a copy of the index's flushed state that can be opened. Files
  * whose names end in .sst never change afterwards. Blocks. */
 int index_checkpoint(struct index *index, const char *dir);

@@ -155,6 +155,77 @@ static void test_memory_alone_does_not_block(void **state)
 	free(value);
 }
 
+/* ---- Deleted keys. ---- */
+
+#define DELETED_KEYS 80000u
+#define PATIENCE_NS  (120 * NS_PER_S)
+
+_Static_assert(DELETED_KEYS > INDEX_PASSED_OVER_MAX, "one walk asks for a compaction");
+
+static void deleted_key(struct fixture *fixture, enum mutation_op op, uint32_t i)
+{
+	struct key key;
+	char name[16];
+
+	snprintf(name, sizeof(name), "%08u", i);
+	key_object(&key, 1, slice_str(name));
+	add(fixture, op, &key, op == MUTATION_PUT ? "value" : NULL);
+	if (i % 500 == 499)
+		apply(fixture);
+}
+
+/* How many entries a walk over all of bucket 1 passes over. */
+static uint64_t walk_over(struct fixture *fixture)
+{
+	uint64_t before = index_passed_over(fixture->index);
+	struct slice got, value;
+	struct index_walk *walk;
+	struct key from, to;
+
+	key_object(&from, 1, SLICE_NONE);
+	key_object(&to, 2, SLICE_NONE);
+	assert_int_equal(index_walk_open(fixture->index, slice_of(from.bytes, from.len),
+				 slice_of(to.bytes, to.len), &walk),
+		0);
+	assert_false(index_walk_get(walk, &got, &value));
+	index_walk_close(walk);
+	return index_passed_over(fixture->index) - before;
+}
+
+/* Puts and deletes are in one file each, so that RocksDB sees no reason to merge them by itself. */
+static void deleted_keys_go(struct fixture *fixture)
+{
+	const enum mutation_op ops[] = {MUTATION_PUT, MUTATION_DELETE};
+	uint64_t until_ns = clock_now_ns() + PATIENCE_NS;
+
+	for (uint32_t k = 0; k < ARRAY_LEN(ops); k++) {
+		for (uint32_t i = 0; i < DELETED_KEYS; i++)
+			deleted_key(fixture, ops[k], i);
+		assert_int_equal(index_flush(fixture->index), 0);
+	}
+	assert_true(walk_over(fixture) >= DELETED_KEYS);
+	do {
+		assert_true(clock_now_ns() < until_ns);
+		index_tidy(fixture->index);
+	} while (walk_over(fixture) >= DELETED_KEYS);
+}
+
+/* The first compaction makes a level below the files of flushes; the second one meets it. */
+static void test_deleted_keys_go(void **state)
+{
+	struct fixture *fixture = (struct fixture *)*state;
+	struct index_opts opts = {.dir = fixture->dir,
+		.cache_bytes = MIB,
+		.write_buffer_bytes = 64 * MIB,
+		.create = true};
+
+	index_close(fixture->index);
+	assert_int_equal(index_destroy(fixture->dir), 0);
+	assert_int_equal(index_open(&opts, &fixture->index), 0);
+	deleted_keys_go(fixture);
+	deleted_keys_go(fixture);
+}
+
 /* ---- Records. ---- */
 
 static struct object *object_make(uint64_t bytes, struct segment **ret_segment)
@@ -254,6 +325,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_a_prefix_goes_wherever_its_keys_are, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_alone_does_not_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deleted_keys_go, setup, teardown),
 		cmocka_unit_test(test_records_come_back_as_they_went),
 		cmocka_unit_test(test_damaged_records_are_refused),
 	};
