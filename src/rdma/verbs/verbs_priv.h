@@ -124,7 +124,7 @@ void verbs_disconnect(struct rp_qp *base);
 void verbs_cm_forget(struct verbs_qp *qp);
 /* rdma_cm found a device by address; it must be the one that we opened. */
 bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id);
-/* What we ask of a connection, and offer. */
+/* Our side's offer and demand for a connection. */
 struct rdma_conn_param verbs_conn_param(const struct verbs_qp *qp);
 /* Moves it to RTS, as far as that is not the device's own work. passive: the request that it
  * accepts, or NULL. Locked, as all below. */

@@ -35,8 +35,8 @@ struct index {
 	rocksdb_readoptions_t *read_memory;
 	rocksdb_flushoptions_t *flush;
 	rocksdb_writebatch_t *batch; /* the single writer's */
-	/* What walks passed over since the last tidying: entries that newer ones hide, and deleted
-	 * keys. */
+	/* Entries that walks passed over since the last tidying: hidden by newer ones, or of
+	 * deleted keys. */
 	_Atomic uint64_t hidden, deleted;
 	/* From where to where walks passed over many deleted keys. */
 	pthread_mutex_t littered_lock;
