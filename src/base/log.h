@@ -63,11 +63,16 @@ void log_line_limited(struct log_limit *limit, enum log_level level, const char 
 	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* For what anybody who reaches a port can cause as often as he likes: LOG_LIMITED_BURST lines of
  * each call site at once, then one a second. A line tells how many were left out before it. */
-#define log_limited(level, tag, ...)                                                \
-	do {                                                                        \
-		static struct log_limit log_limit_here;                             \
-		if (__builtin_expect((level) >= log_level_now, 0))                  \
-			log_line_limited(&log_limit_here, level, tag, __VA_ARGS__); \
+#define log_limited(level, tag, ...)                                          \
+	do {                                                                  \
+		static struct log_limit log_limit_here;                       \
+		log_limited_by(&log_limit_here, (level), (tag), __VA_ARGS__); \
+	} while (0)
+/* The same with a limit of the caller's: for what one of several can cause without the others. */
+#define log_limited_by(limit, level, tag, ...)                            \
+	do {                                                              \
+		if (__builtin_expect((level) >= log_level_now, 0))        \
+			log_line_limited(limit, level, tag, __VA_ARGS__); \
 	} while (0)
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef RDMA_PROVIDER_HANDLES_H
 #define RDMA_PROVIDER_HANDLES_H
 
+#include "base/log.h"
 #include "rdma/rdma.h"
 
 struct rp_ops;
@@ -29,6 +30,7 @@ enum rp_magic {
 struct rp_device {
 	const struct rp_ops *ops;
 	enum rp_magic magic;
+	struct log_limit failures; /* of its queue pairs, as they are logged */
 };
 struct rp_pd {
 	const struct rp_ops *ops;

@@ -63,13 +63,13 @@ void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size)
 		info->rnr_retry_count, info->path_mtu, info->dest_qpn, gid);
 }
 
-void rp_qp_log_failure(const struct rp_qp_info *info, const char *why)
+void rp_qp_log_failure(struct rp_device *device, const struct rp_qp_info *info, const char *why)
 {
 	char text[RP_QP_INFO_TEXT_BYTES];
 
 	PROBE2(rdma_qp_failed, info->qpn, info->dest_qpn);
 	rp_qp_info_text(info, text, sizeof(text));
-	log_limited(LOG_WARN, "rdma", "%s: %s", why, text);
+	log_limited_by(&device->failures, LOG_WARN, "rdma", "%s: %s", why, text);
 }
 
 /* ---- Descriptors. ---- */

@@ -79,8 +79,9 @@ void rp_event_fd_clear(int fd);
 struct itimerspec;
 void rp_timer_fd_set(int fd, const struct itimerspec *when);
 
-/* Logs why a queue pair failed, with all its known attributes. */
-void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
+/* Logs why a queue pair of the device failed, with all its known attributes. Peers can cause that
+ * as often as they like: the lines are limited, those of each device by themselves. */
+void rp_qp_log_failure(struct rp_device *device, const struct rp_qp_info *info, const char *why);
 
 /* The list of providers, in the order in which they are offered a device's name: providers.c. A
  * program that links the library and has its own provider defines both instead. */

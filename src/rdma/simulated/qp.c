@@ -474,7 +474,7 @@ void sim_qp_fail(struct sim_qp *qp, const char *why)
 			struct rp_qp_info info;
 
 			rp_qp_info(&qp->base, &info);
-			rp_qp_log_failure(&info, why);
+			rp_qp_log_failure(&qp->device->base, &info, why);
 		}
 		say_error(qp);
 		qp->tally.errors += qp->sq_head != qp->sq_tail;

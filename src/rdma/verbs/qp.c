@@ -403,5 +403,5 @@ void verbs_qp_failed(struct verbs_device *device, const struct ibv_wc *wc)
 		return;
 	snprintf(why, sizeof(why), "%s (vendor's code 0x%x)", ibv_wc_status_str(wc->status),
 		wc->vendor_err);
-	rp_qp_log_failure(&info, why);
+	rp_qp_log_failure(&device->base, &info, why);
 }

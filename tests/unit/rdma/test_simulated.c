@@ -5,6 +5,7 @@
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -833,12 +834,38 @@ static void test_witness(void **state)
 	remote_join(&remote);
 }
 
+/* A flood of failures on one device does not hide those on another. */
+static void test_failures_are_limited_by_device(void **state)
+{
+	const struct rp_open_opts opts = {.device_name = "simulated", .gid_index = -1};
+	const struct rp_qp_info info = {.device = "simulated"};
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), before = dup(STDERR_FILENO);
+	struct rp_device *flooded, *other;
+
+	(void)state;
+	assert_int_equal(rp_open(&opts, &flooded), 0);
+	assert_int_equal(rp_open(&opts, &other), 0);
+	assert_true(null >= 0 && before >= 0 && dup2(null, STDERR_FILENO) >= 0);
+	for (uint32_t i = 0; i < 10 * LOG_LIMITED_BURST; i++)
+		rp_qp_log_failure(flooded, &info, "flood");
+	rp_qp_log_failure(other, &info, "fault");
+	assert_true(dup2(before, STDERR_FILENO) >= 0);
+	close(before);
+	close(null);
+	assert_true(atomic_load(&flooded->failures.left_out) > 0);
+	assert_int_equal(atomic_load(&other->failures.left_out), 0);
+	assert_true(atomic_load(&other->failures.spent_ns) > 0);
+	rp_close(other);
+	rp_close(flooded);
+}
+
 static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_files_go_where_keys_do),
 	cmocka_unit_test(test_other_users),
 	cmocka_unit_test(test_executed_since),
 	cmocka_unit_test(test_witness),
 	cmocka_unit_test(test_closed_handles),
+	cmocka_unit_test(test_failures_are_limited_by_device),
 	cmocka_unit_test(test_device_keys),
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_seed_repeats),

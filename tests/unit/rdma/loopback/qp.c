@@ -301,7 +301,7 @@ static void execute(struct loop_qp *qp)
 
 			loop_qp_fail(qp);
 			info_fill(qp, &info);
-			rp_qp_log_failure(&info, rp_status_str(status));
+			rp_qp_log_failure(&qp->device->base, &info, rp_status_str(status));
 		}
 	}
 }
