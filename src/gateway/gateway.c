@@ -460,16 +460,11 @@ void gateway_reload(struct gateway *gateway, bool all)
 static void drain_main(void *arg)
 {
 	struct gw_core *core = arg;
-	struct listen *listens[] = {core->http, core->https, core->admin};
+	struct listen *const listens[] = {core->http, core->https, core->admin};
 	uint64_t deadline_ns =
 		clock_now_ns() + core->gateway->config->http.stall_timeout_s * NS_PER_S;
 
-	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
-		if (listens[i])
-			listen_drain_begin(listens[i]);
-	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
-		if (listens[i])
-			listen_drain(listens[i], deadline_ns);
+	listen_drain_all(listens, ARRAY_LEN(listens), deadline_ns);
 	gw_links_close(core);
 	reactor_stop(core->reactor);
 }

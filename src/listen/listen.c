@@ -343,6 +343,16 @@ void listen_drain(struct listen *listen, uint64_t deadline_ns)
 	listen->drainer = NULL;
 }
 
+void listen_drain_all(struct listen *const *listens, uint32_t count, uint64_t deadline_ns)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (listens[i])
+			listen_drain_begin(listens[i]);
+	for (uint32_t i = 0; i < count; i++)
+		if (listens[i])
+			listen_drain(listens[i], deadline_ns);
+}
+
 void listen_close(struct listen *listen)
 {
 	if (!listen)

@@ -35,12 +35,13 @@ int listen_open(const struct listen_opts *opts, const char *address, struct list
 int listen_start(struct listen *listen);
 uint16_t listen_port(const struct listen *listen); /* NULL: 0 */
 /* In a fiber: accepts no more connections, ends idle ones at once, and lets the others finish their
- * request. Then call drain, once. A caller that drains several listeners begins with this call for
- * all of them. */
+ * request. Then call drain, once. */
 void listen_drain_begin(struct listen *listen);
 /* In a fiber: waits until the last connection has ended; at the deadline it ends all that are
  * left. */
 void listen_drain(struct listen *listen, uint64_t deadline_ns);
+/* Both for several at once; those that are NULL are passed over. */
+void listen_drain_all(struct listen *const *listens, uint32_t count, uint64_t deadline_ns);
 /* After the reactor ended, or before it ran. Takes NULL. */
 void listen_close(struct listen *listen);
 

@@ -49,24 +49,16 @@ static uint64_t patience_ns(const struct server *server)
 static void drain_main(void *arg)
 {
 	struct core *core = arg;
-	struct listen *listens[] = {core->http, core->https, core->console};
+	struct listen *const listens[] = {core->http, core->https, core->console};
 	struct server *server = core->server;
 	uint64_t deadline_ns = clock_now_ns() + patience_ns(server);
 
-	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
-		if (listens[i])
-			listen_drain_begin(listens[i]);
-	for (size_t i = 0; i < ARRAY_LEN(listens); i++)
-		if (listens[i])
-			listen_drain(listens[i], deadline_ns);
+	listen_drain_all(listens, ARRAY_LEN(listens), deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
 	if (core->native)
 		paths_drain(&server->paths, (uint32_t)(core - server->cores), deadline_ns);
-	if (core->admin) {
-		listen_drain_begin(core->admin);
-		listen_drain(core->admin, deadline_ns);
-	}
+	listen_drain_all(&core->admin, 1, deadline_ns);
 	if (core == &server->cores[0]) {
 		server->last_drainer = fiber_self();
 		if (atomic_fetch_sub(&server->cores_draining, 1) > 1) {

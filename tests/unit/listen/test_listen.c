@@ -154,8 +154,9 @@ static void client_ended(struct net_stream *stream)
 
 static void rig_drain(uint64_t ms)
 {
-	listen_drain_begin(rig_listen);
-	listen_drain(rig_listen, in_ms(ms));
+	struct listen *const listens[] = {NULL, rig_listen};
+
+	listen_drain_all(listens, ARRAY_LEN(listens), in_ms(ms));
 }
 
 /* ---- Connections. ---- */
