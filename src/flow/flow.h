@@ -171,6 +171,11 @@ void flow_piece_pass(struct flow_core *core, struct flow_piece *piece);
 /* owner: the piece's last owner (leases). */
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
 
+/* Copies bytes of `from`, from `at` on, behind those that `to` has, whose frames it fills up to
+ * `full` bytes at most. Returns how many. */
+uint32_t flow_piece_append(
+	struct flow_piece *to, uint32_t full, const struct flow_piece *from, uint32_t at);
+
 /* A piece whose bytes are changed on their way, as by ends that encrypt: in its own frames if only
  * this piece uses them, otherwise elsewhere, because others read the cache's frames. */
 struct flow_change {

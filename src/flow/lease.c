@@ -442,3 +442,15 @@ void flow_piece_pass(struct flow_core *core, struct flow_piece *piece)
 		core->frames_came = core->waiters != 0;
 	piece->data = NULL;
 }
+
+uint32_t flow_piece_append(
+	struct flow_piece *to, uint32_t full, const struct flow_piece *from, uint32_t at)
+{
+	uint32_t room = MIN((uint32_t)region_span_bytes(to->span), full) - to->bytes;
+	uint32_t bytes = MIN(from->bytes - at, room);
+
+	region_copy(to->data + to->bytes, from->data + at, bytes,
+		from->hold == FLOW_HOLD_BORROWED ? COPY_INLINE_IN : COPY_ALIGN);
+	to->bytes += bytes;
+	return bytes;
+}

@@ -246,17 +246,9 @@ static int gather(struct put_sink *self, struct flow_piece *piece)
 		return 0;
 	}
 	while (at < piece->bytes && !ret) {
-		uint32_t bytes;
-
 		if (!self->staging.data && staging_open(self, piece->offset + at))
 			return gather_aside(self, piece, at);
-		bytes = MIN(piece->bytes - at,
-			MIN(region_span_bytes(self->staging.span), STORE_CHUNK_BYTES) -
-				self->staging.bytes);
-		region_copy(self->staging.data + self->staging.bytes, piece->data + at, bytes,
-			piece->hold == FLOW_HOLD_BORROWED ? COPY_INLINE_IN : COPY_ALIGN);
-		self->staging.bytes += bytes;
-		at += bytes;
+		at += flow_piece_append(&self->staging, STORE_CHUNK_BYTES, piece, at);
 		if (self->staging.bytes == STORE_CHUNK_BYTES)
 			ret = staging_flush(self);
 	}

@@ -197,19 +197,11 @@ static int gather(struct store_put *put, const struct flow_piece *piece)
 	int ret = 0;
 
 	while (at < piece->bytes && !ret) {
-		uint32_t bytes;
-
 		if (!put->staging.data)
 			ret = staging_open(put, piece->offset + at);
 		if (ret)
 			break;
-		bytes = MIN(piece->bytes - at,
-			MIN(region_span_bytes(put->staging.span), STORE_CHUNK_BYTES) -
-				put->staging.bytes);
-		region_copy(put->staging.data + put->staging.bytes, piece->data + at, bytes,
-			piece->hold == FLOW_HOLD_BORROWED ? COPY_INLINE_IN : COPY_ALIGN);
-		put->staging.bytes += bytes;
-		at += bytes;
+		at += flow_piece_append(&put->staging, STORE_CHUNK_BYTES, piece, at);
 		if (put->staging.bytes == STORE_CHUNK_BYTES)
 			ret = staging_take(put);
 	}
