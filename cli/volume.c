@@ -26,6 +26,16 @@ int volume_memory_take(struct volume_host *host, const char *text)
 	return CLI_OK;
 }
 
+int volume_bytes_take(struct volume_host *host, const char *text, struct disk_opts *disk)
+{
+	if (slice_to_u64(slice_str(text), &disk->bytes_min) || !disk->bytes_min ||
+		disk->bytes_min % FRAME_BYTES)
+		return cli_usage_error(
+			host->command, "--bytes: '%s' is no multiple of %u", text, FRAME_BYTES);
+	disk->create = true;
+	return CLI_OK;
+}
+
 int volume_log_take(struct volume_host *host, const char *text)
 {
 	enum log_level level;

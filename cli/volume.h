@@ -37,6 +37,8 @@ struct volume_host {
 int volume_take(struct volume_host *host, const char *pair, const struct disk_opts *opts);
 /* Takes --memory's value. */
 int volume_memory_take(struct volume_host *host, const char *mib);
+/* Takes --bytes' value: the volume is made, of that size. */
+int volume_bytes_take(struct volume_host *host, const char *bytes, struct disk_opts *disk);
 /* Takes --log-level's value. */
 int volume_log_take(struct volume_host *host, const char *level);
 

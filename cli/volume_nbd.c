@@ -58,16 +58,6 @@ static const struct option OPTIONS[] = {
 	{0},
 };
 
-static int bytes_take(struct volume_nbd *nbd, const char *text)
-{
-	if (slice_to_u64(slice_str(text), &nbd->disk.bytes_min) || !nbd->disk.bytes_min ||
-		nbd->disk.bytes_min % FRAME_BYTES)
-		return cli_usage_error(
-			nbd->host.command, "--bytes: '%s' is no multiple of %u", text, FRAME_BYTES);
-	nbd->disk.create = true;
-	return 0;
-}
-
 static int option_take(struct volume_nbd *nbd, int option, const char *value)
 {
 	switch (option) {
@@ -87,7 +77,7 @@ static int option_take(struct volume_nbd *nbd, int option, const char *value)
 		nbd->anyone = true;
 		return 0;
 	case OPT_BYTES:
-		return bytes_take(nbd, value);
+		return volume_bytes_take(&nbd->host, value, &nbd->disk);
 	case OPT_READ_ONLY:
 		nbd->disk.read_only = true;
 		return 0;

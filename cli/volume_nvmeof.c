@@ -92,16 +92,6 @@ static int host_take(struct volume_nvmeof *nvmeof, const char *nqn)
 	return 0;
 }
 
-static int bytes_take(struct volume_nvmeof *nvmeof, const char *text)
-{
-	if (slice_to_u64(slice_str(text), &nvmeof->disk.bytes_min) || !nvmeof->disk.bytes_min ||
-		nvmeof->disk.bytes_min % FRAME_BYTES)
-		return cli_usage_error(nvmeof->host.command, "--bytes: '%s' is no multiple of %u",
-			text, FRAME_BYTES);
-	nvmeof->disk.create = true;
-	return 0;
-}
-
 static int option_take(struct volume_nvmeof *nvmeof, int option, const char *value)
 {
 	switch (option) {
@@ -125,7 +115,7 @@ static int option_take(struct volume_nvmeof *nvmeof, int option, const char *val
 							  : cli_usage_error(nvmeof->host.command,
 								    "--nqn: '%s' is no NQN", value);
 	case OPT_BYTES:
-		return bytes_take(nvmeof, value);
+		return volume_bytes_take(&nvmeof->host, value, &nvmeof->disk);
 	case OPT_SHOW:
 		nvmeof->show = true;
 		return 0;
