@@ -67,18 +67,25 @@ static struct neb_client *both_open(struct rig *rig, const char *devices)
 	return client;
 }
 
-static int put_new(
-	struct neb_client *client, const char *key, uint8_t *data, struct neb_result *result)
+/* A write of a key that must be new. */
+static struct neb_request new_of(const char *key, const struct neb_iov *body)
 {
-	const struct neb_header header = {"If-None-Match", "*"};
-	struct neb_iov body = {data, BYTES};
-	const struct neb_request put = {.op = NEB_PUT_OBJECT,
+	static const struct neb_header header = {"If-None-Match", "*"};
+
+	return (struct neb_request){.op = NEB_PUT_OBJECT,
 		.bucket = B,
 		.key = key,
 		.headers = &header,
 		.header_count = 1,
-		.body = &body,
+		.body = body,
 		.body_count = 1};
+}
+
+static int put_new(
+	struct neb_client *client, const char *key, uint8_t *data, struct neb_result *result)
+{
+	struct neb_iov body = {data, BYTES};
+	const struct neb_request put = new_of(key, &body);
 
 	return neb_perform(client, &put, result);
 }
@@ -146,15 +153,8 @@ static void test_answer_lost(void **state)
 	struct rig *rig = rig_open(&TWO);
 	struct neb_client *client = both_open(rig, CUT_AFTER_ONE " " PLAIN);
 	uint8_t data[BYTES], in[BYTES];
-	const struct neb_header header = {"If-None-Match", "*"};
 	struct neb_iov body = {data, BYTES};
-	const struct neb_request put = {.op = NEB_PUT_OBJECT,
-		.bucket = B,
-		.key = "late-1",
-		.headers = &header,
-		.header_count = 1,
-		.body = &body,
-		.body_count = 1};
+	const struct neb_request put = new_of("late-1", &body);
 	struct neb_result result;
 
 	(void)state;
@@ -204,7 +204,6 @@ static void test_outcome_unknown(void **state)
 /* Submits conditional writes of new keys, a window at a time: each is done once. */
 static void writes_run(struct neb_client *client, struct rig *rig)
 {
-	const struct neb_header header = {"If-None-Match", "*"};
 	static uint8_t data[BYTES];
 	struct neb_iov body = {data, BYTES};
 	uint64_t before = fake_s3_puts(rig_s3(rig));
@@ -212,13 +211,7 @@ static void writes_run(struct neb_client *client, struct rig *rig)
 	char key[16];
 
 	for (uint32_t i = 0; i < WRITES; i++) {
-		const struct neb_request put = {.op = NEB_PUT_OBJECT,
-			.bucket = B,
-			.key = key,
-			.headers = &header,
-			.header_count = 1,
-			.body = &body,
-			.body_count = 1};
+		const struct neb_request put = new_of(key, &body);
 
 		snprintf(key, sizeof(key), "new-%u", i);
 		body.bytes = i % 3 ? BYTES : 100; /* some inside the capsule */

@@ -10,13 +10,13 @@
 #include "s3/core/tags.h"
 #include "s3/core/xml_in.h"
 #include "s3/object/lifecycle.h"
+#include "arena.h"
 
 #define RULE(inside) \
 	"<L><Rule><ID>r</ID><Status>Enabled</Status><Prefix>p/</Prefix>" inside "</Rule></L>"
 #define DAY_MS 86400000ll
 #define NOON   (1700000000000ll / DAY_MS * DAY_MS + DAY_MS / 2)
 
-static struct mem_arena arena;
 static struct s3_lifecycle_rules rules;
 static struct s3_lifecycle_wrong wrong;
 
@@ -251,20 +251,6 @@ static void test_refusals(void **state)
 	}
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	mem_arena_init(&arena);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	mem_arena_free(&arena);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,5 +263,5 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 	};
 
-	return cmocka_run_group_tests_name("lifecycle", tests, setup, teardown);
+	return cmocka_run_group_tests_name("lifecycle", tests, arena_setup, arena_teardown);
 }

@@ -15,6 +15,7 @@
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
 #include "s3/event/notify_send.h"
+#include "arena.h"
 
 #define TOPIC		  "<Topic>arn:aws:sns:us-east-1:000000000000:hook</Topic>"
 #define PUT		  "<Event>s3:ObjectCreated:Put</Event>"
@@ -25,7 +26,6 @@
 	"<N><TopicConfiguration>" TOPIC first "</TopicConfiguration>" \
 	"<TopicConfiguration>" TOPIC second "</TopicConfiguration></N>"
 
-static struct mem_arena arena;
 static struct s3_notification parsed;
 static struct s3_notification_wrong wrong;
 
@@ -229,20 +229,6 @@ static void test_order(void **state)
 	assert_int_equal(rmdir(folder), 0);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	mem_arena_init(&arena);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	mem_arena_free(&arena);
-	return 0;
-}
-
 /* ---- Addresses that clients' topics may send to. ---- */
 
 static bool is_public(const char *text)
@@ -287,5 +273,5 @@ int main(void)
 		cmocka_unit_test(test_order),
 	};
 
-	return cmocka_run_group_tests_name("notification", tests, setup, teardown);
+	return cmocka_run_group_tests_name("notification", tests, arena_setup, arena_teardown);
 }

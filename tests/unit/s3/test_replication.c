@@ -7,6 +7,7 @@
 
 #include "s3/core/call.h"
 #include "s3/replicate/replicate.h"
+#include "arena.h"
 
 #define TO(target) "<Destination><Bucket>arn:aws:s3:::" target "</Bucket></Destination>"
 #define TO_MINIO(target, bucket)                                                     \
@@ -21,23 +22,8 @@
 #define ALL(rules)	"<R><Role>arn</Role>" rules "</R>"
 #define TAG(key, value) "<Tag><Key>" key "</Key><Value>" value "</Value></Tag>"
 
-static struct mem_arena arena;
 static struct s3_replication parsed;
 static struct s3_replication_wrong wrong;
-
-static int setup(void **state)
-{
-	(void)state;
-	mem_arena_init(&arena);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	mem_arena_free(&arena);
-	return 0;
-}
 
 static int parse(const char *text)
 {
@@ -373,5 +359,5 @@ int main(void)
 		cmocka_unit_test(test_status),
 	};
 
-	return cmocka_run_group_tests_name("replication", tests, setup, teardown);
+	return cmocka_run_group_tests_name("replication", tests, arena_setup, arena_teardown);
 }
