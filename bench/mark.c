@@ -66,7 +66,7 @@ const struct bench_mark BENCH_MARKS[] = {
 /* clang-format on */
 const size_t BENCH_MARK_COUNT = ARRAY_LEN(BENCH_MARKS);
 
-bool bench_mark_has_other(const struct bench_mark *mark)
+static bool has_other(const struct bench_mark *mark)
 {
 	return mark->measure == BENCH_TIMES_SLOWER || mark->measure == BENCH_TIMES_FASTER ||
 	       mark->measure == BENCH_RATE_SHARE;
@@ -149,7 +149,7 @@ bool bench_mark_judge(const struct bench_mark *mark, const struct bench_plan *pl
 	for (uint32_t g = 0; g < plan->group_count && !result.value.count; g++) {
 		const struct bench_record *row = find(&plan->groups[g], &mark->row);
 		const struct bench_record *other =
-			bench_mark_has_other(mark) ? find(&plan->groups[g], &mark->other) : row;
+			has_other(mark) ? find(&plan->groups[g], &mark->other) : row;
 		double whole;
 
 		if (!row || !other)

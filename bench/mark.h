@@ -38,7 +38,6 @@ struct bench_mark_result {
 	enum bench_verdict must;
 	enum bench_verdict aim;
 };
-bool bench_mark_has_other(const struct bench_mark *mark);
 /* False when the run has not measured its row, or the row or anchor that it is compared with. */
 bool bench_mark_judge(const struct bench_mark *mark, const struct bench_plan *plan,
 	struct bench_mark_result *ret_result);

@@ -209,13 +209,6 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 	return buf;
 }
 
-bool bench_subject_is_read(const struct bench_subject *subject)
-{
-	return subject->kind == BENCH_NGINX ||
-	       (subject->kind == BENCH_ROW &&
-		       (subject->op == BENCH_GET || subject->op == BENCH_LIST));
-}
-
 /* ---- Making the groups. ---- */
 
 static int add(struct bench_group *group, const struct bench_subject *subject)

@@ -112,7 +112,6 @@ bool bench_subject_same(const struct bench_subject *a, const struct bench_subjec
 /* "get 4KiB d1 rdma", "get 1MiB d16 http cold", "memcpy 1MiB", "raw log 16": the text that --only
  * searches. */
 const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES]);
-bool bench_subject_is_read(const struct bench_subject *subject); /* has bodies to verify */
 
 /* The measurements of one slice. */
 struct bench_sample {

@@ -63,7 +63,7 @@ static int refuse(struct handshake *shake, enum nbd_refusal why, const char *wor
 	return reply(shake, NBD_REP_ERROR | why, words, (uint32_t)strlen(words));
 }
 
-uint16_t nbd_flags_of(const struct nbd_export *export)
+static uint16_t flags_of(const struct nbd_export *export)
 {
 	uint16_t flags = NBD_HAS_FLAGS | NBD_SEND_FLUSH | NBD_SEND_FUA | NBD_CAN_MULTI_CONN;
 
@@ -133,7 +133,7 @@ static int info_send(struct handshake *shake, const struct nbd_export *export, b
 		uint64_t bytes;
 		uint16_t flags;
 	} __attribute__((packed)) size = {htobe16(NBD_INFO_EXPORT),
-		htobe64(disk_bytes(export->disk)), htobe16(nbd_flags_of(export))};
+		htobe64(disk_bytes(export->disk)), htobe16(flags_of(export))};
 	struct {
 		uint16_t type;
 		uint32_t min, preferred, max;
@@ -205,7 +205,7 @@ static int option_export_name(struct handshake *shake)
 	if (!export)
 		return -ENOENT;
 	answer.bytes = htobe64(disk_bytes(export->disk));
-	answer.flags = htobe16(nbd_flags_of(export));
+	answer.flags = htobe16(flags_of(export));
 	ret = say(shake, &answer,
 		sizeof(answer) - (shake->connection->no_zeroes ? sizeof(answer.zeroes) : 0));
 	if (ret)

@@ -147,7 +147,6 @@ struct nbd_connection {
 /* handshake.c: speaks with the client until it has chosen an export. 0; -errno: the connection is
  * to be closed, and the log has the reason, unless the client itself ended it (-ECONNABORTED). */
 int nbd_handshake(struct nbd_connection *connection);
-uint16_t nbd_flags_of(const struct nbd_export *export);
 
 /* serve_dp.c: serves requests until the client leaves, and waits for those in progress. */
 void nbd_serve(struct nbd_connection *connection);

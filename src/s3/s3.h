@@ -34,7 +34,7 @@ struct s3_opts {
 	const char
 		*host_domain; /* for virtual-host style: "s3.example.com"; NULL: path style only */
 	const char *website_domain; /* pages of buckets' websites: "bucket.DOMAIN"; NULL: none */
-	/* Master keys of encryption at rest, in the text of s3_keyring_parse; NULL: one derived
+	/* Master keys of encryption at rest, lines of "ID BASE64"; NULL: one derived
 	 * from the root's secret, for tests. Names of KMS keys, separated by commas, and the
 	 * default for writes that name none; NULL: none. */
 	const char *encryption_keys, *kms_keys, *kms_default_key;

@@ -34,7 +34,8 @@ struct slice s3_topic_arn(const struct s3 *s3, struct slice account, struct slic
 	return slice_of(ret_text, (size_t)len);
 }
 
-const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_account)
+/* The topic's attributes; a reference of the account's document, or NULL: no such topic. */
+static const json_t *topic_find(struct s3 *s3, struct slice arn, json_t **ret_account)
 {
 	char key[S3_TOPIC_NAME_MAX + 1];
 	struct s3_topic_name name;
@@ -56,7 +57,7 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 bool s3_topic_exists(struct s3 *s3, struct slice arn)
 {
 	json_t *account = NULL;
-	bool exists = s3_topic_find(s3, arn, &account) != NULL;
+	bool exists = topic_find(s3, arn, &account) != NULL;
 
 	json_decref(account);
 	return exists;
@@ -70,7 +71,7 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	const json_t *topic;
 	json_t *account;
 
-	topic = s3_topic_find(call->s3, arn, &account);
+	topic = topic_find(call->s3, arn, &account);
 	if (!topic)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Unable to validate the following destination configurations");
@@ -97,7 +98,7 @@ int s3_topic_way(struct s3 *s3, struct slice target, struct slice arn, struct s3
 	const json_t *topic;
 
 	if (!s3_notify_has(s3->notify, target)) {
-		topic = s3_topic_find(s3, arn, &way.account);
+		topic = topic_find(s3, arn, &way.account);
 		if (!topic || !s3_topic_name_parse(arn, &name))
 			return -ENOENT;
 		way.endpoint.name = endpoint_name(&name);

@@ -28,8 +28,6 @@ bool s3_topic_name_parse(struct slice arn, struct s3_topic_name *ret_name);
 bool s3_topic_name_valid(struct slice name);
 struct slice s3_topic_arn(const struct s3 *s3, struct slice account, struct slice name,
 	char ret_text[S3_TOPIC_ARN_BYTES]);
-/* The topic's attributes; a reference of the account's document, or NULL: no such topic. */
-const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_account);
 bool s3_topic_exists(struct s3 *s3, struct slice arn);
 /* Whether the call may send its bucket's events to the topic: NULL when it may. InvalidArgument: no
  * such topic; AccessDenied: the topic belongs to another account whose policy does not allow

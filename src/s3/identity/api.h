@@ -34,7 +34,6 @@ struct api {
 
 /* A field of the form; empty when it is missing. */
 struct slice api_field(const struct api *api, const char *name);
-bool api_has_field(const struct api *api, const char *name);
 /* The policies that every account has, by name; NULL: no memory. */
 json_t *api_builtins(struct api *api);
 /* Kinds by their names: "users", "user", "UserName", "User". */

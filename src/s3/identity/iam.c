@@ -36,7 +36,7 @@ struct slice api_field(const struct api *api, const char *name)
 	return param ? param->value : SLICE_NONE;
 }
 
-bool api_has_field(const struct api *api, const char *name)
+static bool has_field(const struct api *api, const char *name)
 {
 	return s3_query_find(&api->form, slice_str(name)) != NULL;
 }
@@ -314,7 +314,7 @@ static const struct s3_error *take_description(struct api *api, json_t *entity)
 {
 	struct slice text = api_field(api, "Description");
 
-	if (!api_has_field(api, "Description"))
+	if (!has_field(api, "Description"))
 		return NULL;
 	if (text.len > DESCRIPTION_LEN_MAX || !utf8_is_valid(text) ||
 		(text.len && memchr(text.data, 0, text.len)))
@@ -330,7 +330,7 @@ static const struct s3_error *take_new(struct api *api, json_t *entity)
 	const struct s3_error *error = NULL;
 
 	/* A boundary that was accepted but not enforced would give more rights than intended. */
-	if (api_has_field(api, "PermissionsBoundary"))
+	if (has_field(api, "PermissionsBoundary"))
 		return s3_fail(api->call, S3_E_VALIDATION,
 			"PermissionsBoundary: permissions boundaries are not served here.");
 	if (kind == API_ROLE)
@@ -474,7 +474,7 @@ const struct s3_error *api_role_description(struct api *api, json_t *account)
 	json_t *role;
 	const struct s3_error *error = api_entity(api, account, API_ROLE, &role);
 
-	if (!error && !api_has_field(api, "Description"))
+	if (!error && !has_field(api, "Description"))
 		error = api_invalid(api, "Description");
 	if (!error)
 		error = take_description(api, role);

@@ -54,7 +54,8 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 	return NULL;
 }
 
-const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list)
+/* In the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
+static const struct s3_error *list_open(struct s3_call *call, struct s3_list **ret_list)
 {
 	struct s3_list *list = mem_arena_get(&call->arena, sizeof(*list));
 	const struct s3_error *error;
@@ -71,7 +72,7 @@ const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_l
 	return NULL;
 }
 
-void s3_list_close(struct s3_list *list)
+static void list_close(struct s3_list *list)
 {
 	if (!list)
 		return;
@@ -363,7 +364,7 @@ static void skip_prefix(const struct s3_list *list, struct store_list_opts *opts
 	opts->version_after = SLICE_NONE;
 }
 
-const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
+static const struct s3_error *list_walk(struct s3_call *call, struct s3_list *list)
 {
 	struct store_list_opts opts = {
 		.bucket = call->bucket,
@@ -433,13 +434,13 @@ const struct s3_error *s3_list_answer(
 	struct s3_call *call, const struct s3_listing *listing, void *arg)
 {
 	struct s3_list *list = NULL;
-	const struct s3_error *error = s3_list_open(call, &list);
+	const struct s3_error *error = list_open(call, &list);
 	struct buf xml;
 
 	if (!error)
 		error = listing->parse(call, list, arg);
 	if (!error)
-		error = s3_list_walk(call, list);
+		error = list_walk(call, list);
 	if (!error) {
 		s3_xml_begin(&xml, listing->root);
 		put_head(call, list, &xml);
@@ -447,6 +448,6 @@ const struct s3_error *s3_list_answer(
 		put_tail(list, &xml);
 		s3_xml_end(&xml, listing->root);
 	}
-	s3_list_close(list);
+	list_close(list);
 	return error ? error : s3_answer_xml(call, 200, &xml);
 }

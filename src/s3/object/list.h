@@ -36,10 +36,6 @@ struct s3_list {
 
 /* The error of an encoding-type other than "url". */
 const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value);
-/* In the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
-const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
-void s3_list_close(struct s3_list *list); /* takes NULL */
-const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
 
 /* The parts that differ between the three documents: their functions read their own parameters and
  * write the start and the end of the page. */

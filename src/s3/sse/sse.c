@@ -17,7 +17,8 @@
 
 /* ---- Keys. ---- */
 
-int s3_keyring_parse(struct slice text, struct s3_keyring *keyring)
+/* Lines of "ID BASE64", '#' starts a comment. -EINVAL: a malformed line, or no key. */
+static int keyring_parse(struct slice text, struct s3_keyring *keyring)
 {
 	keyring->master_count = 0;
 	while (text.len) {
@@ -64,7 +65,7 @@ int s3_keyring_open(const struct s3_opts *opts, struct s3_keyring **ret_keyring)
 			sizeof(keyring->kms_default));
 	if (!ret)
 		ret = opts->encryption_keys
-			      ? s3_keyring_parse(slice_str(opts->encryption_keys), keyring)
+			      ? keyring_parse(slice_str(opts->encryption_keys), keyring)
 			      : keyring_of_secret(opts->root_secret_key, keyring);
 	/* s3_vault_open also refuses keys without an address. */
 	if (!ret && opts->vault && (opts->vault->address[0] || opts->vault->keys[0]))

@@ -32,8 +32,6 @@ struct s3_keyring {
 	char kms_default[S3_SSE_KMS_NAME_MAX + 1];
 	struct s3_vault *vault; /* keys that a key service holds; NULL: none */
 };
-/* Lines of "ID BASE64", '#' starts a comment. -EINVAL: a malformed line, or no key. */
-int s3_keyring_parse(struct slice text, struct s3_keyring *keyring);
 int s3_keyring_open(const struct s3_opts *opts, struct s3_keyring **ret_keyring);
 void s3_keyring_close(struct s3_keyring *keyring); /* wipes; takes NULL */
 

@@ -129,7 +129,8 @@ static uint64_t set_bytes(const struct image_set *set)
 	return bytes;
 }
 
-void image_reserve(struct store *store)
+/* Adjusts the allocator's reserve to the image's size. */
+static void reserve_adjust(struct store *store)
 {
 	uint64_t shards = MAX(disk_array_data(store->volume.disk), 1u);
 	uint64_t most = (RESERVE_BYTES + set_bytes(&store->image->now) / 2) / shards;
@@ -166,7 +167,7 @@ void image_take(struct store *store)
 			"%s: the volumes' copy of the index is not of the newest superblock: it is "
 			"written anew",
 			store->dir);
-	image_reserve(store);
+	reserve_adjust(store);
 }
 
 void image_give(struct store *store)
@@ -243,7 +244,7 @@ void image_retire(struct store *store)
 	for (uint32_t i = 0; i < retired.count; i++)
 		image_file_give(store, retired.list[i]);
 	free(retired.list);
-	image_reserve(store);
+	reserve_adjust(store);
 }
 
 /* ---- A walk. ---- */

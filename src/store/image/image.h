@@ -87,8 +87,6 @@ void image_adopt(struct store *store, struct image_set *set);
 /* Gives back the files that only earlier images had. Called when the superblock with the new image
  * is on all volumes. */
 void image_retire(struct store *store);
-/* Adjusts the allocator's reserve to the image's size. */
-void image_reserve(struct store *store);
 
 /* The text of that name from the next image on. -E2BIG: it is too long, or there are too many;
  * -EINVAL: not a name. */

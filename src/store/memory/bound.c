@@ -83,7 +83,8 @@ int memory_bound_loose(struct store *store, uint64_t frame_bytes)
 	return -ENOBUFS;
 }
 
-bool memory_bound_keep(struct store *store, const struct object *keep)
+/* Ends some of them. False: more have to end. */
+static bool bound_keep(struct store *store, const struct object *keep)
 {
 	uint32_t spared = 0, ended = 0;
 	struct list *link = store->by_use.next;
@@ -121,7 +122,7 @@ static void lock_again(struct store *store)
 
 void memory_bound_keep_all(struct store *store, const struct object *keep)
 {
-	while (!memory_bound_keep(store, keep))
+	while (!bound_keep(store, keep))
 		lock_again(store);
 }
 

@@ -188,10 +188,8 @@ int memory_bound_check(struct store *store, uint64_t bytes, uint64_t freed_bytes
 /* Whether a body on its way may take so much more: it counts beside the objects, like the bodies
  * that readers keep of objects that ended. Objects that nobody reads make room. -ENOBUFS. */
 int memory_bound_loose(struct store *store, uint64_t frame_bytes);
-/* Ends objects used least recently until the bounds are kept, but not the one that is kept. One
- * call ends a bounded number. False: more have to end. */
-bool memory_bound_keep(struct store *store, const struct object *keep);
-/* The same, all of them: opens the lock in between. The caller holds a reference to the object. */
+/* Ends objects used least recently until the bounds are kept, but not the one that is kept: opens
+ * the lock in between. The caller holds a reference to the object. */
 void memory_bound_keep_all(struct store *store, const struct object *keep);
 /* The object was used. */
 void memory_bound_used(struct store *store, struct object *object);
