@@ -336,11 +336,11 @@ int index_walks_open(struct index *index, const struct index_range *ranges, uint
 
 /* ---- What walks pass over. ---- */
 
+/* A longer key, of a damaged index, is cut: the range need not be exact. */
 static void key_copy(struct key *key, struct slice bytes)
 {
-	CHECK(bytes.len <= sizeof(key->bytes));
-	memcpy(key->bytes, bytes.data, bytes.len);
-	key->len = (uint32_t)bytes.len;
+	key->len = (uint32_t)MIN(bytes.len, sizeof(key->bytes));
+	memcpy(key->bytes, bytes.data, key->len);
 }
 
 static struct slice key_slice(const struct key *key)
