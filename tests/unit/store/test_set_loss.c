@@ -83,6 +83,27 @@ static void new_lost_with_its_label(struct rig *rig, void *arg)
 	set_keys_verify(rig, 0, SET_KEYS);
 }
 
+/* ---- A commit. ---- */
+
+/* A helper thread writes the set's numbers one by one, under the lock, and a commit does not wait
+ * for it. */
+static void commit_meanwhile(struct rig *rig, void *arg)
+{
+	struct volume *volume = &rig->store->volume;
+	uint16_t count;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(set_key_put(rig, 0), 0);
+	pthread_mutex_lock(&volume->lock);
+	count = volume->super.set_count;
+	volume->super.set_count = 0;
+	assert_int_equal(set_key_put(rig, 1), 0);
+	volume->super.set_count = count;
+	pthread_mutex_unlock(&volume->lock);
+	set_keys_verify(rig, 0, 2);
+}
+
 /* ---- A volume that leaves, and more than parity replaces. ---- */
 
 static void leaving_lost(struct rig *rig, void *arg)
@@ -214,6 +235,12 @@ static void test_too_many_are_lost(void **state)
 	set_run(too_many_lost, SET_THREE, 2, 0);
 }
 
+static void test_a_commit_while_the_set_is_written(void **state)
+{
+	(void)state;
+	set_run(commit_meanwhile, SET_THREE, 2, 0);
+}
+
 static void test_space_is_scarce(void **state)
 {
 	(void)state;
@@ -233,6 +260,7 @@ int main(void)
 		cmocka_unit_test(test_a_new_volume_is_lost),
 		cmocka_unit_test(test_a_leaving_volume_is_lost),
 		cmocka_unit_test(test_too_many_are_lost),
+		cmocka_unit_test(test_a_commit_while_the_set_is_written),
 		cmocka_unit_test(test_space_is_scarce),
 		cmocka_unit_test(test_taken_back_before_it_began),
 	};
