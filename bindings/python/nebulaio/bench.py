@@ -8,8 +8,8 @@ reads the same bytes, and sources take turns (--turns), so that other work of th
 has the median of each and its ratio to the first. Sources beside the server's own ways:
 
     --http URL      the same server over HTTP: by this package, and by boto3 where it is installed
-    --folder DIR    files in a folder, for example one that NFS mounts; with --cold DIR is emptied from the page cache of
-                    this host before each turn (a file server's own cache stays)
+    --folder DIR    files in a folder, for example one that NFS mounts; more than once for several; with --cold DIR is
+                    emptied from the page cache of this host before each turn (a file server's own cache stays)
 
 Everything that is made has a prefix of its own, and goes away at the end. Needs numpy."""
 
@@ -187,7 +187,7 @@ class BotoEpoch(ThreadsEpoch):
 class FolderEpoch(ThreadsEpoch):
     def __init__(self, folder: str, cold: bool, dataset: Dataset) -> None:
         super().__init__(dataset)
-        self.name = f"files{', cold' if cold else ''}, {THREADS} threads"
+        self.name = f"files in {folder}{', cold' if cold else ''}, {THREADS} threads"
         self._folder, self._cold = os.path.join(folder, dataset.prefix.strip("/")), cold
 
     def _path(self, number: int) -> str:
@@ -304,9 +304,9 @@ class BotoCheckpoint(Checkpoint):
 
 
 class FolderCheckpoint(Checkpoint):
-    def __init__(self, path: str, cold: bool, tensors: Tensors) -> None:
+    def __init__(self, folder: str, key: str, cold: bool, tensors: Tensors) -> None:
         super().__init__(tensors)
-        self.name, self._path, self._cold = f"a file{', cold' if cold else ''}", path, cold
+        self.name, self._path, self._cold = f"a file in {folder}{', cold' if cold else ''}", os.path.join(folder, key), cold
 
     def save(self) -> None:
         _write_durably(self._path, [array.data for array in self.tensors.values()])
@@ -385,9 +385,10 @@ def _tell(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rows": list(rows)}))
         return
-    print(f"{'':12} {'source':32} {'median s':>10} {'min':>9} {'max':>9} {'MiB/s':>10} {'of first':>9}")
+    width = max(32, *(len(row["source"]) for row in rows))
+    print(f"{'':12} {'source':{width}} {'median s':>10} {'min':>9} {'max':>9} {'MiB/s':>10} {'of first':>9}")
     for row in rows:
-        print(f"{row['what']:12} {row['source']:32} {row['seconds']:10.3f} {row['least']:9.3f} {row['most']:9.3f} "
+        print(f"{row['what']:12} {row['source']:{width}} {row['seconds']:10.3f} {row['least']:9.3f} {row['most']:9.3f} "
               f"{row['bytes_per_second'] / (1 << 20):10.1f} {row['times_the_first']:9.2f}")
 
 
@@ -398,8 +399,7 @@ def epoch(options: argparse.Namespace) -> list[dict[str, Any]]:
     s3 = _s3(options) if options.http else None
     if s3:
         sources.append(BotoEpoch(s3, dataset))
-    if options.folder:
-        sources.append(FolderEpoch(options.folder, options.cold, dataset))
+    sources += [FolderEpoch(folder, options.cold, dataset) for folder in options.folder]
     took = _compared(sources, ways, options.turns, _timed)
     return _rows("epoch", took, dataset.count * dataset.bytes)
 
@@ -413,8 +413,7 @@ def checkpoint(options: argparse.Namespace) -> list[dict[str, Any]]:
     s3 = _s3(options) if options.http else None
     if s3:
         sources.append(BotoCheckpoint(s3, tensors, options.bucket, key))
-    if options.folder:
-        sources.append(FolderCheckpoint(os.path.join(options.folder, key), options.cold, tensors))
+    sources += [FolderCheckpoint(folder, key, options.cold, tensors) for folder in options.folder]
     restored: dict[str, list[float]] = {source.name: [] for source in sources}
 
     def both(source: Source, turn: int) -> float:
@@ -448,7 +447,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--endpoint", help="HOST:PORT of RDMA (NEBULAIO_ENDPOINT)")
     common.add_argument("--device", help="RDMA device, for example simulated (NEBULAIO_RDMA_DEVICE_NAME)")
     common.add_argument("--http", metavar="URL", help="the same server's HTTP: http://HOST:PORT")
-    common.add_argument("--folder", metavar="DIR", help="an existing folder to compare with")
+    common.add_argument("--folder", metavar="DIR", action="append", default=[], help="an existing folder to compare with; may be repeated")
     common.add_argument("--cold", action="store_true", help="forget DIR's pages on this host before each turn")
     common.add_argument("--turns", type=_positive, default=5)
     common.add_argument("--json", action="store_true")

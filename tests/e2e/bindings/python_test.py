@@ -1011,22 +1011,26 @@ def bench(*arguments):
 def test_bench():
     with opened() as client:
         client.create_bucket("bench-rows")
-        os.mkdir("bench-folder")
-        common = ("--bucket", "bench-rows", "--endpoint", RDMA, "--http", f"http://{HTTP}", "--folder", "bench-folder", "--cold",
-                  "--turns", "2")
+        folders = ("bench-folder", "bench-other")
+        for folder in folders:
+            os.mkdir(folder)
+        common = ("--bucket", "bench-rows", "--endpoint", RDMA, "--http", f"http://{HTTP}", "--folder", folders[0], "--folder", folders[1],
+                  "--cold", "--turns", "2")
         boto = importlib.util.find_spec("boto3") is not None
         status, rows, errors = bench("epoch", *common, "--objects", "70", "--object-bytes", "5000")
         tap.check(status == 0 and [row["source"] for row in rows] ==
-                  ["rdma", "http", *["boto3, 16 threads"] * boto, "files, cold, 16 threads"], "bench: an epoch, by each source", errors)
+                  ["rdma", "http", *["boto3, 16 threads"] * boto, *(f"files in {folder}, cold, 16 threads" for folder in folders)],
+                  "bench: an epoch, by each source", errors)
         tap.check(all(0 < row["least"] <= row["seconds"] <= row["most"] for row in rows) and rows[0]["times_the_first"] == 1,
                   "bench: its figures", rows)
         status, rows, errors = bench("checkpoint", *common, "--bytes", "1000000")
         tap.check(status == 0 and [(row["what"], row["source"]) for row in rows] ==
                   [(what, source) for what in ("save", "restore")
-                   for source in ("rdma", "http", *["boto3, its transfer manager"] * boto, "a file, cold")],
+                   for source in ("rdma", "http", *["boto3, its transfer manager"] * boto, *(f"a file in {folder}, cold" for folder in folders))],
                   "bench: a checkpoint saved and restored, by each source", errors)
-        tap.check(not list(client.list_objects("bench-rows")) and not os.listdir("bench-folder"), "bench: leaves nothing")
-        os.rmdir("bench-folder")
+        tap.check(not list(client.list_objects("bench-rows")) and not any(map(os.listdir, folders)), "bench: leaves nothing")
+        for folder in folders:
+            os.rmdir(folder)
         client.delete_bucket("bench-rows")
         status, _, errors = bench("epoch", *common[:8], "--objects", "3")
         tap.check(status == 1 and "bench-rows" in errors, "bench: no such bucket, no such folder: says so", errors)
