@@ -180,6 +180,7 @@ static int rig_open(
 		opts->priority_normal ? -ECANCELED : bench_priority_raise(&rig->session_nice);
 	rig->cpu_count = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	rig->nginx_error = -ENOENT;
+	rig->cycles_error = bench_counter_try(0, BENCH_PROCESSOR_EVENTS);
 	ret = bench_cpus_find(&rig->cpus);
 	if (!ret)
 		ret = make_folder(rig);
@@ -197,6 +198,9 @@ static int rig_open(
 		rig_close(rig);
 		return ret;
 	}
+	if (rig->target.server.pid)
+		rig->server_cycles_error =
+			bench_counter_try(rig->target.server.pid, BENCH_PROCESSOR_EVENTS);
 	if (plan_has(plan, BENCH_NGINX))
 		open_nginx(rig);
 	if (plan_has_coded(plan))

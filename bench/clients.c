@@ -193,6 +193,12 @@ void bench_clients_usage(const struct bench_clients *clients, struct bench_usage
 	}
 }
 
+void bench_clients_count(const struct bench_clients *clients, struct bench_counter *counter)
+{
+	for (uint32_t i = 0; i < clients->count; i++)
+		bench_counter_add(counter, clients->pids[i], BENCH_PROCESSOR_EVENTS);
+}
+
 void bench_clients_close(struct bench_clients *clients)
 {
 	if (!clients)

@@ -4,6 +4,7 @@
 #define BENCH_CLIENTS_H
 
 #include "bench/client_load.h"
+#include "bench/cycles.h"
 #include "bench/machine.h"
 
 struct bench_clients;
@@ -19,6 +20,8 @@ uint64_t bench_clients_run(struct bench_clients *clients, const struct bench_run
 	struct bench_result *result);
 /* The resources that the processes have used so far. */
 void bench_clients_usage(const struct bench_clients *clients, struct bench_usage *ret_usage);
+/* Adds them to a counter. */
+void bench_clients_count(const struct bench_clients *clients, struct bench_counter *counter);
 void bench_clients_close(struct bench_clients *clients); /* takes NULL; waits for them to end */
 
 #endif

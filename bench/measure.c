@@ -233,11 +233,47 @@ static void read_slow(struct bench_rig *rig, const struct member *member, struct
 		neb_client_stats(target->client, &readings->stats);
 }
 
+/* The server that a slice is about; 0: it is not known. */
+static pid_t server_pid(struct bench_rig *rig, const struct bench_subject *subject)
+{
+	return subject->kind == BENCH_NGINX ? rig->nginx.child.pid
+					    : target_of(rig, subject)->server.pid;
+}
+
+static void count_open(struct bench_rig *rig, const struct member *member)
+{
+	pid_t pid = server_pid(rig, &member->record->subject);
+
+	if (rig->cycles_error)
+		return;
+	if (pid)
+		bench_counter_add(&rig->server_counter, pid, BENCH_PROCESSOR_EVENTS);
+	bench_counter_add(&rig->client_counter, 0, BENCH_PROCESSOR_EVENTS);
+	if (member->runner.clients)
+		bench_clients_count(member->runner.clients, &rig->client_counter);
+}
+
+static void count_start(struct bench_rig *rig)
+{
+	bench_counter_start(&rig->server_counter);
+	bench_counter_start(&rig->client_counter);
+}
+
+static void count_stop(struct bench_rig *rig)
+{
+	bench_counter_stop(&rig->server_counter);
+	bench_counter_stop(&rig->client_counter);
+}
+
+static void count_end(struct bench_rig *rig, struct bench_record *record, uint64_t ops)
+{
+	bench_counter_end(&rig->server_counter, ops, &record->server_cycles);
+	bench_counter_end(&rig->client_counter, ops, &record->client_cycles);
+}
+
 static void read_fast(struct bench_rig *rig, const struct member *member, struct readings *readings)
 {
-	const struct bench_subject *subject = &member->record->subject;
-	pid_t pid = subject->kind == BENCH_NGINX ? rig->nginx.child.pid
-						 : target_of(rig, subject)->server.pid;
+	pid_t pid = server_pid(rig, &member->record->subject);
 
 	readings->server_known = pid && bench_usage_of(pid, &readings->server) == 0;
 	bench_usage_self(&readings->client);
@@ -342,9 +378,13 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	hist_reset(&rig->slice);
 	record->result.hist = &rig->slice;
 	read_slow(rig, member, &begin);
+	count_open(rig, member);
 	read_fast(rig, member, &begin);
+	count_start(rig);
 	bench_runner_run(&member->runner, &run, &record->result);
+	count_stop(rig);
 	read_fast(rig, member, &end);
+	count_end(rig, record, record->result.ops - before.result.ops);
 	read_slow(rig, member, &end);
 	if (record->subject.noise)
 		end_noise(rig, record);

@@ -21,6 +21,10 @@ struct bench_rig {
 	int idle_fd; /* below 0: idle processors sleep, and this is why */
 	int session_nice;
 	int priority_error; /* 0: the measured processes go before others; else why not */
+	/* Why cycles are not counted, or only those of the server; 0: they are. */
+	int cycles_error;
+	int server_cycles_error;
+	struct bench_counter server_counter, client_counter; /* of the slice in progress */
 	struct bench_target target;
 	struct bench_opts other_opts; /* of the other server; only where opts has one */
 	struct bench_target other;

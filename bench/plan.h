@@ -4,6 +4,7 @@
 
 #include "bench/bench.h"
 #include "bench/load.h"
+#include "bench/cycles.h"
 #include "bench/machine.h"
 #include "bench/server.h"
 
@@ -130,6 +131,8 @@ struct bench_record {
 	struct bench_usage server;
 	struct bench_usage client;
 	bool server_known;
+	struct bench_cycles server_cycles;
+	struct bench_cycles client_cycles;
 	struct bench_counts counts; /* differences over the slices */
 	uint64_t client_copied_bytes;
 	uint64_t fallbacks;

@@ -121,6 +121,17 @@ static void print_model(void)
 
 #define SIMULATED_TEXT "SIMULATED: shared memory of this host; nothing here is an RDMA latency"
 
+static void print_cycles(const struct bench_rig *rig)
+{
+	int error = rig->cycles_error ? rig->cycles_error : rig->server_cycles_error;
+
+	printf("  cycles      %s%s\n",
+		!error		    ? "counted by the processor, in the kernel too"
+		: rig->cycles_error ? "not counted: "
+				    : "the server's are not counted: ",
+		error ? bench_counter_why(error) : "");
+}
+
 void bench_report_head(const struct bench_rig *rig)
 {
 	const struct bench_opts *opts = rig->opts;
@@ -153,6 +164,7 @@ void bench_report_head(const struct bench_rig *rig)
 		!rig->priority_error	? ""
 		: opts->priority_normal ? "as requested"
 					: strerror(-rig->priority_error));
+	print_cycles(rig);
 	printf("  method      %u repetitions, members of a group take turns, %llu ms a slice, %s",
 		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
 		opts->rate ? "open loop: " : "closed loop\n");
@@ -170,7 +182,7 @@ void bench_report_head(const struct bench_rig *rig)
 /* ---- Speeds. ---- */
 
 #define SPEED_COLUMNS 176
-#define COST_COLUMNS  194
+#define COST_COLUMNS  234
 
 void bench_report_speeds_head(void)
 {
@@ -317,6 +329,22 @@ static const char *per(double sum, double count, bool known, char buf[BENCH_TEXT
 	return buf;
 }
 
+/* Cycles and instructions, of the server and of the client. */
+static void print_cycles_per_op(const struct bench_record *record)
+{
+	const struct bench_cycles *sides[] = {&record->server_cycles, &record->client_cycles};
+	char text[BENCH_TEXT_BYTES];
+
+	for (int what = 0; what < BENCH_COUNTED; what++) {
+		for (size_t i = 0; i < ARRAY_LEN(sides); i++)
+			printf("%9s ", sides[i]->ops
+					       ? bench_text_number(sides[i]->sums[what] /
+									   (double)sides[i]->ops,
+							 text)
+					       : "-");
+	}
+}
+
 static void print_costs(const struct bench_rig *rig, const struct bench_record *record)
 {
 	const struct bench_subject *subject = &record->subject;
@@ -329,6 +357,7 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 		subject->bytes ? bench_text_bytes(subject->bytes, size) : "-", subject->depth,
 		row ? bench_way_name(rig, subject) : "nginx",
 		subject->heat == BENCH_COLD ? "cold" : "hot");
+	print_cycles_per_op(record);
 	printf("%9s %9s %8s %8s %9s %9s %8s %8s %8s %8.0f %9s %9s %9s %9s %6.2f %6.3f%s\n",
 		per((double)record->server.cpu_ns / 1e3, ops, known, t[0]),
 		per((double)record->client.cpu_ns / 1e3, ops, true, t[1]),
@@ -352,13 +381,14 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 
 void bench_report_costs(const struct bench_rig *rig, const struct bench_plan *plan)
 {
-	printf("\n%-42s  %19s %17s %19s %35s %9s %19s %9s %13s\n", "", "CPU us/op", "CPU s/GB",
-		"switches/op", "copies of each byte", "", "disk bytes/byte", "", "others");
-	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %8s %8s %9s %9s %8s %8s %8s %8s %9s %9s %9s %9s "
-	       "%6s %6s\n",
+	printf("\n%-42s  %19s %19s %19s %17s %19s %35s %9s %19s %9s %13s\n", "", "cycles/op",
+		"instructions/op", "CPU us/op", "CPU s/GB", "switches/op", "copies of each byte",
+		"", "disk bytes/byte", "", "others");
+	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %9s %9s %9s %9s %8s %8s %9s %9s %8s %8s %8s "
+	       "%8s %9s %9s %9s %9s %6s %6s\n",
 		"op", "size", "depth", "transport", "set", "server", "client", "server", "client",
-		"server", "client", "server", "client", "wire", "kernel", "fsync/op", "written",
-		"read", "fallback", "cores", "steal");
+		"server", "client", "server", "client", "server", "client", "server", "client",
+		"wire", "kernel", "fsync/op", "written", "read", "fallback", "cores", "steal");
 	print_rule('-', COST_COLUMNS);
 	for (uint32_t g = 0; g < plan->group_count; g++) {
 		const struct bench_group *group = &plan->groups[g];

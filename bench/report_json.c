@@ -115,6 +115,11 @@ static void put_settings(const struct bench_rig *rig, struct json *json)
 	put_flag(json, "priority_raised", rig->priority_error == 0);
 	if (opts->compare)
 		put_text(json, "compared_with", opts->compare);
+	put_flag(json, "cycles_counted", rig->cycles_error == 0);
+	if (rig->cycles_error || rig->server_cycles_error)
+		put_text(json, "cycles_not_counted",
+			bench_counter_why(
+				rig->cycles_error ? rig->cycles_error : rig->server_cycles_error));
 	put_flag(json, "data_on_tmpfs", rig->folder_is_tmpfs);
 	put_close(json, '}');
 }
@@ -142,6 +147,13 @@ static void put_noise(
 	put_flag(json, "noisy", bench_noise_is_noisy(&record->noise, rig->cpu_count));
 	if (record->failed[0])
 		put_text(json, "not_measured", record->failed);
+}
+
+static void put_cycles(struct json *json, const char *cycles, const char *instructions,
+	const struct bench_cycles *of)
+{
+	put_number(json, cycles, ratio(of->sums[BENCH_CYCLES], (double)of->ops, true));
+	put_number(json, instructions, ratio(of->sums[BENCH_INSTRUCTIONS], (double)of->ops, true));
 }
 
 static void put_result(struct json *json, const struct bench_record *record)
@@ -175,6 +187,10 @@ static void put_result(struct json *json, const struct bench_record *record)
 		ratio((double)record->server.cpu_ns, (double)result->bytes, record->server_known));
 	put_number(json, "client_cpu_s_per_gb",
 		ratio((double)record->client.cpu_ns, (double)result->bytes, true));
+	put_cycles(
+		json, "server_cycles_per_op", "server_instructions_per_op", &record->server_cycles);
+	put_cycles(
+		json, "client_cycles_per_op", "client_instructions_per_op", &record->client_cycles);
 	put_number(json, "server_switches_per_op",
 		ratio((double)record->server.switches, ops, record->server_known));
 	put_number(

@@ -39,7 +39,7 @@
 	"  --set KEY=VALUE     configuration of the server that bench starts\n"                    \
 	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"           \
 	"  --metrics ADDR:PORT its metrics address: for the counts of copies and flushes\n"        \
-	"  --pid PID           its process: for processor time and context switches\n"             \
+	"  --pid PID           its process: for processor time, cycles, context switches\n"        \
 	"  --device NAME       RDMA device to use (default: the one that leads to the server)\n"   \
 	"  --compare HOST:PORT run the HTTP rows against this S3 server, too, in turns\n"          \
 	"  --compare-access-key KEY, --compare-secret-key KEY\n"                                   \
