@@ -54,6 +54,14 @@ class Source:
         raise NotImplementedError
 
 
+def _wake(client: RDMAClient) -> None:
+    """While other sources had their turns, an idle session may have been lost: then this makes the new one, not the turn."""
+    try:
+        client.ping()
+    except NebulaError:
+        client.ping()
+
+
 def _forget_pages(paths: Sequence[str]) -> None:
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
@@ -129,6 +137,7 @@ class StoreEpoch(Source):
                 self._client.put_many((self._set.bucket, self._set.key(number), self._set.body(number)) for number in numbers)
 
     def ready(self) -> None:
+        _wake(self._client)
         if not self._loader:
             self._loader = data.EpochDataset(self._client, self._set.bucket, prefix=self._set.prefix,
                                              decode=lambda key, array: (key, array))
@@ -144,6 +153,7 @@ class StoreEpoch(Source):
 
     def clear(self) -> None:
         if self._fills:
+            _wake(self._client)
             self._client.delete_many((self._set.bucket, self._set.key(number)) for number in range(self._set.count))
 
 
@@ -266,6 +276,10 @@ class StoreCheckpoint(Checkpoint):
         super().__init__(tensors)
         self.name, self._client, self._bucket, self._key = name, client, bucket, key
 
+    def ready(self) -> None:
+        super().ready()
+        _wake(self._client)
+
     def save(self) -> None:
         data.save_tensors(self._client, self._bucket, self._key, self.tensors)
 
@@ -273,6 +287,7 @@ class StoreCheckpoint(Checkpoint):
         data.load_tensors(self._client, self._bucket, self._key, self.into)
 
     def clear(self) -> None:
+        _wake(self._client)
         self._client.delete_object(self._bucket, self._key)
 
 

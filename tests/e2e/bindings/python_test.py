@@ -1007,6 +1007,27 @@ def bench(*arguments):
     return done.returncode, json.loads(done.stdout)["rows"] if done.returncode == 0 else [], done.stderr
 
 
+class Lost:
+    """A client whose session was lost while it lay idle, or whose server is gone."""
+
+    def __init__(self, failures):
+        self.failures = failures
+
+    def ping(self):
+        self.failures -= 1
+        if self.failures >= 0:
+            raise NebulaError(104, "the server is gone")
+
+
+@needs("numpy")
+def test_bench_goes_on_after_a_lost_session():
+    from nebulaio import bench as module
+    with opened() as client:
+        module._wake(client)
+    module._wake(Lost(1))
+    tap.check(raised(NebulaError, module._wake, Lost(2)) is not None, "bench: a session lost between turns is made again, once")
+
+
 @needs("numpy")
 def test_bench():
     with opened() as client:
