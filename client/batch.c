@@ -168,8 +168,8 @@ static void batch_run(struct client_batch *run)
 	}
 }
 
-int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
-	const struct client_batch_more *more)
+int client_get_batch(
+	struct neb_client *client, const struct neb_batch *batch, struct client_batch_more *more)
 {
 	struct client_batch run = {.client = client, .asked = batch};
 	uint64_t now_ns = clock_now_ns();
@@ -186,6 +186,8 @@ int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
 	if (batch->timeout_ns && batch->timeout_ns < UINT64_MAX - now_ns)
 		run.until_ns = now_ns + batch->timeout_ns;
 	batch_run(&run);
+	if (more)
+		more->stopped = run.stopped;
 	for (uint64_t i = 0; i < batch->item_count; i++)
 		if (batch->items[i].error)
 			return batch->items[i].error;

@@ -191,10 +191,11 @@ struct client_batch_more {
 	const struct neb_header *headers;
 	uint32_t header_count;
 	uint64_t request_timeout_ns; /* [the client's] */
+	int stopped; /* out: the error of items that were not sent, even if there were none; or 0 */
 };
 /* As neb_get_batch. more: NULL, nothing. batch.c. */
-int client_get_batch(struct neb_client *client, const struct neb_batch *batch,
-	const struct client_batch_more *more);
+int client_get_batch(
+	struct neb_client *client, const struct neb_batch *batch, struct client_batch_more *more);
 /* As neb_perform, and reports pages as they arrive. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);

@@ -20,6 +20,7 @@ struct fan {
 	struct neb_header headers[2];
 	uint64_t bytes;
 	struct neb_result *result; /* the last answer, or the first error */
+	int stopped;		   /* of the last batch: the program wants no more */
 	char value[NEB_FAN_OUT_BYTES];
 	char if_match[96];
 };
@@ -71,7 +72,7 @@ static bool keep_on(void *arg)
 static int read_parts(struct neb_client *client, struct fan *fan, uint64_t first, uint64_t count,
 	uint64_t request_timeout_ns)
 {
-	const struct client_batch_more more = {.headers = fan->headers,
+	struct client_batch_more more = {.headers = fan->headers,
 		.header_count = ARRAY_LEN(fan->headers),
 		.request_timeout_ns = request_timeout_ns};
 	struct neb_batch batch = {.bucket = fan->own.bucket,
@@ -82,8 +83,6 @@ static int read_parts(struct neb_client *client, struct fan *fan, uint64_t first
 		.arg = fan};
 	int ret;
 
-	if (!count)
-		return 0;
 	batch.items = calloc(count, sizeof(*batch.items));
 	if (!batch.items)
 		return -ENOMEM;
@@ -98,6 +97,7 @@ static int read_parts(struct neb_client *client, struct fan *fan, uint64_t first
 	}
 	ret = client_get_batch(client, &batch, &more);
 	free(batch.items);
+	fan->stopped = more.stopped;
 	return ret && fan->result->error ? fan->result->error : ret;
 }
 
@@ -125,8 +125,10 @@ int neb_get_fan_out(
 	/* The first part waits for the group. */
 	ret = read_parts(client, &fan, 0, 1,
 		(fan.own.wait_ns ? fan.own.wait_ns : WAIT_NS) + client->request_timeout_ns);
-	if (!ret)
-		ret = read_parts(client, &fan, 1, (fan.bytes - 1) / PART_BYTES, 0);
+	/* It may have been told to end while the part that is there was on its way. */
+	if (!ret && fan.bytes > PART_BYTES)
+		ret = fan.stopped ? fan.stopped
+				  : read_parts(client, &fan, 1, (fan.bytes - 1) / PART_BYTES, 0);
 	fan.result->error = ret;
 	fan.result->bytes = fan.result->object_bytes = fan.bytes;
 	return ret;
