@@ -455,6 +455,16 @@ void client_call_finish(struct client_call *call, int error)
 	call->client->undone_count--;
 }
 
+void client_headers_cut(struct neb_result *result)
+{
+	size_t len = strlen(result->headers);
+	const char *value;
+
+	CHECK(len + sizeof(CLIENT_CUT) <= sizeof(result->headers));
+	if (neb_result_header(result, "x-nebulaio-cut", &value) < 0)
+		memcpy(result->headers + len, CLIENT_CUT, sizeof(CLIENT_CUT));
+}
+
 int neb_result_header(const struct neb_result *result, const char *name, const char **ret_value)
 {
 	struct slice rest = slice_str(result->headers);

@@ -168,6 +168,10 @@ uint64_t client_buckets_told(const struct neb_client *client);
  * have the bucket (any more), and a gateway is to be asked. */
 bool client_bucket_gone(const struct client_call *call);
 
+/* Notes in a result's headers, once, that one did not fit: they always leave room for it. */
+#define CLIENT_CUT "x-nebulaio-cut: 1\n"
+void client_headers_cut(struct neb_result *result);
+
 /* ---- owner.c ---- */
 int client_owners_open(struct neb_client *client);
 void client_owners_close(struct neb_client *client);

@@ -90,7 +90,9 @@ static void header_keep(struct neb_result *result, struct slice name, struct sli
 	size_t len = strlen(result->headers);
 
 	value = header_plain(name, value, space, sizeof(space));
-	if (len + name.len + value.len + 4 <= sizeof(result->headers))
+	if (len + name.len + value.len + 4 > sizeof(result->headers) - sizeof(CLIENT_CUT))
+		client_headers_cut(result);
+	else
 		snprintf(result->headers + len, sizeof(result->headers) - len, "%.*s: %.*s\n",
 			SLICE_FMT(name), SLICE_FMT(value));
 }

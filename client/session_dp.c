@@ -165,8 +165,12 @@ static void headers_take(struct neb_result *result, struct slice headers)
 	size_t len = 0;
 
 	while (capsule_header_next(&headers, &header)) {
-		if (len + header.name.len + header.value.len + 4 > sizeof(result->headers))
-			break;
+		if (len + header.name.len + header.value.len + 4 >
+			sizeof(result->headers) - sizeof(CLIENT_CUT)) {
+			result->headers[len] = '\0';
+			client_headers_cut(result);
+			return;
+		}
 		memcpy(result->headers + len, header.name.data, header.name.len);
 		len += header.name.len;
 		memcpy(result->headers + len, ": ", 2);

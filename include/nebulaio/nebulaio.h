@@ -307,7 +307,8 @@ struct neb_result {
 	/* The reason why a request that could use RDMA used HTTP; else empty. */
 	char fallback[128];
 	bool one_sided; /* read from the server's memory: neb_options.one_sided_reads */
-	/* With want_headers: "name: value\n" lines, cut at a line's end; else empty. */
+	/* With want_headers: "name: value\n" lines; else empty. Headers that do not fit are left
+	 * out, and a line "x-nebulaio-cut: 1" says so. */
 	char headers[2048];
 };
 /* The value of a header of the result, by name in any case: its length, or -ENOENT. *ret_value
