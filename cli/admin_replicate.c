@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define SECRET_ENV "NEBULAIO_TARGET_SECRET_KEY"
+#define REGION_ENV "NEBULAIO_TARGET_REGION"
 
 static uint64_t number(const json_t *json, const char *member)
 {
@@ -89,6 +90,8 @@ int admin_target_put(struct admin *admin, int count, char **arguments)
 		return CLI_USAGE;
 	body = json_pack("{s:s, s:s, s:s, s:s}", "endpoint", arguments[1], "bucket", arguments[2],
 		"access_key", arguments[3], "secret_key", secret);
+	if (getenv(REGION_ENV))
+		json_object_set_new(body, "region", json_string(getenv(REGION_ENV)));
 	if (count > 4)
 		json_object_set_new(body, "accounts", accounts_of(arguments[4]));
 	request.body = body;

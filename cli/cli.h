@@ -38,6 +38,7 @@ extern const struct cli_command CLI_PRESIGN;
 extern const struct cli_command CLI_TAG;
 extern const struct cli_command CLI_VERSION;
 extern const struct cli_command CLI_POLICY;
+extern const struct cli_command CLI_ORIGIN;
 extern const struct cli_command CLI_REPLICATE;
 extern const struct cli_command CLI_COMPLETION;
 extern const struct cli_command CLI_CAT;

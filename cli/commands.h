@@ -23,6 +23,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_VERSION,
 	&CLI_POLICY,
 	&CLI_REPLICATE,
+	&CLI_ORIGIN,
 	&CLI_USER,
 	&CLI_ADMIN,
 	&CLI_FLOW,

@@ -76,8 +76,13 @@ static void header_take(
 		slice_copy_str(slice_of(value, (size_t)len), ret_value, bytes);
 }
 
-static void result_take(const struct neb_result *result, struct replicate_result *ret_result)
+static void result_take(const struct neb_result *result, const struct replicate_request *request,
+	struct replicate_result *ret_result)
 {
+	if (request->answer_headers)
+		snprintf(request->answer_headers, request->answer_headers_bytes, "%s",
+			result->headers);
+	ret_result->object_bytes = result->object_bytes;
 	ret_result->error = result->error;
 	ret_result->status = result->status;
 	ret_result->transport = neb_transport_name(result->transport);
@@ -92,12 +97,13 @@ static void result_take(const struct neb_result *result, struct replicate_result
 }
 
 /* Ends early when the server does: the request in flight is then cut off with its client. */
-static void run(struct replicate_link *link, const struct neb_request *request,
-	const _Atomic bool *ending, struct replicate_result *ret_result)
+static void run(struct replicate_link *link, const struct neb_request *wire,
+	const struct replicate_request *request, const _Atomic bool *ending,
+	struct replicate_result *ret_result)
 {
 	struct neb_result result = {.error = -ETIMEDOUT};
 	uint64_t id;
-	int ret = neb_submit(link->client, request, &id);
+	int ret = neb_submit(link->client, wire, &id);
 
 	if (ret) {
 		ret_result->error = ret;
@@ -107,9 +113,14 @@ static void run(struct replicate_link *link, const struct neb_request *request,
 		ret = neb_wait(link->client, &result, 1, LOOK_NS);
 	while (ret < 1 && !atomic_load(ending) && neb_in_flight(link->client));
 	if (ret == 1)
-		result_take(&result, ret_result);
+		result_take(&result, request, ret_result);
 	else
 		ret_result->error = atomic_load(ending) ? -ECANCELED : -ECONNRESET;
+}
+
+static bool is_put_op(enum replicate_op op)
+{
+	return op == REPLICATE_PUT_OBJECT || op == REPLICATE_UPLOAD_PART;
 }
 
 /* The client copies a version over HTTP, or when it is small. */
@@ -118,7 +129,7 @@ static void copies_count(struct replicate_link *link, enum replicate_op op)
 	struct neb_stats stats;
 
 	neb_client_stats(link->client, &stats);
-	if (op != REPLICATE_OTHER)
+	if (is_put_op(op))
 		region_copy_count(stats.bytes_copied - link->bytes_copied, COPY_REPLICATE);
 	link->bytes_copied = stats.bytes_copied;
 }
@@ -142,9 +153,14 @@ static void link_send(struct replicate_link *link, const struct replicate_reques
 	const struct neb_iov into = {request->answer, request->answer_bytes};
 	const uint64_t bytes = body_take(request, body);
 	struct neb_header headers[NEB_HEADERS_MAX];
-	struct neb_request wire = {.op = request->op == REPLICATE_PUT_OBJECT	? NEB_PUT_OBJECT
-					 : request->op == REPLICATE_UPLOAD_PART ? NEB_UPLOAD_PART
-										: NEB_S3,
+	static const enum neb_op OPS[] = {[REPLICATE_PUT_OBJECT] = NEB_PUT_OBJECT,
+		[REPLICATE_UPLOAD_PART] = NEB_UPLOAD_PART,
+		[REPLICATE_GET_OBJECT] = NEB_GET_OBJECT,
+		[REPLICATE_HEAD_OBJECT] = NEB_HEAD_OBJECT,
+		[REPLICATE_OTHER] = NEB_S3};
+	const uint64_t moved = bytes + request->range_bytes;
+	const bool is_put = is_put_op(request->op);
+	struct neb_request wire = {.op = OPS[request->op],
 		.query = request->query,
 		.method = request->method,
 		.headers = headers,
@@ -153,8 +169,10 @@ static void link_send(struct replicate_link *link, const struct replicate_reques
 		.body_count = request->run_count,
 		.into = &into,
 		/* A body whose request has an into, too, is copied. */
-		.into_count = request->op == REPLICATE_OTHER,
-		.timeout_ns = REQUEST_NS_MIN + bytes / BYTES_PER_S * NS_PER_S,
+		.into_count = !is_put && request->answer_bytes > 0,
+		.range_offset = request->range_offset,
+		.range_bytes = request->range_bytes,
+		.timeout_ns = REQUEST_NS_MIN + moved / BYTES_PER_S * NS_PER_S,
 		.want_headers = true};
 	struct buf path;
 
@@ -181,7 +199,7 @@ static void link_send(struct replicate_link *link, const struct replicate_reques
 	if (path.failed)
 		ret_result->error = -ENOMEM;
 	else
-		run(link, &wire, ending, ret_result);
+		run(link, &wire, request, ending, ret_result);
 	copies_count(link, request->op);
 	buf_free(&path);
 }

@@ -10,7 +10,13 @@
 /* ---- How requests reach a target: the caller's, because clients are no part of the server. ----
  */
 #define REPLICATE_RUNS_MAX LIMIT_SGE_MAX
-enum replicate_op { REPLICATE_PUT_OBJECT, REPLICATE_UPLOAD_PART, REPLICATE_OTHER };
+enum replicate_op {
+	REPLICATE_PUT_OBJECT,
+	REPLICATE_UPLOAD_PART,
+	REPLICATE_GET_OBJECT,
+	REPLICATE_HEAD_OBJECT,
+	REPLICATE_OTHER
+};
 struct replicate_request {
 	enum replicate_op op;
 	const char *method;		 /* REPLICATE_OTHER */
@@ -22,6 +28,11 @@ struct replicate_request {
 	uint32_t run_count;
 	char *answer; /* room for the answer's body; REPLICATE_OTHER */
 	size_t answer_bytes;
+	uint64_t range_offset, range_bytes; /* of a GET; bytes 0: the whole object */
+	/* Room for the answer's headers, as lines "name: value\n", and a NUL; or NULL. A
+	 * header that does not fit is left out, and "x-nebulaio-cut" is added. */
+	char *answer_headers;
+	size_t answer_headers_bytes;
 };
 struct replicate_result {
 	int error;	       /* -errno, when no answer came */
@@ -32,6 +43,7 @@ struct replicate_result {
 	char replica_of[65];			       /* the answer's S3_REPLICA_REQUEST */
 	char code[64], message[256];
 	size_t answer_len;
+	uint64_t object_bytes; /* that the answer announced: of a range, the range's */
 };
 struct replicate_link;
 /* All on one thread for each link, and may block; *ending becoming true ends a send soon. The

@@ -217,6 +217,12 @@ enum s3_carry {
 	S3_CARRY_TAKE  /* the source comes as the request's body */
 };
 
+/* The part of an object at its bucket's origin that the copy keeps. */
+struct s3_fetched {
+	const char *etag;  /* without quotes; empty: the object gets one as others do */
+	struct slice note; /* for S3_ORIGIN_HEADER */
+};
+
 struct s3_request {
 	/* 0: method, path and query select the operation. Otherwise a direct opcode of the native
 	 * protocol (s3_native): bucket and key are set and decoded, and path is ignored (query is
@@ -246,6 +252,9 @@ struct s3_request {
 	bool etag_only;
 	struct s3_lease *lease; /* of a native GET; NULL: not wanted */
 	enum s3_carry carry;	/* of a copy that a gateway passes on */
+	/* Of a put by the server itself of an object that came from the bucket's origin; or NULL.
+	 */
+	const struct s3_fetched *fetched;
 	/* Whether nobody waits for the answer any more; NULL: not known. */
 	bool (*left)(const struct s3_request *request);
 };

@@ -68,6 +68,8 @@ static void drain_main(void *arg)
 		memory_stop(&server->memory);
 		end_fronts(server);
 		lifecycle_close(&server->lifecycle);
+		origin_close(server->origin);
+		server->origin = NULL;
 		replicate_close(server->replicate);
 		server->replicate = NULL;
 		s3_outbox_stop(server->s3);
@@ -99,6 +101,7 @@ void server_stop(struct server *server)
 	server->draining = true;
 	if (server->s3)
 		s3_fan_out_stop(server->s3);
+	origin_stop(server->origin);
 	front_discovery_close(server->discovery);
 	server->discovery = NULL;
 	server->cores_draining = 0;

@@ -190,6 +190,14 @@ static int start_replication(struct server *server)
 	return replicate_open(&opts, &server->replicate);
 }
 
+static int start_origins(struct server *server)
+{
+	const struct origin_opts opts = {
+		.s3 = server->s3, .core = &server->cores[0].flow, .sender = server->sender};
+
+	return origin_open(&opts, &server->origin);
+}
+
 static void identities_main(void *arg)
 {
 	struct server *server = arg;
@@ -202,6 +210,8 @@ static void identities_main(void *arg)
 		server->identities_error = s3_outbox_start(server->s3);
 	if (!server->identities_error && server->sender)
 		server->identities_error = start_replication(server);
+	if (!server->identities_error && server->sender)
+		server->identities_error = start_origins(server);
 	free(server->accounts_json);
 	server->accounts_json = NULL;
 	sem_post(&server->identities_done);

@@ -33,7 +33,7 @@ const char *server_rdma_device(const struct server *server);
 typedef void server_doctor_fn(const struct config *config, struct buf *out);
 /* Before server_start: GET /admin/v1/doctor answers by it. */
 void server_set_doctor(struct server *server, server_doctor_fn *doctor);
-/* Before server_start: replication sends by it; without one nothing is replicated. */
+/* Before server_start: replication sends and origins are asked by it; without one nothing is. */
 struct replicate_sender;
 void server_set_sender(struct server *server, const struct replicate_sender *sender);
 /* Starts the reactors' threads. */

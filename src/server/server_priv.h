@@ -14,6 +14,7 @@
 #include "base/cgroup.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+#include "origin/origin.h"
 #include "replicate/replicate.h"
 #include "server/admin/admin.h"
 #include "server/https.h"
@@ -53,6 +54,7 @@ struct server {
 	struct s3 *s3;
 	struct lifecycle lifecycle;  /* on the first core */
 	struct replicate *replicate; /* on the first core; NULL: off */
+	struct origin *origin;	     /* as replicate */
 	const struct replicate_sender *sender;
 	struct https *https; /* NULL: off */
 	struct rp_device *device;

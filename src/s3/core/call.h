@@ -48,6 +48,7 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct s3_replicate *replicate;
+	_Atomic(const struct s3_origin_hook *) origin; /* NULL: nothing is fetched */
 	struct flow_fans *fans;
 	struct iam *iam;
 	struct s3_names names; /* claim NULL: they are this store's alone */

@@ -41,6 +41,8 @@ int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice val
 /* The request header that makes an object a replica, which is not replicated again: its value is
  * the source's version id. It needs a right of its own (auth/access.c). */
 #define S3_REPLICA_REQUEST "x-nebulaio-replica"
+/* Of an object that came from the bucket's origin: when, and when it was changed there. */
+#define S3_ORIGIN_HEADER S3_HIDDEN_PREFIX "origin"
 struct s3_parts {
 	uint32_t count;		/* 0: the object was put whole */
 	uint64_t offset, bytes; /* of the requested part; bytes 0: no such part */

@@ -151,21 +151,6 @@ static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, str
 	return ret ? ret : document_read_source(lifecycle->core, source, key);
 }
 
-static int upload_end(struct uploads *uploads, struct slice name)
-{
-	struct s3 *s3 = uploads->lifecycle->s3;
-	char parts[S3_UPLOAD_NAME_MAX + 1];
-	int ret;
-
-	snprintf(parts, sizeof(parts), "p%.*s/", SLICE_FMT(slice_from(name, 1)));
-	ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
-	if (!ret)
-		ret = store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
-	if (!ret)
-		uploads->count++;
-	return ret;
-}
-
 static void upload_visit(const struct store_list_entry *entry, void *arg)
 {
 	struct uploads *uploads = arg;
@@ -185,8 +170,10 @@ static void upload_visit(const struct store_list_entry *entry, void *arg)
 	due = !uploads->ret && s3_lifecycle_aborts(lifecycle->rules, buf_slice(&key),
 				       entry->meta->mtime_ns, &lifecycle->now);
 	buf_free(&key);
-	if (due)
-		uploads->ret = upload_end(uploads, entry->key);
+	if (!due)
+		return;
+	uploads->ret = s3_upload_drop(lifecycle->s3, entry->key);
+	uploads->count += !uploads->ret;
 }
 
 static bool any_aborts(const struct s3_lifecycle_rules *rules)

@@ -10,6 +10,7 @@
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
+#include "s3/object/origin.h"
 
 const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value)
 {
@@ -437,6 +438,8 @@ const struct s3_error *s3_list_answer(
 	const struct s3_error *error = list_open(call, &list);
 	struct buf xml;
 
+	if (!error)
+		error = s3_origin_refuses_list(call);
 	if (!error)
 		error = listing->parse(call, list, arg);
 	if (!error)

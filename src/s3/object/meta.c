@@ -14,6 +14,7 @@
 #include "s3/object/append.h"
 #include "s3/object/lock.h"
 #include "s3/object/object.h"
+#include "s3/object/origin.h"
 #include "s3/replicate/replicate.h"
 
 #define META_PREFIX	     "x-amz-meta-"
@@ -295,7 +296,8 @@ static const struct s3_error *gather_headers(struct s3_call *call, struct store_
 	struct slice copy;
 	struct buf out;
 
-	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call))
+	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call) &&
+		!call->request->fetched)
 		return NULL;
 	if (!all_clean(call->request))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "A header has an invalid character.");
@@ -317,6 +319,8 @@ static const struct s3_error *gather_headers(struct s3_call *call, struct store_
 		error = gather_redirect(call, &out);
 	if (!error)
 		error = gather_access(call, meta, &out);
+	if (!error && call->request->fetched)
+		put_pair(&out, SLICE(S3_ORIGIN_HEADER), call->request->fetched->note);
 	if (!error && out.len) {
 		copy = mem_arena_copy(&call->arena, buf_slice(&out));
 		meta->headers = copy.data;
@@ -383,6 +387,8 @@ static void answer_hidden(struct s3_call *call, struct slice name, struct slice 
 		s3_answer_header(call, SLICE("x-amz-website-redirect-location"), value);
 	else if (slice_eq(name, SLICE(S3_REPLICA_HEADER)))
 		s3_replica_answer(call, value);
+	else if (slice_eq(name, SLICE(S3_ORIGIN_HEADER)))
+		s3_origin_answer(call, value);
 	else
 		s3_lock_answer(call, name, value);
 }

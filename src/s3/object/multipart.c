@@ -138,17 +138,21 @@ void s3_upload_close(struct s3_upload *upload)
 
 /* Parts go first: a record without parts can be aborted again, parts without a record would never
  * be found. */
+int s3_upload_drop(struct s3 *s3, struct slice name)
+{
+	char parts[S3_UPLOAD_NAME_MAX + 1];
+	int ret;
+
+	snprintf(parts, sizeof(parts), "p%.*s/", SLICE_FMT(slice_from(name, 1)));
+	ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
+	return ret ? ret : store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
+}
+
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
 {
 	char name[S3_UPLOAD_NAME_MAX];
-	struct slice prefix = s3_upload_name(call->bucket, id, 1, name);
-	int ret;
+	int ret = s3_upload_drop(call->s3, s3_upload_name(call->bucket, id, 0, name));
 
-	prefix.len -= strlen("00001");
-	ret = document_delete_under(call->s3->store, SLICE(S3_UPLOADS_BUCKET), prefix);
-	if (!ret)
-		ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
-			s3_upload_name(call->bucket, id, 0, name), NULL, NULL);
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }
 

@@ -57,6 +57,8 @@ const struct s3_error *s3_upload_sse(
  * too. */
 const struct s3_error *s3_upload_room(struct s3_call *call, uint64_t bytes);
 void s3_upload_close(struct s3_upload *upload);
+/* Deletes the record of that name, and its parts before it. */
+int s3_upload_drop(struct s3 *s3, struct slice name);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);
 /* Deletes every upload of the call's bucket, which has been deleted. */

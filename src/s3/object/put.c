@@ -7,6 +7,7 @@
 #include "s3/core/conditions.h"
 #include "s3/event/notification.h"
 #include "s3/object/object.h"
+#include "s3/object/origin.h"
 #include "s3/sse/sse.h"
 
 static const struct s3_error *open_put(
@@ -75,6 +76,8 @@ const struct s3_error *s3_put_object(
 	call->sse = record.data ? &sse : NULL;
 	error = move_body(call, &sums, input, put, meta);
 	call->sse = NULL;
+	if (!error)
+		s3_origin_keep(call, meta);
 	if (error) {
 		store_put_abort(put);
 		return error;

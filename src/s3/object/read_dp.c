@@ -74,7 +74,10 @@ static const struct s3_error *choose_part(
 		return s3_fail_argument(call, "partNumber", part,
 			"Part number must be an integer between 1 and 10000, inclusive");
 	parts = s3_meta_parts(read->meta, (uint32_t)number);
-	if (!parts.count && strlen(read->meta->etag) > 2 * MD5_BYTES)
+	if (!parts.count && strlen(read->meta->etag) > 2 * MD5_BYTES &&
+		!s3_meta_hidden(slice_of(read->meta->headers, read->meta->headers_len),
+			SLICE(S3_ORIGIN_HEADER))
+			 .data)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"This object was uploaded in too many parts of different lengths to be "
 			"read by them.");

@@ -13,6 +13,7 @@
 #include "s3/event/notification.h"
 #include "s3/object/lifecycle.h"
 #include "s3/object/multipart.h"
+#include "s3/object/origin.h"
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
 
@@ -505,6 +506,7 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	error = keep_headers(call, upload, completion, meta);
 	if (!error)
 		error = join(call, upload, completion, meta);
+	s3_origin_keep(call, meta);
 	if (!error)
 		error = compose(call, upload, completion, put);
 	if (error) {

@@ -7,6 +7,7 @@
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/object/object.h"
+#include "s3/object/origin.h"
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
 
@@ -111,6 +112,8 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 	struct s3_read read;
 
 	error = s3_read_begin(call, &read);
+	if (__builtin_expect(error != NULL, 0))
+		error = s3_origin_get(call, error, &read);
 	if (error || !read.get)
 		return error;
 	if (__builtin_expect(call->request->lease != NULL, 0))

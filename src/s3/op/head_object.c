@@ -1,6 +1,7 @@
 /* s3/op/head_object.c: HeadObject: the head of GetObject's answer. */
 #include "s3/core/call.h"
 #include "s3/object/object.h"
+#include "s3/object/origin.h"
 #include "s3/operation.h"
 
 const struct s3_error *s3_op_head_object(struct s3_call *call)
@@ -9,5 +10,7 @@ const struct s3_error *s3_op_head_object(struct s3_call *call)
 	struct s3_read read;
 
 	error = s3_read_begin(call, &read);
-	return error || !read.get ? error : s3_read_send(call, &read);
+	if (error)
+		return s3_origin_head(call, error);
+	return read.get ? s3_read_send(call, &read) : NULL;
 }

@@ -7,6 +7,7 @@
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/operation.h"
+#include "s3/replicate/replicate.h"
 
 const struct s3_error *s3_op_put_config(struct s3_call *call)
 {
@@ -21,6 +22,8 @@ const struct s3_error *s3_op_put_config(struct s3_call *call)
 	error = s3_call_bucket(call, &bucket);
 	if (!error)
 		error = s3_memory_refuses_config(call, &bucket, kind->id);
+	if (!error)
+		error = s3_origin_refuses_config(call, kind->id);
 	if (!error)
 		error = s3_sums_parse(call, &sums);
 	if (!error)

@@ -56,6 +56,12 @@ bool s3_replication_target_find(
 	const struct s3_replication *replication, struct slice name, uint32_t *ret_target);
 extern const struct s3_config_ops s3_config_replication;
 
+/* ---- origin.c: the origins of buckets (s3/origin.h). ---- */
+extern const struct s3_config_ops s3_config_origin;
+/* The error of a bucket with an origin that is asked to keep versions or locks; NULL: another
+ * request, or another bucket. */
+const struct s3_error *s3_origin_refuses_config(struct s3_call *call, enum s3_config_id id);
+
 /* ---- target.c ---- */
 struct s3_replicate;
 struct s3_replicate_ledger;
@@ -76,7 +82,7 @@ struct s3_replicate_answer {
 /* Answers operators' requests below "replication"; parts are those of the path behind it. */
 void s3_replicate_admin(struct s3_call *call, const struct slice *parts, uint32_t count,
 	const json_t *body, struct s3_replicate_answer *ret_answer);
-/* A bucket whose rules name the target; -ENOENT: none does. Fiber call. */
+/* A bucket whose rules or origin name the target; -ENOENT: none does. Fiber call. */
 int s3_replicate_used_by(struct s3 *s3, struct flow_core *core, struct slice target,
 	char ret_bucket[LIMIT_BUCKET_LEN_MAX + 1]);
 /* There is work for the worker. Any thread. */

@@ -550,8 +550,8 @@ static bool check_unused(
 		return false;
 	}
 	snprintf(why, sizeof(why),
-		"the rules of bucket %s name the target: change them first, or remove it by force: "
-		"what waits for it then says FAILED",
+		"the rules or the origin of bucket %s name the target: change them first, or "
+		"remove it by force: what waits for it then says FAILED",
 		bucket);
 	fail(answer, 409, "Conflict", why);
 	return false;

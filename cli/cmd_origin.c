@@ -1,0 +1,117 @@
+/* cli/cmd_origin.c: `nebulaio origin`: shows, sets and removes a bucket's origin. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "s3_call.h"
+
+#define ANSWER_BYTES_MAX (64 * KIB)
+
+static const char USAGE[] =
+	"usage: nebulaio origin [OPTIONS] s3://BUCKET             its origin, as XML\n"
+	"       nebulaio origin --set TARGET[/PREFIX] [OPTIONS] s3://BUCKET\n"
+	"                                                it has this origin from now on\n"
+	"       nebulaio origin --delete [OPTIONS] s3://BUCKET     it has none any more\n"
+	"\n"
+	"An object that is read and is not in the bucket is fetched from the bucket's origin and\n"
+	"stored: TARGET is a bucket of another S3 server, which an operator has registered\n"
+	"(`nebulaio admin target-put`). PREFIX is put before each key there. What was fetched\n"
+	"stays when the origin is removed.\n" REMOTE_USAGE;
+
+enum { OWN_SET = REMOTE_OWN, OWN_DELETE };
+
+struct asked {
+	struct remote_opts opts;
+	const char *target; /* with its prefix; NULL: none */
+	bool delete;
+	const char *bucket;
+};
+
+static int option_take(struct asked *asked, int option, char **argv)
+{
+	switch (option) {
+	case OWN_SET:
+		asked->target = optarg;
+		return CLI_OK;
+	case OWN_DELETE:
+		asked->delete = true;
+		return CLI_OK;
+	default:
+		return remote_option(&CLI_ORIGIN, &asked->opts, option, argv);
+	}
+}
+
+static int ask(struct asked *asked, int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {REMOTE_OPTIONS,
+		{"set", required_argument, NULL, OWN_SET},
+		{"delete", no_argument, NULL, OWN_DELETE}, {0}};
+	const char *prefix;
+	int option, ret;
+
+	*asked = (struct asked){0};
+	remote_defaults(&asked->opts);
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1) {
+		ret = option_take(asked, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind != argc - 1 || !remote_parse(argv[optind], &asked->bucket, &prefix) || *prefix)
+		return cli_usage_error(&CLI_ORIGIN, "expected s3://BUCKET");
+	if (asked->delete &&asked->target)
+		return cli_usage_error(&CLI_ORIGIN, "give only one of --set and --delete");
+	return CLI_OK;
+}
+
+static void document_build(const char *target, struct buf *xml)
+{
+	struct slice prefix = slice_str(target), name = slice_split(&prefix, '/');
+
+	buf_put_str(xml, "<OriginConfiguration>");
+	xml_element("Target", name, xml);
+	xml_element("Prefix", prefix, xml);
+	buf_put_str(xml, "</OriginConfiguration>");
+}
+
+static int origin_run(int argc, char **argv)
+{
+	struct buf body, answer;
+	struct asked asked;
+	struct neb_client *client;
+	int ret = ask(&asked, argc, argv);
+
+	if (ret)
+		return ret;
+	ret = remote_open(&asked.opts, &client);
+	if (ret)
+		return ret;
+	buf_init(&body, 64 * KIB);
+	buf_init(&answer, ANSWER_BYTES_MAX);
+	if (asked.target)
+		document_build(asked.target, &body);
+	ret = s3_call(client,
+		&(struct s3_call){.method = asked.delete   ? "DELETE"
+					    : asked.target ? "PUT"
+							   : "GET",
+			.bucket = asked.bucket,
+			.query = "origin=",
+			.body = body.data,
+			.body_bytes = body.len},
+		&answer, NULL);
+	if (!ret && !asked.target && !asked.delete)
+		printf("%s\n", answer.data);
+	buf_free(&answer);
+	buf_free(&body);
+	neb_client_close(client);
+	return ret;
+}
+
+const struct cli_command CLI_ORIGIN = {
+	.name = "origin",
+	.summary = "fetch what a bucket lacks from another server",
+	.usage = USAGE,
+	.run = origin_run,
+};

@@ -1,0 +1,106 @@
+/* origin/origin_priv.h: shared by the files of this folder.
+ *
+ *   fetch.c   a fetch: its pieces in order, its waiters, how it ends
+ *   pool.c    threads that block in requests to origins, one piece each
+ *   answer.c  what an origin's answer says
+ *   inner.c   requests of the server to itself: they store what came */
+#ifndef ORIGIN_ORIGIN_PRIV_H
+#define ORIGIN_ORIGIN_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "origin/origin.h"
+#include "reactor/reactor.h"
+
+#define FETCHES_MAX	 256u /* of all principals; one may have half */
+#define THREADS_MAX	 32u
+#define PIECE_BYTES	 (8 * MIB) /* of an object that has at most PIECES_MAX of them */
+#define PIECE_BYTES_MAX	 (64 * MIB)
+#define PIECES_MAX	 10000u /* parts of an upload */
+#define PIECES_AHEAD	 2u
+#define BUFFER_BYTES_MAX (512 * MIB) /* of pieces that come or wait to be stored */
+_Static_assert(PIECE_BYTES_MAX <= BUFFER_BYTES_MAX, "each piece can come");
+_Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
+
+struct origin {
+	struct origin_opts opts;
+	struct s3_origin_hook hook;
+	_Atomic bool ending;  /* threads read it */
+	pthread_mutex_t lock; /* of all that follows, and of fetches */
+	struct list fetches;
+	uint32_t running; /* fetches and heads */
+	uint32_t waiting; /* requests, for fetches */
+	/* The pool. */
+	pthread_cond_t work;
+	struct list jobs; /* in the order in which they came */
+	pthread_t threads[THREADS_MAX];
+	uint32_t thread_count, idle, queued;
+	uint64_t buffer_bytes;
+	bool leaving;
+	_Atomic bool swept; /* the fiber that deletes leftovers has ended */
+};
+
+/* ---- pool.c ---- */
+/* A request to an origin, on a thread of the pool. In the memory of a fiber, from begin to free. */
+struct job {
+	struct list link;
+	struct origin *origin;
+	const char *target;
+	const char *key;	/* there */
+	const char *if_match;	/* an ETag with quotes; or NULL */
+	uint64_t offset, bytes; /* bytes 0: a HEAD */
+	struct fiber *fiber;
+	struct reactor *reactor;
+	struct reactor_msg msg;
+	bool done; /* on the fiber's reactor */
+	/* Then: */
+	struct replicate_result result;
+	uint8_t *body; /* NULL: none came; of bytes */
+	char headers[S3_ORIGIN_HEADERS_BYTES];
+};
+/* Fiber calls. The answer, or an error in its result, comes in any case. */
+void job_begin(struct origin *origin, struct job *job);
+void job_wait(struct job *job);
+void job_free(struct job *job); /* after the wait */
+void pool_close(struct origin *origin);
+
+/* ---- answer.c ---- */
+/* An object as an answer describes it. */
+struct answer {
+	struct s3_origin_object object;
+	bool partial;		    /* a 206 */
+	struct slice sum_name, sum; /* checksum of the whole object; empty: none */
+};
+/* Reads the headers of an answer to a GET of bytes from 0 on, or to a HEAD, "name: value" lines;
+ * length: of the body, as announced. -EPROTO: it has no ETag, so it is not S3's; -EBADMSG: they
+ * contradict each other; -EOVERFLOW: more headers than fit. */
+int answer_read(
+	const struct replicate_result *result, struct slice headers, struct answer *ret_answer);
+/* Whether a further piece is this one of the same object: of those bytes, out of so many. */
+bool answer_is_piece(struct slice headers, uint64_t offset, uint64_t bytes, uint64_t total);
+
+/* ---- inner.c ---- */
+struct inner_ask {
+	enum s3_method method;
+	const char *query; /* percent-encoded, or NULL */
+	struct slice bucket, key;
+	const struct s3_header *headers;
+	uint32_t header_count;
+	struct slice body;
+	const struct s3_fetched *fetched;
+	struct flow_core *core;
+	const char *request_id;
+};
+struct inner_answer {
+	uint32_t status;
+	char etag[84];	 /* with quotes */
+	char text[1024]; /* its document's beginning */
+};
+/* Fiber call: as the server's root. */
+void inner_request(struct s3 *s3, const struct inner_ask *ask, struct inner_answer *ret_answer);
+/* The text of the first element of that name; empty: none. */
+struct slice inner_element(const struct inner_answer *answer, const char *name);
+
+#endif

@@ -1,0 +1,214 @@
+/* origin/pool.c: threads that block in requests to origins, one each; jobs begin in the order in
+ * which they came, as long as there is memory for their pieces. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "origin/origin_priv.h"
+
+#define TRIES 2u /* a connection that was idle may be closed: the next one is new */
+
+/* A thread's link between jobs. */
+struct held {
+	struct replicate_link *link;
+	char target[S3_REPLICATE_NAME_MAX + 1];
+	uint64_t generation;
+};
+
+static void held_drop(struct origin *origin, struct held *held)
+{
+	origin->opts.sender->close(held->link);
+	held->link = NULL;
+}
+
+/* The link to the job's target, as it is registered now. */
+static int held_get(struct origin *origin, struct held *held, const struct job *job)
+{
+	struct s3_replicate_place place;
+	int ret = s3_replicate_place(origin->opts.s3, slice_str(job->target), &place);
+
+	if (!ret && held->link && held->generation == place.generation &&
+		strcmp(held->target, job->target) == 0) {
+		secret_wipe(&place, sizeof(place));
+		return 0;
+	}
+	held_drop(origin, held);
+	if (!ret)
+		ret = origin->opts.sender->open(&place, &held->link);
+	if (!ret) {
+		held->generation = place.generation;
+		slice_copy_str(slice_str(job->target), held->target, sizeof(held->target));
+	}
+	secret_wipe(&place, sizeof(place));
+	return ret;
+}
+
+static void job_send(struct origin *origin, struct held *held, struct job *job)
+{
+	const struct s3_header header[] = {{SLICE("x-amz-checksum-mode"), SLICE("ENABLED")},
+		{SLICE("if-match"), slice_str(job->if_match ? job->if_match : "")}};
+	const struct replicate_request request = {
+		.op = job->bytes ? REPLICATE_GET_OBJECT : REPLICATE_HEAD_OBJECT,
+		.key = job->key,
+		.headers = header,
+		.header_count = job->if_match ? 2 : 1,
+		.range_offset = job->offset,
+		.range_bytes = job->bytes,
+		.answer = (char *)job->body,
+		.answer_bytes = job->bytes,
+		.answer_headers = job->headers,
+		.answer_headers_bytes = sizeof(job->headers)};
+
+	job->result = (struct replicate_result){.error = 0};
+	job->headers[0] = '\0';
+	origin->opts.sender->send(held->link, &request, &origin->ending, &job->result);
+}
+
+static void job_run(struct origin *origin, struct held *held, struct job *job)
+{
+	int ret = atomic_load(&origin->ending) ? -ECANCELED : 0;
+
+	if (!ret && job->bytes) {
+		job->body = malloc(job->bytes);
+		ret = job->body ? 0 : -ENOMEM;
+	}
+	for (uint32_t i = 0; i < TRIES && !ret; i++) {
+		ret = held_get(origin, held, job);
+		if (ret)
+			break;
+		job_send(origin, held, job);
+		if (job->result.status)
+			return;
+		/* Until then the origin may write to the body. */
+		held_drop(origin, held);
+		if (job->result.error == -ECANCELED || job->result.error == -ETIMEDOUT)
+			return;
+	}
+	if (ret)
+		job->result = (struct replicate_result){.error = ret};
+}
+
+/* The first job, when there is room for its piece. Under the lock. */
+static struct job *job_next(struct origin *origin)
+{
+	struct job *job;
+
+	if (list_empty(&origin->jobs))
+		return NULL;
+	job = CONTAINER_OF(origin->jobs.next, struct job, link);
+	if (origin->buffer_bytes + job->bytes > BUFFER_BYTES_MAX)
+		return NULL;
+	list_remove(&job->link);
+	origin->queued--;
+	origin->buffer_bytes += job->bytes;
+	return job;
+}
+
+static void *thread_main(void *arg)
+{
+	struct origin *origin = arg;
+	struct held held = {.link = NULL};
+	struct job *job;
+
+	pthread_setname_np(pthread_self(), "origin");
+	pthread_mutex_lock(&origin->lock);
+	for (;;) {
+		job = job_next(origin);
+		if (!job && origin->leaving)
+			break;
+		if (!job) {
+			origin->idle++;
+			pthread_cond_wait(&origin->work, &origin->lock);
+			origin->idle--;
+			continue;
+		}
+		pthread_mutex_unlock(&origin->lock);
+		job_run(origin, &held, job);
+		reactor_help_end(job->reactor, &job->msg);
+		pthread_mutex_lock(&origin->lock);
+	}
+	pthread_mutex_unlock(&origin->lock);
+	held_drop(origin, &held);
+	return NULL;
+}
+
+/* Under the lock. Fewer threads do, too. */
+static int thread_add(struct origin *origin)
+{
+	sigset_t all, before;
+	int error;
+
+	/* Signals are for the threads that expect them. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&origin->threads[origin->thread_count], NULL, thread_main, origin);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	origin->thread_count += !error;
+	return origin->thread_count ? 0 : -error;
+}
+
+static void job_done(struct reactor_msg *msg)
+{
+	struct job *job = CONTAINER_OF(msg, struct job, msg);
+
+	job->done = true;
+	fiber_wake(job->fiber);
+}
+
+void job_begin(struct origin *origin, struct job *job)
+{
+	int ret = 0;
+
+	job->origin = origin;
+	job->fiber = fiber_self();
+	job->reactor = reactor_self();
+	job->msg.fn = job_done;
+	job->done = false;
+	job->body = NULL;
+	reactor_help_begin(job->reactor);
+	pthread_mutex_lock(&origin->lock);
+	list_push_back(&origin->jobs, &job->link);
+	if (++origin->queued > origin->idle && origin->thread_count < THREADS_MAX)
+		ret = thread_add(origin);
+	if (ret) {
+		list_remove(&job->link);
+		origin->queued--;
+		origin->buffer_bytes += job->bytes;
+	}
+	pthread_cond_signal(&origin->work);
+	pthread_mutex_unlock(&origin->lock);
+	if (!ret)
+		return;
+	job->result = (struct replicate_result){.error = ret};
+	reactor_help_end(job->reactor, &job->msg);
+}
+
+void job_wait(struct job *job)
+{
+	while (!job->done)
+		fiber_park();
+}
+
+void job_free(struct job *job)
+{
+	struct origin *origin = job->origin;
+
+	free(job->body);
+	job->body = NULL;
+	pthread_mutex_lock(&origin->lock);
+	origin->buffer_bytes -= job->bytes;
+	pthread_cond_broadcast(&origin->work);
+	pthread_mutex_unlock(&origin->lock);
+}
+
+void pool_close(struct origin *origin)
+{
+	pthread_mutex_lock(&origin->lock);
+	CHECK(list_empty(&origin->jobs));
+	origin->leaving = true;
+	pthread_cond_broadcast(&origin->work);
+	pthread_mutex_unlock(&origin->lock);
+	for (uint32_t i = 0; i < origin->thread_count; i++)
+		pthread_join(origin->threads[i], NULL);
+	CHECK(!origin->buffer_bytes);
+}

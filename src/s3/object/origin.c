@@ -1,0 +1,221 @@
+/* s3/object/origin.c: requests to a bucket with an origin: GetObject waits until a missing object
+ * came from there, HeadObject tells what the origin tells, and lists are refused. */
+#include "s3/object/origin.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/core/answer.h"
+#include "s3/core/conditions.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/object/multipart.h"
+
+#define LIST_HEADER "x-nebulaio-origin"
+
+DEFINE_COUNTER(reads, "nebulaio_origin_reads_total", NULL,
+	"GETs and HEADs of objects that came from their bucket's origin, and are here.");
+
+void s3_origin_on(struct s3 *s3, const struct s3_origin_hook *hook)
+{
+	atomic_store(&s3->origin, hook);
+}
+
+void s3_origin_keep(const struct s3_call *call, struct store_meta *meta)
+{
+	const struct s3_fetched *fetched = call->request->fetched;
+
+	if (fetched && fetched->etag[0])
+		slice_copy_str(slice_str(fetched->etag), meta->etag, sizeof(meta->etag));
+}
+
+void s3_origin_answer(struct s3_call *call, struct slice value)
+{
+	counter_add(&reads, 1);
+	s3_answer_header(call, SLICE(S3_ORIGIN_HEADER), value);
+}
+
+/* False: the bucket has none. */
+static bool origin_of(struct s3_call *call, struct s3_origin_ask *ask)
+{
+	const struct s3_settings *settings;
+
+	if (s3_call_settings(call, &settings) || !settings || !settings->parsed[S3_CONFIG_ORIGIN])
+		return false;
+	*ask = (struct s3_origin_ask){.bucket = call->bucket,
+		.key = call->key,
+		.bucket_id = settings->bucket.id,
+		.origin = settings->parsed[S3_CONFIG_ORIGIN],
+		.share = s3_call_share(call),
+		.core = call->request->core,
+		.request_id = call->request->request_id};
+	return true;
+}
+
+/* NULL: the origin gave the object. */
+static const struct s3_error *ask_origin(struct s3_call *call, const struct s3_error *missing,
+	bool fetch, struct s3_origin_told *told)
+{
+	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
+	struct s3_origin_ask ask;
+
+	if (missing != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
+		return missing;
+	if (!hook)
+		return s3_fail(call, S3_E_ORIGIN_FAILED,
+			"The bucket has an origin, and this server cannot ask other servers.");
+	(fetch ? hook->ops->fetch : hook->ops->head)(hook->arg, &ask, told);
+	s3_call_check(call);
+	switch (told->end) {
+	case S3_ORIGIN_GIVEN:
+		/* Those of the error. */
+		call->header_count = call->header_base;
+		return NULL;
+	case S3_ORIGIN_ABSENT:
+		return missing;
+	case S3_ORIGIN_BUSY:
+		return s3_fail(call, S3_E_SLOW_DOWN, "%s", told->why);
+	case S3_ORIGIN_FAILED:
+		break;
+	}
+	return s3_fail(call, S3_E_ORIGIN_FAILED, "%s", told->why);
+}
+
+__attribute__((noinline)) const struct s3_error *s3_origin_get(
+	struct s3_call *call, const struct s3_error *error, struct s3_read *ret_read)
+{
+	struct s3_origin_told *told;
+
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY))
+		return error;
+	told = mem_arena_get(&call->arena, sizeof(*told));
+	if (!told)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = ask_origin(call, error, true, told);
+	return error ? error : s3_read_begin(call, ret_read);
+}
+
+/* ---- HEAD. ---- */
+
+static enum s3_condition_result conditions_of(struct s3_call *call, const struct store_meta *meta)
+{
+	const struct s3_conditions conditions = {
+		.if_match = s3_call_header(call, SLICE("if-match")),
+		.if_none_match = s3_call_header(call, SLICE("if-none-match")),
+		.if_modified_since = s3_call_header(call, SLICE("if-modified-since")),
+		.if_unmodified_since = s3_call_header(call, SLICE("if-unmodified-since"))};
+
+	return s3_conditions_check(&conditions, meta->etag, meta->mtime_ns);
+}
+
+const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_error *error)
+{
+	struct s3_origin_told *told;
+	struct store_meta meta = {0};
+	enum s3_condition_result result;
+
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY))
+		return error;
+	told = mem_arena_get(&call->arena, sizeof(*told));
+	if (!told)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = ask_origin(call, error, false, told);
+	if (error)
+		return error;
+	meta.mtime_ns = told->object.mtime_ns;
+	meta.headers = told->object.headers;
+	meta.headers_len = told->object.headers_len;
+	memcpy(meta.etag, told->object.etag, sizeof(meta.etag));
+	result = conditions_of(call, &meta);
+	if (result == S3_CONDITION_FAILED)
+		return s3_error_at(S3_E_PRECONDITION_FAILED);
+	if (meta.etag[0])
+		s3_answer_etag(call, meta.etag);
+	if (meta.mtime_ns)
+		s3_answer_time(call, &meta);
+	if (result == S3_CONDITION_NOT_MODIFIED)
+		return s3_answer_empty(call, 304);
+	error = s3_meta_answer(call, &meta);
+	if (error)
+		return error;
+	s3_answer_header(call, SLICE("Accept-Ranges"), SLICE("bytes"));
+	if (call->reply->ops->head(
+		    call->reply, 200, call->headers, call->header_count, told->object.bytes))
+		call->reply->broken = true;
+	return NULL;
+}
+
+/* ---- What a crash leaves. ---- */
+
+struct sweep {
+	struct s3 *s3;
+	const _Atomic bool *ending;
+	char until[17]; /* ids begin with their time */
+	char last[S3_UPLOAD_NAME_MAX];
+	uint32_t count;
+	int ret;
+};
+
+static void sweep_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct sweep *sweep = arg;
+	struct slice id = entry->key;
+	const struct store_meta *meta;
+	struct store_get *get;
+	bool ignored, is_fetch;
+
+	slice_copy_str(entry->key, sweep->last, sizeof(sweep->last));
+	if (sweep->ret || atomic_load(sweep->ending) || id.len < S3_UPLOAD_ID_LEN)
+		return;
+	id = slice_from(id, id.len - S3_UPLOAD_ID_LEN);
+	if (slice_cmp(slice_to(id, 16), slice_str(sweep->until)) >= 0 ||
+		store_get_open(
+			sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), entry->key, &get, &ignored))
+		return;
+	meta = store_get_meta(get);
+	is_fetch =
+		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_ORIGIN_HEADER))
+			.data != NULL;
+	store_get_close(get);
+	if (!is_fetch)
+		return;
+	sweep->ret = s3_upload_drop(sweep->s3, entry->key);
+	sweep->count++;
+}
+
+int s3_origin_sweep(struct s3 *s3, const _Atomic bool *ending)
+{
+	struct sweep sweep = {.s3 = s3, .ending = ending};
+	bool more = true;
+	int ret = 0;
+
+	snprintf(sweep.until, sizeof(sweep.until), "%016llx", (unsigned long long)clock_real_ns());
+	while (more && !ret && !atomic_load(ending)) {
+		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = SLICE("u/"),
+			.after = slice_str(sweep.last),
+			.entries_max = LIMIT_LIST_KEYS_MAX};
+
+		ret = store_list(s3->store, &opts, sweep_visit, &sweep, &more);
+		ret = ret ? ret : sweep.ret;
+	}
+	if (sweep.count)
+		log_info("origin", "%u fetches that an earlier run did not end were deleted",
+			sweep.count);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* ---- Lists. ---- */
+
+const struct s3_error *s3_origin_refuses_list(struct s3_call *call)
+{
+	struct s3_origin_ask ask;
+
+	if (!origin_of(call, &ask) ||
+		slice_eq(s3_call_header(call, SLICE(LIST_HEADER)), SLICE("local")))
+		return NULL;
+	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+		"%.*s has an origin, and only the keys that were fetched are here: list them at "
+		"the origin, or, with the header " LIST_HEADER ": local, those that are here.",
+		SLICE_FMT(call->bucket));
+}

@@ -1,0 +1,23 @@
+/* s3/object/origin.h: requests to a bucket with an origin: what is not here is asked there. */
+#ifndef S3_OBJECT_ORIGIN_H
+#define S3_OBJECT_ORIGIN_H
+
+#include "s3/object/object.h"
+#include "s3/origin.h"
+
+/* GetObject of a missing key: waits until the object came from the bucket's origin, and opens it.
+ * Any other error than that of a missing key, or of a bucket without an origin, is returned
+ * unchanged. */
+const struct s3_error *s3_origin_get(
+	struct s3_call *call, const struct s3_error *error, struct s3_read *ret_read);
+/* HeadObject of a missing key: answers what the origin tells; nothing is fetched. */
+const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_error *error);
+/* The ETag that the object has at its origin becomes that of its copy here. */
+void s3_origin_keep(const struct s3_call *call, struct store_meta *meta);
+/* Answers the header that tells about the hidden one, and counts a read of a fetched object. */
+void s3_origin_answer(struct s3_call *call, struct slice value);
+/* A list of the bucket would have only the keys that were fetched: the error, unless the request
+ * asks for these. */
+const struct s3_error *s3_origin_refuses_list(struct s3_call *call);
+
+#endif

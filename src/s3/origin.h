@@ -1,0 +1,68 @@
+/* s3/origin.h: buckets that stand in front of a bucket of another S3 server, their origin, for the
+ * fetcher (src/origin): what a request asks of it, and what it answers (docs/design/origin.md).
+ * An origin is one of the targets that operators registered (s3/replication.h). */
+#ifndef S3_ORIGIN_H
+#define S3_ORIGIN_H
+
+#include "s3/s3.h"
+
+#define S3_ORIGIN_PREFIX_MAX 512u
+/* A bucket's. Texts are those of its settings. */
+struct s3_origin {
+	struct slice target; /* by name */
+	struct slice prefix; /* of its keys there; or empty */
+};
+/* The bucket's origin, as it is configured now, compared with what it was: whether an object that
+ * was fetched meanwhile still belongs there. Fiber call. */
+bool s3_origin_is_still(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	uint64_t bucket_id, const struct s3_origin *origin);
+
+/* Deletes the uploads that fetches of an earlier run left; *ending becoming true ends it early.
+ * Fiber call. */
+int s3_origin_sweep(struct s3 *s3, const _Atomic bool *ending);
+
+struct s3_origin_ask {
+	struct slice bucket, key;
+	uint64_t bucket_id;
+	const struct s3_origin *origin;
+	uint16_t share; /* of the principal */
+	struct flow_core *core;
+	const char *request_id;
+};
+enum s3_origin_end {
+	S3_ORIGIN_GIVEN,  /* fetch: the object is stored; head: it is told */
+	S3_ORIGIN_ABSENT, /* the origin does not have it */
+	S3_ORIGIN_BUSY,	  /* too much is being fetched */
+	S3_ORIGIN_FAILED
+};
+#define S3_ORIGIN_WHY_BYTES	320u
+#define S3_ORIGIN_HEADERS_BYTES 2048u
+struct s3_origin_object {
+	uint64_t bytes;
+	uint64_t mtime_ns; /* real time; 0: not told */
+	char etag[68];	   /* without quotes; empty: none that can be kept */
+	/* "name\0value\0" pairs as they are stored. */
+	char headers[S3_ORIGIN_HEADERS_BYTES];
+	uint32_t headers_len;
+};
+struct s3_origin_told {
+	enum s3_origin_end end;
+	char why[S3_ORIGIN_WHY_BYTES];	/* of BUSY and FAILED, for people */
+	struct s3_origin_object object; /* of a head */
+};
+/* Fiber calls of any reactor, which wait. */
+struct s3_origin_ops {
+	/* Until the whole object is stored: one fetch for all that ask for the key meanwhile. */
+	void (*fetch)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
+	/* Asks the origin alone. */
+	void (*head)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
+};
+/* From now on requests use it; it must live until no request runs, or another is set. NULL: none.
+ * Any thread. */
+struct s3_origin_hook {
+	const struct s3_origin_ops *ops;
+	void *arg;
+};
+void s3_origin_on(struct s3 *s3, const struct s3_origin_hook *hook);
+
+#endif
