@@ -10,20 +10,23 @@
 
 static const char USAGE[] =
 	"usage: nebulaio origin [OPTIONS] s3://BUCKET             its origin, as XML\n"
-	"       nebulaio origin --set TARGET[/PREFIX] [OPTIONS] s3://BUCKET\n"
+	"       nebulaio origin --set TARGET[/PREFIX] [--bytes SIZE] [OPTIONS] s3://BUCKET\n"
 	"                                                it has this origin from now on\n"
 	"       nebulaio origin --delete [OPTIONS] s3://BUCKET     it has none any more\n"
 	"\n"
 	"An object that is read and is not in the bucket is fetched from the bucket's origin and\n"
 	"stored: TARGET is a bucket of another S3 server, which an operator has registered\n"
 	"(`nebulaio admin target-put`). PREFIX is put before each key there. What was fetched\n"
-	"stays when the origin is removed.\n" REMOTE_USAGE;
+	"stays when the origin is removed.\n"
+	"\n"
+	"      --bytes SIZE  when it holds more, the copies read longest ago go\n" REMOTE_USAGE;
 
-enum { OWN_SET = REMOTE_OWN, OWN_DELETE };
+enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_DELETE };
 
 struct asked {
 	struct remote_opts opts;
 	const char *target; /* with its prefix; NULL: none */
+	const char *bytes;  /* NULL: no bound */
 	bool delete;
 	const char *bucket;
 };
@@ -33,6 +36,9 @@ static int option_take(struct asked *asked, int option, char **argv)
 	switch (option) {
 	case OWN_SET:
 		asked->target = optarg;
+		return CLI_OK;
+	case OWN_BYTES:
+		asked->bytes = optarg;
 		return CLI_OK;
 	case OWN_DELETE:
 		asked->delete = true;
@@ -46,6 +52,7 @@ static int ask(struct asked *asked, int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {REMOTE_OPTIONS,
 		{"set", required_argument, NULL, OWN_SET},
+		{"bytes", required_argument, NULL, OWN_BYTES},
 		{"delete", no_argument, NULL, OWN_DELETE}, {0}};
 	const char *prefix;
 	int option, ret;
@@ -63,16 +70,20 @@ static int ask(struct asked *asked, int argc, char **argv)
 		return cli_usage_error(&CLI_ORIGIN, "expected s3://BUCKET");
 	if (asked->delete &&asked->target)
 		return cli_usage_error(&CLI_ORIGIN, "give only one of --set and --delete");
+	if (asked->bytes && !asked->target)
+		return cli_usage_error(&CLI_ORIGIN, "--bytes goes with --set");
 	return CLI_OK;
 }
 
-static void document_build(const char *target, struct buf *xml)
+static void document_build(const struct asked *asked, struct buf *xml)
 {
-	struct slice prefix = slice_str(target), name = slice_split(&prefix, '/');
+	struct slice prefix = slice_str(asked->target), name = slice_split(&prefix, '/');
 
 	buf_put_str(xml, "<OriginConfiguration>");
 	xml_element("Target", name, xml);
 	xml_element("Prefix", prefix, xml);
+	if (asked->bytes)
+		xml_element("Bytes", slice_str(asked->bytes), xml);
 	buf_put_str(xml, "</OriginConfiguration>");
 }
 
@@ -91,7 +102,7 @@ static int origin_run(int argc, char **argv)
 	buf_init(&body, 64 * KIB);
 	buf_init(&answer, ANSWER_BYTES_MAX);
 	if (asked.target)
-		document_build(asked.target, &body);
+		document_build(&asked, &body);
 	ret = s3_call(client,
 		&(struct s3_call){.method = asked.delete   ? "DELETE"
 					    : asked.target ? "PUT"

@@ -432,6 +432,8 @@ static void fetch_answered(struct fetch *fetch, struct job *job)
 	headers_gather(fetch);
 	if (job->result.answer_len != expected || (!fetch->answer.partial && bytes > expected)) {
 		fail(fetch, "it sent other bytes than it was asked for");
+	} else if (fetch->origin_of.bytes_max && bytes > fetch->origin_of.bytes_max) {
+		fail(fetch, "the object is larger than the bucket's bound");
 	} else if (bytes > PIECE_BYTES) {
 		put_pieces(fetch, job);
 		return;
@@ -503,13 +505,18 @@ static void fetch_main(void *arg)
 		1);
 	pthread_mutex_lock(&origin->lock);
 	list_remove(&fetch->link);
-	origin->running--;
 	while (!list_empty(&fetch->waiters)) {
 		struct waiter *waiter =
 			CONTAINER_OF(list_pop(&fetch->waiters), struct waiter, link);
 
 		reactor_post(waiter->reactor, &waiter->msg);
 	}
+	pthread_mutex_unlock(&origin->lock);
+	if (fetch->end == S3_ORIGIN_GIVEN && fetch->origin_of.bytes_max)
+		origin_evict(origin, fetch->ask.bucket, fetch->ask.bucket_id,
+			fetch->origin_of.bytes_max);
+	pthread_mutex_lock(&origin->lock);
+	origin->running--;
 	fetch_put(fetch);
 	pthread_mutex_unlock(&origin->lock);
 }
@@ -571,6 +578,7 @@ static struct fetch *fetch_make(struct origin *origin, const struct s3_origin_as
 	fetch->ask = *ask;
 	fetch->ask.bucket = text_add(&at, ask->bucket);
 	fetch->ask.key = text_add(&at, ask->key);
+	fetch->origin_of.bytes_max = ask->origin->bytes_max;
 	fetch->origin_of.target = text_add(&at, ask->origin->target);
 	fetch->origin_of.prefix = text_add(&at, ask->origin->prefix);
 	fetch->ask.origin = &fetch->origin_of;

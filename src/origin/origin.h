@@ -8,6 +8,7 @@
 
 struct origin_opts {
 	struct s3 *s3;
+	struct store *store;
 	struct flow_core *core;
 	const struct replicate_sender *sender;
 };

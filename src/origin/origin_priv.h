@@ -1,6 +1,7 @@
 /* origin/origin_priv.h: shared by the files of this folder.
  *
  *   fetch.c   a fetch: its pieces in order, its waiters, how it ends
+ *   evict.c   deletes the copies that were read longest ago, when a bucket is beyond its bound
  *   pool.c    threads that block in requests to origins, one piece each
  *   answer.c  what an origin's answer says
  *   inner.c   requests of the server to itself: they store what came */
@@ -24,6 +25,11 @@
 _Static_assert(PIECE_BYTES_MAX <= BUFFER_BYTES_MAX, "each piece can come");
 _Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
 
+/* Where the next eviction of a bucket goes on: behind that key. */
+struct evict_cursor {
+	uint32_t len;
+	char key[LIMIT_KEY_LEN_MAX];
+};
 struct origin {
 	struct origin_opts opts;
 	struct s3_origin_hook hook;
@@ -39,7 +45,10 @@ struct origin {
 	uint32_t thread_count, idle, queued;
 	uint64_t buffer_bytes;
 	bool leaving;
-	_Atomic bool swept; /* the fiber that deletes leftovers has ended */
+	/* Under evicting. */
+	_Atomic bool evicting;
+	struct evict_cursor cursors[16]; /* of buckets, by their ids */
+	_Atomic bool swept;		 /* the fiber that deletes leftovers has ended */
 };
 
 /* ---- pool.c ---- */
@@ -80,6 +89,12 @@ int answer_read(
 	const struct replicate_result *result, struct slice headers, struct answer *ret_answer);
 /* Whether a further piece is this one of the same object: of those bytes, out of so many. */
 bool answer_is_piece(struct slice headers, uint64_t offset, uint64_t bytes, uint64_t total);
+
+/* ---- evict.c ---- */
+/* Fiber call: deletes copies until the bucket holds fewer bytes; nothing when it does, or when
+ * another eviction runs. */
+void origin_evict(
+	struct origin *origin, struct slice bucket, uint64_t bucket_id, uint64_t bytes_max);
 
 /* ---- inner.c ---- */
 struct inner_ask {

@@ -5,12 +5,14 @@
 #define S3_ORIGIN_H
 
 #include "s3/s3.h"
+#include "store/api.h"
 
 #define S3_ORIGIN_PREFIX_MAX 512u
 /* A bucket's. Texts are those of its settings. */
 struct s3_origin {
 	struct slice target; /* by name */
 	struct slice prefix; /* of its keys there; or empty */
+	uint64_t bytes_max;  /* that the bucket holds before copies are evicted; 0: no bound */
 };
 /* The bucket's origin, as it is configured now, compared with what it was: whether an object that
  * was fetched meanwhile still belongs there. Fiber call. */
@@ -20,6 +22,11 @@ bool s3_origin_is_still(struct s3 *s3, struct flow_core *core, struct slice buck
 /* Deletes the uploads that fetches of an earlier run left; *ending becoming true ends it early.
  * Fiber call. */
 int s3_origin_sweep(struct s3 *s3, const _Atomic bool *ending);
+
+/* Whether an object came from its bucket's origin. */
+bool s3_origin_is_copy(const struct store_meta *meta);
+/* When a copy was read last, in seconds of real time, as far as this start knows; 0: not known. */
+uint64_t s3_origin_used_s(struct slice bucket, struct slice key);
 
 struct s3_origin_ask {
 	struct slice bucket, key;

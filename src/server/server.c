@@ -192,8 +192,10 @@ static int start_replication(struct server *server)
 
 static int start_origins(struct server *server)
 {
-	const struct origin_opts opts = {
-		.s3 = server->s3, .core = &server->cores[0].flow, .sender = server->sender};
+	const struct origin_opts opts = {.s3 = server->s3,
+		.store = server->store,
+		.core = &server->cores[0].flow,
+		.sender = server->sender};
 
 	return origin_open(&opts, &server->origin);
 }

@@ -12,6 +12,7 @@
 #include "s3/object/multipart.h"
 
 #define LIST_HEADER "x-nebulaio-origin"
+#define TURNS	    3u
 
 DEFINE_COUNTER(reads, "nebulaio_origin_reads_total", NULL,
 	"GETs and HEADs of objects that came from their bucket's origin, and are here.");
@@ -29,9 +30,51 @@ void s3_origin_keep(const struct s3_call *call, struct store_meta *meta)
 		slice_copy_str(slice_str(fetched->etag), meta->etag, sizeof(meta->etag));
 }
 
+/* ---- Uses: when copies were read last, in a table of hashes. An entry that another key takes, or
+ * that an earlier start had, is forgotten: then the copy counts from when it was fetched. ---- */
+
+#define USES 65536u
+static _Atomic uint64_t uses[USES]; /* the hash's upper half, and the second */
+
+/* FNV-1a: a copy whose hash another shares only stays longer. */
+static uint64_t use_hash(struct slice bucket, struct slice key)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < bucket.len; i++)
+		hash = (hash ^ (uint8_t)bucket.data[i]) * 0x100000001b3ull;
+	hash = (hash ^ '/') * 0x100000001b3ull;
+	for (size_t i = 0; i < key.len; i++)
+		hash = (hash ^ (uint8_t)key.data[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+static void use_note(struct slice bucket, struct slice key)
+{
+	uint64_t hash = use_hash(bucket, key);
+
+	atomic_store_explicit(&uses[hash % USES],
+		(hash >> 32) << 32 | (uint32_t)(clock_real_ns() / NS_PER_S), memory_order_relaxed);
+}
+
+uint64_t s3_origin_used_s(struct slice bucket, struct slice key)
+{
+	uint64_t hash = use_hash(bucket, key);
+	uint64_t use = atomic_load_explicit(&uses[hash % USES], memory_order_relaxed);
+
+	return use >> 32 == hash >> 32 ? (uint32_t)use : 0;
+}
+
+bool s3_origin_is_copy(const struct store_meta *meta)
+{
+	return s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_ORIGIN_HEADER))
+		       .data != NULL;
+}
+
 void s3_origin_answer(struct s3_call *call, struct slice value)
 {
 	counter_add(&reads, 1);
+	use_note(call->bucket, call->key);
 	s3_answer_header(call, SLICE(S3_ORIGIN_HEADER), value);
 }
 
@@ -91,8 +134,16 @@ __attribute__((noinline)) const struct s3_error *s3_origin_get(
 	told = mem_arena_get(&call->arena, sizeof(*told));
 	if (!told)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = ask_origin(call, error, true, told);
-	return error ? error : s3_read_begin(call, ret_read);
+	/* It may be evicted again at once, when the bucket's bound is small. */
+	for (uint32_t i = 0; i < TURNS; i++) {
+		error = ask_origin(call, s3_error_at(S3_E_NO_SUCH_KEY), true, told);
+		if (error)
+			return error;
+		error = s3_read_begin(call, ret_read);
+		if (error != s3_error_at(S3_E_NO_SUCH_KEY))
+			return error;
+	}
+	return s3_error_at(S3_E_SLOW_DOWN);
 }
 
 /* ---- HEAD. ---- */
@@ -173,9 +224,7 @@ static void sweep_visit(const struct store_list_entry *entry, void *arg)
 			sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), entry->key, &get, &ignored))
 		return;
 	meta = store_get_meta(get);
-	is_fetch =
-		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_ORIGIN_HEADER))
-			.data != NULL;
+	is_fetch = s3_origin_is_copy(meta);
 	store_get_close(get);
 	if (!is_fetch)
 		return;

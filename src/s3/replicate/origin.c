@@ -14,10 +14,15 @@ static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 	struct s3_origin origin = {
 		.target = s3_xml_text(root, "Target"), .prefix = s3_xml_text(root, "Prefix")};
 
+	static const struct slice NAMES[] = {SLICE("Target"), SLICE("Prefix"), SLICE("Bytes")};
+	struct slice bytes = s3_xml_text(root, "Bytes");
+
 	for (const struct s3_xml *node = root->child; node; node = node->next)
-		if (!slice_eq(node->name, SLICE("Target")) &&
-			!slice_eq(node->name, SLICE("Prefix")))
+		if (!slice_among(node->name, NAMES, ARRAY_LEN(NAMES)))
 			return false;
+	if (s3_xml_child(root, "Bytes") &&
+		(slice_to_bytes(bytes, &origin.bytes_max) || !origin.bytes_max))
+		return false;
 	*ret_origin = origin;
 	return origin.target.len && origin.prefix.len <= S3_ORIGIN_PREFIX_MAX &&
 	       utf8_is_valid(origin.prefix);
