@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -123,6 +124,18 @@ int bench_child_await(struct bench_child *child, const char *word, char *line, s
 			return 0;
 		len = 0;
 	}
+}
+
+bool bench_child_ended(const struct bench_child *child, char *how, size_t how_bytes)
+{
+	siginfo_t info = {0};
+
+	if (!child->pid || waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+		!info.si_pid)
+		return false;
+	snprintf(how, how_bytes, "%s %d", info.si_code == CLD_EXITED ? "exit code" : "signal",
+		info.si_status);
+	return true;
 }
 
 void bench_child_stop(struct bench_child *child)

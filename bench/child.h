@@ -2,6 +2,7 @@
 #ifndef BENCH_CHILD_H
 #define BENCH_CHILD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -24,6 +25,8 @@ int bench_child_start(const struct bench_child_opts *opts, struct bench_child *r
 /* Reads standard output until a line starts with word, and returns the line without its end.
  * -ETIMEDOUT, -EMSGSIZE, -ECHILD: the program ended before; line then has what it said last. */
 int bench_child_await(struct bench_child *child, const char *word, char *line, size_t line_bytes);
+/* Whether it ended by itself, and how; a zeroed one did not. */
+bool bench_child_ended(const struct bench_child *child, char *how, size_t how_bytes);
 /* Sends SIGTERM, then SIGKILL if the program does not end; accepts a zeroed one. */
 void bench_child_stop(struct bench_child *child);
 

@@ -153,9 +153,28 @@ static bool uses_server(const struct bench_subject *subject)
 	return subject->op != BENCH_INGEST && subject->op != BENCH_FLOW;
 }
 
+/* Otherwise the row has failed, for this reason: it would wait for answers that never come. */
+static bool server_is_there(struct bench_rig *rig, struct member *member)
+{
+	const struct bench_subject *subject = &member->record->subject;
+	const bool is_nginx = subject->kind == BENCH_NGINX;
+	char how[32];
+
+	if (!is_nginx && (subject->kind != BENCH_ROW || !uses_server(subject)))
+		return true;
+	if (!bench_child_ended(
+		    is_nginx ? &rig->nginx.child : &target_of(rig, subject)->server.child, how,
+		    sizeof(how)))
+		return true;
+	member->record->failed[0] = '\0';
+	failed(member->record, "the %s that bench started has ended: %s",
+		is_nginx ? "nginx" : "server", how);
+	return false;
+}
+
 static void open_member(struct bench_rig *rig, struct member *member)
 {
-	if (!uses_server(&member->record->subject))
+	if (!uses_server(&member->record->subject) || !server_is_there(rig, member))
 		return;
 	if (member->record->subject.kind == BENCH_NGINX)
 		open_nginx(rig, member);
@@ -484,7 +503,7 @@ static void slice(struct bench_rig *rig, struct member *member)
 {
 	enum bench_kind kind = member->record->subject.kind;
 
-	if (member->record->failed[0])
+	if (!server_is_there(rig, member) || member->record->failed[0])
 		return;
 	if (kind == BENCH_RECVMMSG || (kind == BENCH_ROW && !uses_server(&member->record->subject)))
 		slice_of_packets(rig, member->record);
@@ -501,7 +520,8 @@ static void verify_puts(struct bench_rig *rig, struct member *member)
 	struct bench_result result;
 
 	if (record->failed[0] || record->subject.kind != BENCH_ROW ||
-		(record->subject.op != BENCH_PUT && record->subject.op != BENCH_MIXED))
+		(record->subject.op != BENCH_PUT && record->subject.op != BENCH_MIXED) ||
+		!server_is_there(rig, member))
 		return;
 	if (bench_target_pass(target_of(rig, &record->subject), member->data, BENCH_GET, &result))
 		bench_result_error(&record->result, "read back: %s", result.first_error);
