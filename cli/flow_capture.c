@@ -532,6 +532,7 @@ static void summary(const struct job *job)
 			(unsigned long long)job->link_stats.acknowledged,
 			(unsigned long long)job->link_stats.records,
 			(unsigned long long)job->link_stats.crc64nvme);
+		(void)fflush(stdout); /* whole, before what standard error has */
 	}
 	fprintf(stderr,
 		"%llu packets, %s, in %u bodies, %.1f s; lost %llu; %s, times by %s; %s "

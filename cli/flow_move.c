@@ -510,6 +510,7 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 	else
 		printf("null");
 	printf("}\n");
+	(void)fflush(stdout); /* whole, before what standard error has */
 }
 
 static void summary(const struct move *move)
