@@ -19,7 +19,8 @@ struct fan {
 	struct neb_fan_out own;
 	struct neb_header headers[2];
 	uint64_t bytes;
-	struct neb_result *result; /* the last answer, or the first error */
+	struct neb_result *result; /* of the part furthest in the object, or the first error */
+	uint64_t result_offset;
 	int stopped;		   /* of the last batch: the program wants no more */
 	char value[NEB_FAN_OUT_BYTES];
 	char if_match[96];
@@ -49,14 +50,16 @@ int neb_fan_out_header(const struct neb_fan_out *fan_out, char ret_value[NEB_FAN
 	return 0;
 }
 
-/* A neb_batch_done_fn. */
+/* A neb_batch_done_fn. Parts overtake each other: one that comes to the server after the last part
+ * may find its group over, and is served apart. */
 static bool part_done(void *arg, struct neb_batch_item *item, const struct neb_result *result)
 {
 	struct fan *fan = (struct fan *)arg;
 
-	(void)item;
-	if (!fan->result->error)
+	if (!fan->result->error && (result->error || item->range_offset >= fan->result_offset)) {
 		*fan->result = *result;
+		fan->result_offset = item->range_offset;
+	}
 	return !result->error;
 }
 
