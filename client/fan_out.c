@@ -21,7 +21,7 @@ struct fan {
 	uint64_t bytes;
 	struct neb_result *result; /* of the part furthest in the object, or the first error */
 	uint64_t result_offset;
-	int stopped;		   /* of the last batch: the program wants no more */
+	int stopped; /* of the last batch: the program wants no more */
 	char value[NEB_FAN_OUT_BYTES];
 	char if_match[96];
 };
