@@ -68,22 +68,11 @@ static bool is_kept(struct slice name)
 	       slice_eq_nocase(slice_to(name, strlen(META_PREFIX)), SLICE(META_PREFIX));
 }
 
-static bool is_clean(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		uint8_t byte = (uint8_t)text.data[i];
-
-		if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
-			return false;
-	}
-	return true;
-}
-
 static int header_keep(struct s3_origin_object *object, struct slice name, struct slice value)
 {
 	char *at = object->headers + object->headers_len;
 
-	if (!is_clean(name) || !is_clean(value))
+	if (!field_value_is_valid(name) || !field_value_is_valid(value))
 		return -EBADMSG;
 	if (name.len + value.len + 2 > sizeof(object->headers) - object->headers_len)
 		return -EOVERFLOW;
