@@ -6,8 +6,6 @@
 #include "codec/codec.h"
 #include "s3_call.h"
 
-#define ANSWER_BYTES_MAX (4 * MIB)
-
 static const char USAGE[] =
 	"usage: nebulaio replicate [OPTIONS] s3://BUCKET              its replication, as XML\n"
 	"       nebulaio replicate --to TARGET [OPTIONS] s3://BUCKET[/PREFIX]\n"
@@ -94,34 +92,23 @@ static void rule_build(const struct asked *asked, struct buf *xml)
 
 static int replicate_run(int argc, char **argv)
 {
-	struct buf body, answer;
 	struct asked asked;
-	struct neb_client *client;
+	struct buf body;
 	int ret = ask(&asked, argc, argv);
 
 	if (ret)
 		return ret;
-	ret = remote_open(&asked.opts, &client);
-	if (ret)
-		return ret;
 	buf_init(&body, 64 * KIB);
-	buf_init(&answer, ANSWER_BYTES_MAX);
 	if (asked.target)
 		rule_build(&asked, &body);
-	ret = s3_call(client,
-		&(struct s3_call){.method = asked.delete   ? "DELETE"
-					    : asked.target ? "PUT"
-							   : "GET",
-			.bucket = asked.bucket,
-			.query = "replication=",
-			.body = body.data,
-			.body_bytes = body.len},
-		&answer, NULL);
-	if (!ret && !asked.target && !asked.delete)
-		printf("%s\n", answer.data);
-	buf_free(&answer);
+	ret = s3_setting(&asked.opts, &(struct s3_call){.method = asked.delete	 ? "DELETE"
+								  : asked.target ? "PUT"
+										 : "GET",
+					      .bucket = asked.bucket,
+					      .query = "replication=",
+					      .body = body.data,
+					      .body_bytes = body.len});
 	buf_free(&body);
-	neb_client_close(client);
 	return ret;
 }
 

@@ -57,6 +57,23 @@ int s3_call(struct neb_client *client, const struct s3_call *call, struct buf *a
 	return ret;
 }
 
+int s3_setting(const struct remote_opts *opts, const struct s3_call *call)
+{
+	struct neb_client *client;
+	struct buf answer;
+	int ret = remote_open(opts, &client);
+
+	if (ret)
+		return ret;
+	buf_init(&answer, 4 * MIB);
+	ret = s3_call(client, call, &answer, NULL);
+	if (!ret && strcmp(call->method, "GET") == 0)
+		printf("%s\n", answer.data);
+	buf_free(&answer);
+	neb_client_close(client);
+	return ret;
+}
+
 /* ---- XML. ---- */
 
 struct reading {

@@ -19,6 +19,10 @@ struct s3_call {
  * why. ret_result may be NULL. */
 int s3_call(struct neb_client *client, const struct s3_call *call, struct buf *answer,
 	struct neb_result *ret_result);
+/* Reads, and prints, or writes a setting: one call by a client of its own. An exit code; prints
+ * why.
+ */
+int s3_setting(const struct remote_opts *opts, const struct s3_call *call);
 
 enum xml_event { XML_BEGIN, XML_END };
 /* name has no namespace; at XML_END text is the element's content, if it has no elements. */
