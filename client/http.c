@@ -404,22 +404,11 @@ int client_http_start(struct client_call *call, struct client_endpoint *endpoint
 
 /* ---- Ending. ---- */
 
-static struct slice xml_text(struct slice xml, struct slice open, struct slice close)
-{
-	ptrdiff_t at = slice_find(xml, open), end;
-
-	if (at < 0)
-		return SLICE_NONE;
-	xml = slice_from(xml, (size_t)at + open.len);
-	end = slice_find(xml, close);
-	return end < 0 ? SLICE_NONE : slice_to(xml, (size_t)end);
-}
-
 static void error_take(struct client_call *call)
 {
 	struct slice xml = buf_slice(&call->answer_error);
-	struct slice code = xml_text(xml, SLICE("<Code>"), SLICE("</Code>"));
-	struct slice message = xml_text(xml, SLICE("<Message>"), SLICE("</Message>"));
+	struct slice code = xml_text(xml, "Code");
+	struct slice message = xml_text(xml, "Message");
 
 	if (code.len)
 		take(call->result.code, sizeof(call->result.code), code);

@@ -3,6 +3,7 @@
 #include "codec/text.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -326,4 +327,19 @@ void xml_element(const char *name, struct slice text, struct buf *out)
 	buf_printf(out, "<%s>", name);
 	xml_escape(text, out);
 	buf_printf(out, "</%s>", name);
+}
+
+struct slice xml_text(struct slice xml, const char *name)
+{
+	char tag[64];
+	ptrdiff_t at;
+
+	snprintf(tag, sizeof(tag), "<%s>", name);
+	at = slice_find(xml, slice_str(tag));
+	if (at < 0)
+		return SLICE_NONE;
+	xml = slice_from(xml, (size_t)at + strlen(tag));
+	snprintf(tag, sizeof(tag), "</%s>", name);
+	at = slice_find(xml, slice_str(tag));
+	return at < 0 ? SLICE_NONE : slice_to(xml, (size_t)at);
 }

@@ -54,5 +54,7 @@ bool field_value_is_valid(struct slice value);
 void xml_escape(struct slice text, struct buf *out);
 /* Appends <name>text</name>; name is a literal that needs no escape. */
 void xml_element(const char *name, struct slice text, struct buf *out);
+/* The text from the first <name> to the next </name>, as it is; data NULL: one is missing. */
+struct slice xml_text(struct slice xml, const char *name);
 
 #endif

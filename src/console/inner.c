@@ -107,16 +107,5 @@ void console_inner_free(struct console_inner *inner)
 
 struct slice console_inner_element(const struct console_inner *inner, const char *name)
 {
-	struct slice text = buf_slice(&inner->body), end;
-	char tag[64];
-	ptrdiff_t at;
-
-	snprintf(tag, sizeof(tag), "<%s>", name);
-	at = slice_find(text, slice_str(tag));
-	if (at < 0)
-		return SLICE_NONE;
-	text = slice_from(text, (size_t)at + strlen(tag));
-	end = text;
-	at = slice_find(end, SLICE("<"));
-	return at < 0 ? SLICE_NONE : slice_to(text, (size_t)at);
+	return xml_text(buf_slice(&inner->body), name);
 }

@@ -31,18 +31,6 @@ bool gw_lists_buckets(const struct s3_request *request)
 	       slice_find(request->query, SLICE("Action=")) < 0;
 }
 
-/* Between <name> and </name>; data NULL: there is none. */
-static struct slice inside(struct slice xml, struct slice open, struct slice close)
-{
-	ptrdiff_t from = slice_find(xml, open), to;
-
-	if (from < 0)
-		return SLICE_NONE;
-	xml = slice_of(xml.data + from + open.len, xml.len - (size_t)from - open.len);
-	to = slice_find(xml, close);
-	return to < 0 ? SLICE_NONE : slice_of(xml.data, (size_t)to);
-}
-
 /* The whole body of an answer. */
 static int body_read(struct gw_link *link, struct buf *out)
 {
@@ -71,7 +59,7 @@ static int body_read(struct gw_link *link, struct buf *out)
 
 static int page_take(struct merge *merge, const struct buf *page)
 {
-	struct slice rest = inside(buf_slice(page), SLICE("<Buckets>"), SLICE("</Buckets>"));
+	struct slice rest = xml_text(buf_slice(page), "Buckets");
 	struct slice tail = rest;
 
 	if (!rest.data)
@@ -96,7 +84,7 @@ static int page_take(struct merge *merge, const struct buf *page)
 		}
 		entry = &merge->entries[merge->entry_count++];
 		entry->xml = slice_to(rest, (size_t)end + strlen("</Bucket>"));
-		entry->name = inside(entry->xml, SLICE("<Name>"), SLICE("</Name>"));
+		entry->name = xml_text(entry->xml, "Name");
 		rest = slice_from(rest, entry->xml.len);
 	}
 	return 0;
@@ -127,7 +115,7 @@ static uint64_t count_wanted(const struct s3_request *request, bool directory)
 static void merge_put(struct merge *merge, const struct s3_request *request, struct buf *out)
 {
 	struct slice first = buf_slice(&merge->pages[0]), tail, token;
-	struct slice own = inside(first, SLICE("<Buckets>"), SLICE("</Buckets>"));
+	struct slice own = xml_text(first, "Buckets");
 	bool directory = slice_find(first, SLICE("<ListAllMyDirectoryBucketsResult")) >= 0;
 	uint64_t count = count_wanted(request, directory);
 
@@ -149,7 +137,7 @@ static void merge_put(struct merge *merge, const struct s3_request *request, str
 	}
 	tail = slice_of(own.data + own.len, first.len - (size_t)(own.data + own.len - first.data));
 	tail = slice_from(tail, strlen("</Buckets>"));
-	token = inside(tail, SLICE("<ContinuationToken>"), SLICE("</ContinuationToken>"));
+	token = xml_text(tail, "ContinuationToken");
 	if (token.data)
 		tail = slice_of(token.data + token.len + strlen("</ContinuationToken>"),
 			(size_t)(first.data + first.len - token.data) - token.len -

@@ -153,7 +153,7 @@ static void end_of(struct fetch *fetch, const struct inner_answer *answer)
 		return;
 	}
 	snprintf(why, sizeof(why), "the object came, but it cannot be stored here: %u %.*s",
-		answer->status, SLICE_FMT(inner_element(answer, "Code")));
+		answer->status, SLICE_FMT(xml_text(slice_str(answer->text), "Code")));
 	fail(fetch, why);
 }
 
@@ -336,8 +336,8 @@ static bool upload_begin(struct upload *upload)
 	ask.headers = upload->fetch->headers;
 	ask.header_count = upload->fetch->header_count;
 	inner_request(upload->fetch->origin->opts.s3, &ask, &answer);
-	if (answer.status == 200 &&
-		!slice_copy_str(inner_element(&answer, "UploadId"), upload->id, sizeof(upload->id)))
+	if (answer.status == 200 && !slice_copy_str(xml_text(slice_str(answer.text), "UploadId"),
+					    upload->id, sizeof(upload->id)))
 		return true;
 	end_of(upload->fetch, &answer);
 	return false;

@@ -1,7 +1,6 @@
 /* origin/inner.c: requests of the server to itself, as its root: so what came from an origin is
  * stored as any client's object: checked, encrypted, counted, with its events. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "codec/codec.h"
 #include "origin/origin_priv.h"
@@ -86,18 +85,4 @@ void inner_request(struct s3 *s3, const struct inner_ask *ask, struct inner_answ
 	if (!path.failed)
 		s3_handle(s3, &request, &inner.reply);
 	buf_free(&path);
-}
-
-struct slice inner_element(const struct inner_answer *answer, const char *name)
-{
-	struct slice text = slice_str(answer->text);
-	char open[40];
-	ptrdiff_t at;
-
-	snprintf(open, sizeof(open), "<%s>", name);
-	at = slice_find(text, slice_str(open));
-	if (at < 0)
-		return SLICE_NONE;
-	text = slice_from(text, (size_t)at + strlen(open));
-	return slice_split(&text, '<');
 }

@@ -115,7 +115,5 @@ struct inner_answer {
 };
 /* Fiber call: as the server's root. */
 void inner_request(struct s3 *s3, const struct inner_ask *ask, struct inner_answer *ret_answer);
-/* The text of the first element of that name; empty: none. */
-struct slice inner_element(const struct inner_answer *answer, const char *name);
 
 #endif

@@ -19,11 +19,6 @@ static bool still_waits(struct replicate *replicate, const struct s3_replicate_r
 	return !ret;
 }
 
-void late_tell(struct replicate *replicate, const struct s3_replicate_row *row)
-{
-	s3_replicate_tell_missed(replicate->opts.s3, replicate->opts.core, row);
-}
-
 /* Rows come in the order of their commits: behind one that is not late, none is, or but a little.
  */
 static bool visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
@@ -39,7 +34,7 @@ static bool visit(uint64_t number, struct slice version_id, struct slice text, v
 		/* Before it waits: a lane that has sent the row looks at this. */
 		replicate->late_number = number;
 		if (row.rule.len && still_waits(replicate, &row))
-			late_tell(replicate, &row);
+			s3_replicate_tell_missed(replicate->opts.s3, replicate->opts.core, &row);
 		/* There may be a million of them. */
 		if (row.rule.len)
 			fiber_yield();

@@ -224,8 +224,6 @@ int replicate_read(struct replicate *replicate, const struct s3_replicate_job *j
 /* ---- late.c ---- */
 /* A fiber_fn; arg: the struct replicate. */
 void late_main(void *arg);
-/* The row is late: its event, if it has one. Fiber call. */
-void late_tell(struct replicate *replicate, const struct s3_replicate_row *row);
 
 /* ---- worker.c ---- */
 #define COURSES_MAX (2 * S3_REPLICATE_TARGETS_MAX) /* those of targets that are gone, too */

@@ -246,7 +246,7 @@ static enum outcome replica_done(struct send *send)
 	/* Missed first, though the fiber that looks has not come to the row yet. */
 	if (send->row->row.number > replicate->late_number &&
 		clock_real_ns() > s3_replicate_late_ns(replicate->opts.s3, &send->row->row))
-		late_tell(replicate, &send->row->row);
+		s3_replicate_tell_missed(replicate->opts.s3, replicate->opts.core, &send->row->row);
 	ret = s3_replicate_note_sent(
 		replicate->opts.s3, replicate->opts.core, &send->row->row, slice_str(version));
 	return ret && ret != -ENOENT ? failed_here(send, "the source's status", ret) : OUTCOME_SENT;
@@ -309,18 +309,6 @@ static struct s3_replicate_part part_of(
 		.offset = offset, .bytes = MIN(upload->part_bytes, job->bytes - offset)};
 }
 
-/* The text of the first element of that name. */
-static struct slice element(struct slice xml, const char *open, const char *end)
-{
-	ptrdiff_t at = slice_find(xml, slice_str(open)), stop;
-
-	if (at < 0)
-		return SLICE_NONE;
-	xml = slice_from(xml, (size_t)at + strlen(open));
-	stop = slice_find(xml, slice_str(end));
-	return stop < 0 ? SLICE_NONE : slice_to(xml, (size_t)stop);
-}
-
 static enum outcome upload_create(struct send *send, struct upload *upload)
 {
 	struct s3_replicate_job *job = send->job;
@@ -340,8 +328,8 @@ static enum outcome upload_create(struct send *send, struct upload *upload)
 	outcome = exchange_do(send);
 	if (outcome != OUTCOME_SENT)
 		return outcome;
-	if (slice_copy_str(element(slice_str(send->lane->answer), "<UploadId>", "</UploadId>"),
-		    upload->id, sizeof(upload->id)) ||
+	if (slice_copy_str(xml_text(slice_str(send->lane->answer), "UploadId"), upload->id,
+		    sizeof(upload->id)) ||
 		!upload->id[0])
 		return failed_here(send, "the target's upload id", -EPROTO);
 	return OUTCOME_SENT;

@@ -143,8 +143,6 @@ bool native_answer_late(struct native_request *request) __attribute__((cold));
 /* Provides room to encode it. Waits for frames in a fiber only. -EMSGSIZE: it does not fit the
  * client's receives; -ENOBUFS, -ETIMEDOUT: no frames. */
 int native_response_room(struct native_request *request, const struct capsule_response *response);
-/* The text between <name> and </name>, unchanged; empty when there is none. */
-struct slice native_xml_text(struct slice xml, struct slice open, struct slice close);
 void native_request_fiber(void *arg); /* struct native_recv */
 /* Answers without running the request; also outside fibers. */
 void native_request_refuse(

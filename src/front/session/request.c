@@ -108,18 +108,6 @@ static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_h
 	return 0;
 }
 
-struct slice native_xml_text(struct slice xml, struct slice open, struct slice close)
-{
-	ptrdiff_t at = slice_find(xml, open);
-	ptrdiff_t end;
-
-	if (at < 0)
-		return SLICE_NONE;
-	xml = slice_from(xml, (size_t)at + open.len);
-	end = slice_find(xml, close);
-	return end < 0 ? SLICE_NONE : slice_to(xml, (size_t)end);
-}
-
 /* Decodes the five entities of XML; cuts the text to the buffer. */
 static size_t xml_unescape(struct slice text, char *ret_text, size_t text_bytes)
 {
@@ -149,8 +137,8 @@ static size_t xml_unescape(struct slice text, char *ret_text, size_t text_bytes)
 
 static void error_gather(struct native_request *request, struct slice xml)
 {
-	struct slice code = native_xml_text(xml, SLICE("<Code>"), SLICE("</Code>"));
-	struct slice message = native_xml_text(xml, SLICE("<Message>"), SLICE("</Message>"));
+	struct slice code = xml_text(xml, "Code");
+	struct slice message = xml_text(xml, "Message");
 
 	code = slice_to(code, sizeof(request->code));
 	if (code.len)

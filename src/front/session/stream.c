@@ -19,8 +19,7 @@ struct native_stream {
 
 void native_stream_note(struct native_stream *stream, struct slice xml)
 {
-	struct slice token = native_xml_text(
-		xml, SLICE("<NextContinuationToken>"), SLICE("</NextContinuationToken>"));
+	struct slice token = xml_text(xml, "NextContinuationToken");
 
 	stream->token_len = token.len < sizeof(stream->token) ? token.len : 0;
 	if (stream->token_len)

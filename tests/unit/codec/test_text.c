@@ -277,6 +277,12 @@ static void test_xml(void **state)
 	xml_element("Key", SLICE("a&b"), &out);
 	xml_element("Prefix", SLICE_NONE, &out);
 	assert_true(slice_eq(buf_slice(&out), SLICE("<Key>a&amp;b</Key><Prefix></Prefix>")));
+	assert_true(slice_eq(xml_text(buf_slice(&out), "Key"), SLICE("a&amp;b")));
+	assert_non_null(xml_text(buf_slice(&out), "Prefix").data);
+	assert_int_equal(xml_text(buf_slice(&out), "Prefix").len, 0);
+	assert_null(xml_text(buf_slice(&out), "Code").data);
+	assert_null(xml_text(SLICE("<Key>a"), "Key").data);
+	assert_null(xml_text(SLICE("</Key>a"), "Key").data);
 	buf_free(&out);
 }
 
