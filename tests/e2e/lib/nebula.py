@@ -61,6 +61,19 @@ def becomes(condition, seconds=PATIENCE_S):
     return True
 
 
+def freeze(pid):
+    """SIGSTOP, and waits for it: one thread is told, and the others still work until the kernel has run that one."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped(task):
+        try:
+            return (task / "stat").read_text().rsplit(")", 1)[1].split()[0] in "TZX"
+        except FileNotFoundError:
+            return True
+    if not becomes(lambda: all(map(stopped, pathlib.Path(f"/proc/{pid}/task").iterdir()))):
+        raise RuntimeError(f"process {pid} did not stop on SIGSTOP")
+
+
 class Server:
     """`nebulaio serve` on free ports. Its log is a file; its end is always waited for."""
 

@@ -6,7 +6,7 @@ import signal
 import threading
 
 from gateways import boot_ns
-from nebula import PATIENCE_S, Client
+from nebula import PATIENCE_S, Client, freeze
 from native import Native
 
 SIZE = 4096
@@ -69,7 +69,7 @@ def fence_round(gateways, number, totals):
     lates = [Late(owner) for _ in range(5)]
     reader.start()
     frozen = boot_ns()
-    owner.send(signal.SIGSTOP)
+    freeze(owner.process.pid)
     taker = gateways.wait_for(others)
     if Client(taker.http).request("PUT", f"/fence/{key}", new)[0] != 200:
         wrong.append("the taker does not take a write")

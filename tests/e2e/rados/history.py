@@ -11,7 +11,7 @@ import threading
 import time
 
 from gateways import boot_ns
-from nebula import PATIENCE_S, Client, becomes
+from nebula import PATIENCE_S, Client, becomes, freeze
 from native import Native
 
 BUCKET, KEYS, HTTP_CLIENTS, NATIVE_CLIENTS = "history", 5, 4, 2
@@ -242,7 +242,7 @@ class Failures:
             owner.begin()
             gateways.wait_for(gateways.all)
         elif action in ("freeze", "double", "freeze and osd"):
-            owner.send(signal.SIGSTOP)
+            freeze(owner.process.pid)
             if action == "freeze and osd":
                 down = rng.randrange(self.cluster.osds)
                 self.cluster.kill(f"osd.{down}")
@@ -256,7 +256,7 @@ class Failures:
             if action == "freeze and osd":
                 self.osds_begin([down])
         elif action == "blink":
-            owner.send(signal.SIGSTOP)
+            freeze(owner.process.pid)
             time.sleep(rng.uniform(0.5, 5))
             owner.send(signal.SIGCONT)
         elif action == "monitor":

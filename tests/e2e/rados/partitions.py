@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import history  # noqa: E402
 import stores  # noqa: E402
 from gateways import boot_ns  # noqa: E402
-from nebula import Client, becomes  # noqa: E402
+from nebula import Client, becomes, freeze  # noqa: E402
 
 CLIENTS, CEPH, FIRST = "10.99.0.2", "10.99.0.1", 11
 NOBODY = "02:00:00:00:00:99"
@@ -199,7 +199,7 @@ class Partitions:
             victim.kill_all()
             self.taken(victim)
         elif action in ("stop", "stop and cut", "blink"):
-            victim.process.send_signal(signal.SIGSTOP)
+            freeze(victim.process.pid)
             try:
                 if action == "stop and cut":
                     # Operations that its processes had begun arrive late.

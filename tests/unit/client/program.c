@@ -92,3 +92,17 @@ int program_close(void **state)
 	free(child);
 	return 0;
 }
+
+void program_stop(const struct program *child)
+{
+	int status;
+
+	assert_int_equal(kill(child->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child->pid, &status, WUNTRACED), child->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+void program_go_on(const struct program *child)
+{
+	assert_int_equal(kill(child->pid, SIGCONT), 0);
+}
