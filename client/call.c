@@ -460,9 +460,11 @@ void client_headers_cut(struct neb_result *result)
 	size_t len = strlen(result->headers);
 	const char *value;
 
+	/* The first one that did not fit has used the room that is kept for the line. */
+	if (neb_result_header(result, "x-nebulaio-cut", &value) >= 0)
+		return;
 	CHECK(len + sizeof(CLIENT_CUT) <= sizeof(result->headers));
-	if (neb_result_header(result, "x-nebulaio-cut", &value) < 0)
-		memcpy(result->headers + len, CLIENT_CUT, sizeof(CLIENT_CUT));
+	memcpy(result->headers + len, CLIENT_CUT, sizeof(CLIENT_CUT));
 }
 
 int neb_result_header(const struct neb_result *result, const char *name, const char **ret_value)

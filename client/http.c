@@ -68,7 +68,8 @@ static void take(char *text, size_t text_bytes, struct slice value)
 }
 
 /* User metadata beyond ASCII arrives over HTTP in the form of RFC 2047, "=?UTF-8?B?…?=", and over a
- * session as plain bytes. Decodes it to plain bytes; other values stay unchanged. */
+ * session as plain bytes. Decodes it to plain bytes; other values stay unchanged, also one whose
+ * bytes would be further headers: whoever wrote the object chose it. */
 static struct slice header_plain(struct slice name, struct slice value, char *space, size_t bytes)
 {
 	static const struct slice prefix = SLICE("x-amz-meta-"), begin = SLICE("=?UTF-8?B?"),
@@ -81,7 +82,9 @@ static struct slice header_plain(struct slice name, struct slice value, char *sp
 		!slice_ends(value, end))
 		return value;
 	text = slice_of(value.data + begin.len, value.len - begin.len - end.len);
-	return base64_decode(text, space, bytes, &len) ? value : slice_of(space, len);
+	if (base64_decode(text, space, bytes, &len) || !field_value_is_valid(slice_of(space, len)))
+		return value;
+	return slice_of(space, len);
 }
 
 static void header_keep(struct neb_result *result, struct slice name, struct slice value)

@@ -7,6 +7,8 @@
 #include "origin/origin_priv.h"
 
 #define META_PREFIX "x-amz-meta-"
+/* The PUT that stores the object has two more: the condition, and the checksum. */
+#define KEPT_MAX (LIMIT_HTTP_HEADERS_MAX - 2u)
 
 /* "name: value", without the line's end. False: the end. */
 static bool line_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
@@ -68,11 +70,17 @@ static bool is_kept(struct slice name)
 	       slice_eq_nocase(slice_to(name, strlen(META_PREFIX)), SLICE(META_PREFIX));
 }
 
+/* Of a token: RFC 9110, 5.6.2. */
+static bool is_name(struct slice name)
+{
+	return slice_is_word(name, "!#$%&'*+-.^_`|~");
+}
+
 static int header_keep(struct s3_origin_object *object, struct slice name, struct slice value)
 {
 	char *at = object->headers + object->headers_len;
 
-	if (!field_value_is_valid(name) || !field_value_is_valid(value))
+	if (!is_name(name) || !field_value_is_valid(value))
 		return -EBADMSG;
 	if (name.len + value.len + 2 > sizeof(object->headers) - object->headers_len)
 		return -EOVERFLOW;
@@ -118,6 +126,7 @@ int answer_read(
 	struct s3_origin_object *object = &ret_answer->object;
 	struct slice rest = headers, name, value;
 	uint64_t first = 0, bytes = 0;
+	uint32_t kept = 0;
 	int64_t mtime_ms;
 	/* A proxy whose server is away answers 200, too. */
 	int ret = result->etag[0] ? 0 : -EPROTO;
@@ -139,7 +148,7 @@ int answer_read(
 	sum_read(headers, ret_answer);
 	while (!ret && line_next(&rest, &name, &value))
 		if (is_kept(name) && value.len)
-			ret = header_keep(object, name, value);
+			ret = kept++ == KEPT_MAX ? -EOVERFLOW : header_keep(object, name, value);
 	return ret;
 }
 

@@ -71,6 +71,74 @@ static void test_both_ways(void **state)
 	neb_client_close(clients[1]);
 }
 
+static void put_with_metadata(struct neb_client *client, const char *value)
+{
+	const struct neb_header header = {"x-amz-meta-text", value};
+	const struct neb_request put = {.op = NEB_PUT_OBJECT,
+		.bucket = "told",
+		.key = "k",
+		.headers = &header,
+		.header_count = 1};
+	struct neb_result result;
+
+	assert_int_equal(neb_perform(client, &put, &result), 0);
+}
+
+static struct neb_result head_of(struct neb_client *client)
+{
+	const struct neb_request head = {
+		.op = NEB_HEAD_OBJECT, .bucket = "told", .key = "k", .want_headers = true};
+	struct neb_result result;
+
+	assert_int_equal(neb_perform(client, &head, &result), 0);
+	return result;
+}
+
+/* Headers beyond the result's room: wherever it ends, the result is whole lines, and says so. */
+static void test_headers_that_do_not_fit(void **state)
+{
+	const struct program *child = *state;
+	struct neb_client *clients[2] = {
+		client_of(child->both, NEB_STRICT), client_of(child->both, NEB_HTTP)};
+	char value[2000];
+	const char *told;
+
+	neb_bucket_create(clients[0], "told", NULL);
+	for (size_t len = 1500; len < sizeof(value); len += 7) {
+		memset(value, 'v', len);
+		value[len] = '\0';
+		put_with_metadata(clients[0], value);
+		for (uint32_t way = 0; way < 2; way++) {
+			struct neb_result result = head_of(clients[way]);
+
+			assert_int_equal(result.headers[strlen(result.headers) - 1], '\n');
+			if (len >= 1990)
+				assert_int_equal(
+					neb_result_header(&result, "x-nebulaio-cut", &told), 1);
+		}
+	}
+	neb_client_close(clients[0]);
+	neb_client_close(clients[1]);
+}
+
+/* Metadata whose encoded form has a line's end would be another header to the caller. */
+static void test_metadata_is_one_header(void **state)
+{
+	static const char FORGED[] = "=?UTF-8?B?YQpmb3JnZWQ6IGI=?="; /* "a\nforged: b" */
+	const struct program *child = *state;
+	struct neb_client *client = client_of(child->both, NEB_HTTP);
+	struct neb_result result;
+	const char *told;
+
+	neb_bucket_create(client, "told", NULL);
+	put_with_metadata(client, FORGED);
+	result = head_of(client);
+	assert_int_equal(neb_result_header(&result, "forged", &told), -ENOENT);
+	assert_int_equal(
+		neb_result_header(&result, "x-amz-meta-text", &told), strlen(FORGED));
+	neb_client_close(client);
+}
+
 /* An endpoint of the document's network, redirected to this one. */
 static void test_connect_to(void **state)
 {
@@ -507,6 +575,8 @@ int main(void)
 		cmocka_unit_test(test_silent_server),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
+		cmocka_unit_test(test_headers_that_do_not_fit),
+		cmocka_unit_test(test_metadata_is_one_header),
 		cmocka_unit_test(test_fall_back_and_come_back),
 		cmocka_unit_test(test_batch_falls_back),
 		cmocka_unit_test(test_wrong_key_by_http),

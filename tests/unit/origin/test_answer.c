@@ -102,11 +102,27 @@ static void test_headers(void **state)
 	(void)state;
 	assert_int_equal(read_of(200, 1, "e", "Content-Type: a\x01z\n"), -EBADMSG);
 	assert_int_equal(read_of(200, 1, "e", "X-Amz-Meta-\x7f: a\n"), -EBADMSG);
+	assert_int_equal(read_of(200, 1, "e", "X-Amz-Meta-a b: a\n"), -EBADMSG);
+	assert_int_equal(read_of(200, 1, "e", "X-Amz-Meta-a(b): a\n"), -EBADMSG);
 	assert_int_equal(read_of(200, 1, "e", "Content-Type: a\nx-nebulaio-cut: 1\n"), -EOVERFLOW);
 	snprintf(many, sizeof(many), "x-amz-meta-a: %0*d\n", (int)S3_ORIGIN_HEADERS_BYTES, 0);
 	assert_int_equal(read_of(200, 1, "e", many), -EOVERFLOW);
 	assert_int_equal(read_of(200, 1, "e", "\n:\nno colon\nx-amz-meta-: a\n"), 0);
 	assert_int_equal(answer.object.headers_len, 0);
+}
+
+/* Each header is one of the PUT that stores the object, beside its condition and a checksum. */
+static void test_many_headers(void **state)
+{
+	char many[LIMIT_HTTP_HEADERS_MAX * 20 + 1] = "";
+	uint32_t count = 0;
+
+	(void)state;
+	for (; count < LIMIT_HTTP_HEADERS_MAX - 2; count++)
+		sprintf(many + strlen(many), "x-amz-meta-%u: v\n", count);
+	assert_int_equal(read_of(200, 1, "e", many), 0);
+	strcat(many, "x-amz-meta-more: v\n");
+	assert_int_equal(read_of(200, 1, "e", many), -EOVERFLOW);
 }
 
 static void test_checksums(void **state)
@@ -134,6 +150,7 @@ int main(void)
 		cmocka_unit_test(test_etags),
 		cmocka_unit_test(test_not_s3),
 		cmocka_unit_test(test_headers),
+		cmocka_unit_test(test_many_headers),
 		cmocka_unit_test(test_checksums),
 	};
 
