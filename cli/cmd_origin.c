@@ -8,7 +8,8 @@
 
 static const char USAGE[] =
 	"usage: nebulaio origin [OPTIONS] s3://BUCKET             its origin, as XML\n"
-	"       nebulaio origin --set TARGET[/PREFIX] [--bytes SIZE] [OPTIONS] s3://BUCKET\n"
+	"       nebulaio origin --set TARGET[/PREFIX] [--bytes SIZE] [--wait SECONDS]\n"
+	"                       [OPTIONS] s3://BUCKET\n"
 	"                                                it has this origin from now on\n"
 	"       nebulaio origin --delete [OPTIONS] s3://BUCKET     it has none any more\n"
 	"\n"
@@ -17,14 +18,16 @@ static const char USAGE[] =
 	"(`nebulaio admin target-put`). PREFIX is put before each key there. What was fetched\n"
 	"stays when the origin is removed.\n"
 	"\n"
-	"      --bytes SIZE  when it holds more, the copies read longest ago go\n" REMOTE_USAGE;
+	"      --bytes SIZE    when it holds more, the copies read longest ago go\n"
+	"      --wait SECONDS  how long a GET waits for its first bytes (60)\n" REMOTE_USAGE;
 
-enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_DELETE };
+enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_WAIT, OWN_DELETE };
 
 struct asked {
 	struct remote_opts opts;
 	const char *target; /* with its prefix; NULL: none */
 	const char *bytes;  /* NULL: no bound */
+	const char *wait_s; /* NULL: the server's default */
 	bool delete;
 	const char *bucket;
 };
@@ -37,6 +40,9 @@ static int option_take(struct asked *asked, int option, char **argv)
 		return CLI_OK;
 	case OWN_BYTES:
 		asked->bytes = optarg;
+		return CLI_OK;
+	case OWN_WAIT:
+		asked->wait_s = optarg;
 		return CLI_OK;
 	case OWN_DELETE:
 		asked->delete = true;
@@ -51,6 +57,7 @@ static int ask(struct asked *asked, int argc, char **argv)
 	static const struct option OPTIONS[] = {REMOTE_OPTIONS,
 		{"set", required_argument, NULL, OWN_SET},
 		{"bytes", required_argument, NULL, OWN_BYTES},
+		{"wait", required_argument, NULL, OWN_WAIT},
 		{"delete", no_argument, NULL, OWN_DELETE}, {0}};
 	const char *prefix;
 	int option, ret;
@@ -68,8 +75,8 @@ static int ask(struct asked *asked, int argc, char **argv)
 		return cli_usage_error(&CLI_ORIGIN, "expected s3://BUCKET");
 	if (asked->delete &&asked->target)
 		return cli_usage_error(&CLI_ORIGIN, "give only one of --set and --delete");
-	if (asked->bytes && !asked->target)
-		return cli_usage_error(&CLI_ORIGIN, "--bytes goes with --set");
+	if ((asked->bytes || asked->wait_s) && !asked->target)
+		return cli_usage_error(&CLI_ORIGIN, "--bytes and --wait go with --set");
 	return CLI_OK;
 }
 
@@ -82,6 +89,8 @@ static void document_build(const struct asked *asked, struct buf *xml)
 	xml_element("Prefix", prefix, xml);
 	if (asked->bytes)
 		xml_element("Bytes", slice_str(asked->bytes), xml);
+	if (asked->wait_s)
+		xml_element("WaitSeconds", slice_str(asked->wait_s), xml);
 	buf_put_str(xml, "</OriginConfiguration>");
 }
 

@@ -1,8 +1,6 @@
 /* origin/fetch.c: fetches an object from a bucket's origin: a fiber asks for its pieces, two ahead,
- * and stores them in order, as one PUT or as the parts of an upload, so that nothing half is ever
- * read. All requests for the key wait for the one fetch.
- *
- *   running ─ stored, absent or failed ─► done ─ the last waiter has read it ─► freed */
+ * and stores them in order, as one PUT or as the parts of an upload, so that the key never has a
+ * half object. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,14 +8,8 @@
 
 #include "codec/codec.h"
 #include "origin/origin_priv.h"
+#include "store/api.h"
 
-#define NOTE_BYTES    (sizeof("fetched=; last-modified=") + 2 * DATE_ISO_LEN)
-#define KEY_BYTES     (S3_ORIGIN_PREFIX_MAX + LIMIT_KEY_LEN_MAX + 1)
-#define HEADERS_MAX   LIMIT_HTTP_HEADERS_MAX
-#define UPLOAD_ID_MAX 64u
-
-DEFINE_COUNTER(misses, "nebulaio_origin_misses_total", NULL,
-	"GETs that waited until their object came from its bucket's origin, or not.");
 DEFINE_COUNTER(stored, "nebulaio_origin_fetches_total", "end=\"stored\"",
 	"Fetches of objects from origins, by how they ended.");
 DEFINE_COUNTER(absent, "nebulaio_origin_fetches_total", "end=\"absent\"",
@@ -27,42 +19,10 @@ DEFINE_COUNTER(failed, "nebulaio_origin_fetches_total", "end=\"failed\"",
 DEFINE_COUNTER(fetched_bytes, "nebulaio_origin_fetched_bytes_total", NULL,
 	"Bytes that came from origins.");
 DEFINE_COUNTER(fetching, "nebulaio_origin_fetching", NULL, "Fetches that run.");
-DEFINE_COUNTER_FULL(full_fetches, "origin_fetches");
-
-struct fetch {
-	struct list link; /* of the origin's fetches, until it is done */
-	struct origin *origin;
-	uint32_t references; /* under the lock, as waiters and the end */
-	struct list waiters;
-	struct s3_origin_ask ask;
-	struct s3_origin origin_of; /* the ask's */
-	char key[KEY_BYTES];	    /* there */
-	char request_id[17];
-	enum s3_origin_end end;
-	char why[S3_ORIGIN_WHY_BYTES];
-	/* The fiber's. */
-	struct answer answer;
-	struct s3_header headers[HEADERS_MAX];
-	uint32_t header_count;
-	char note[NOTE_BYTES];
-	struct s3_fetched fetched;
-	char if_match[72];
-	char *texts; /* of bucket, key, target and prefix */
-};
-
-struct waiter {
-	struct list link;
-	struct reactor *reactor;
-	struct fiber *fiber;
-	struct reactor_msg msg;
-	bool arrived;
-};
 
 /* ---- How it ends. ---- */
 
-static void end_with(struct s3_origin_told *told, enum s3_origin_end end, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static void end_with(struct s3_origin_told *told, enum s3_origin_end end, const char *fmt, ...)
+void origin_tell(struct s3_origin_told *told, enum s3_origin_end end, const char *fmt, ...)
 {
 	va_list args;
 
@@ -72,9 +32,7 @@ static void end_with(struct s3_origin_told *told, enum s3_origin_end end, const 
 	va_end(args);
 }
 
-/* False: the answer is one of an object. Readers learn the status and the code, the log the
- * origin's words, too. */
-static bool is_refusal(
+bool origin_is_refusal(
 	const struct s3_origin_ask *ask, const struct job *job, struct s3_origin_told *told)
 {
 	const struct replicate_result *result = &job->result;
@@ -88,17 +46,17 @@ static bool is_refusal(
 		return true;
 	}
 	if (!result->status && result->error == -ECANCELED)
-		end_with(told, S3_ORIGIN_FAILED, "The server is stopping: ask again.");
+		origin_tell(told, S3_ORIGIN_FAILED, "The server is stopping: ask again.");
 	else if (!result->status && result->error == -ENOENT)
-		end_with(told, S3_ORIGIN_FAILED,
+		origin_tell(told, S3_ORIGIN_FAILED,
 			"The bucket's origin, the target %s, is no longer registered.", target);
 	else if (!result->status || result->status < 300)
-		end_with(told, S3_ORIGIN_FAILED,
+		origin_tell(told, S3_ORIGIN_FAILED,
 			"The bucket's origin, the target %s, did not give the object: %s.", target,
 			result->error == -EMSGSIZE ? "it does not answer ranges"
 						   : strerror(-result->error));
 	else
-		end_with(told, S3_ORIGIN_FAILED,
+		origin_tell(told, S3_ORIGIN_FAILED,
 			"The bucket's origin, the target %s, answered %u%s%s.", target,
 			result->status, result->code[0] ? " " : "", result->code);
 	log_warn("origin", "%.*s/%.*s: %s %s", SLICE_FMT(ask->bucket), SLICE_FMT(ask->key),
@@ -110,7 +68,7 @@ static void fail(struct fetch *fetch, const char *why)
 {
 	struct s3_origin_told told;
 
-	end_with(&told, S3_ORIGIN_FAILED, "The bucket's origin, the target %.*s: %s.",
+	origin_tell(&told, S3_ORIGIN_FAILED, "The bucket's origin, the target %.*s: %s.",
 		SLICE_FMT(fetch->ask.origin->target), why);
 	log_warn("origin", "%.*s/%.*s: %s", SLICE_FMT(fetch->ask.bucket), SLICE_FMT(fetch->ask.key),
 		told.why);
@@ -122,7 +80,7 @@ static bool refused(struct fetch *fetch, const struct job *job)
 {
 	struct s3_origin_told told = {.why = ""};
 
-	if (!is_refusal(&fetch->ask, job, &told))
+	if (!origin_is_refusal(&fetch->ask, job, &told))
 		return false;
 	fetch->end = told.end;
 	memcpy(fetch->why, told.why, sizeof(fetch->why));
@@ -170,7 +128,7 @@ static bool still_wanted(struct fetch *fetch)
 
 static void header_add(struct fetch *fetch, struct slice name, struct slice value)
 {
-	if (fetch->header_count < HEADERS_MAX)
+	if (fetch->header_count < FETCH_HEADERS_MAX)
 		fetch->headers[fetch->header_count++] = (struct s3_header){name, value};
 }
 
@@ -225,24 +183,22 @@ static void put_whole(struct fetch *fetch, const struct job *job)
 
 struct upload {
 	struct fetch *fetch;
-	char id[UPLOAD_ID_MAX];
-	uint64_t piece_bytes; /* of all but the first and the last */
 	uint32_t count, begun;
 	struct job *first;
 	struct job jobs[PIECES_AHEAD];
 	struct buf list; /* for the completion */
 };
 
-static uint64_t piece_offset(const struct upload *upload, uint32_t idx)
+uint64_t fetch_piece_offset(const struct fetch *fetch, uint32_t idx)
 {
-	return idx ? PIECE_BYTES + (uint64_t)(idx - 1) * upload->piece_bytes : 0;
+	return idx ? PIECE_BYTES + (uint64_t)(idx - 1) * fetch->piece_bytes : 0;
 }
 
-static uint64_t piece_length(const struct upload *upload, uint32_t idx)
+uint64_t fetch_piece_length(const struct fetch *fetch, uint32_t idx)
 {
-	uint64_t left = upload->fetch->answer.object.bytes - piece_offset(upload, idx);
+	uint64_t left = fetch->answer.object.bytes - fetch_piece_offset(fetch, idx);
 
-	return MIN(left, idx ? upload->piece_bytes : PIECE_BYTES);
+	return MIN(left, idx ? fetch->piece_bytes : PIECE_BYTES);
 }
 
 static void piece_begin(struct upload *upload)
@@ -254,8 +210,8 @@ static void piece_begin(struct upload *upload)
 	*job = (struct job){.target = fetch->ask.origin->target.data,
 		.key = fetch->key,
 		.if_match = fetch->if_match,
-		.offset = piece_offset(upload, idx),
-		.bytes = piece_length(upload, idx)};
+		.offset = fetch_piece_offset(fetch, idx),
+		.bytes = fetch_piece_length(fetch, idx)};
 	job_begin(fetch->origin, job);
 }
 
@@ -281,20 +237,31 @@ static bool piece_check(struct upload *upload, const struct job *job)
 	return false;
 }
 
+/* Requests that follow the fetch can read the pieces up to here. */
+static void piece_tell(struct fetch *fetch, uint32_t count)
+{
+	pthread_mutex_lock(&fetch->origin->lock);
+	fetch->stored = count;
+	fetch_wake(fetch);
+	pthread_mutex_unlock(&fetch->origin->lock);
+}
+
 static bool piece_store(struct upload *upload, uint32_t idx, const uint8_t *body)
 {
+	struct fetch *fetch = upload->fetch;
 	struct inner_answer answer;
 	struct inner_ask ask;
 	char query[120];
 
-	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", idx + 1, upload->id);
-	ask = inner_of(upload->fetch, S3_PUT, query);
-	ask.body = slice_of(body, piece_length(upload, idx));
-	inner_request(upload->fetch->origin->opts.s3, &ask, &answer);
+	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", idx + 1, fetch->upload_id);
+	ask = inner_of(fetch, S3_PUT, query);
+	ask.body = slice_of(body, fetch_piece_length(fetch, idx));
+	inner_request(fetch->origin->opts.s3, &ask, &answer);
 	if (answer.status != 200) {
-		end_of(upload->fetch, &answer);
+		end_of(fetch, &answer);
 		return false;
 	}
+	piece_tell(fetch, idx + 1);
 	buf_printf(&upload->list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>",
 		idx + 1, answer.etag);
 	counter_add(&fetched_bytes, ask.body.len);
@@ -330,16 +297,17 @@ static bool pieces_move(struct upload *upload)
 
 static bool upload_begin(struct upload *upload)
 {
-	struct inner_ask ask = inner_of(upload->fetch, S3_POST, "uploads=");
+	struct fetch *fetch = upload->fetch;
+	struct inner_ask ask = inner_of(fetch, S3_POST, "uploads=");
 	struct inner_answer answer;
 
-	ask.headers = upload->fetch->headers;
-	ask.header_count = upload->fetch->header_count;
-	inner_request(upload->fetch->origin->opts.s3, &ask, &answer);
+	ask.headers = fetch->headers;
+	ask.header_count = fetch->header_count;
+	inner_request(fetch->origin->opts.s3, &ask, &answer);
 	if (answer.status == 200 && !slice_copy_str(xml_text(slice_str(answer.text), "UploadId"),
-					    upload->id, sizeof(upload->id)))
+					    fetch->upload_id, sizeof(fetch->upload_id)))
 		return true;
-	end_of(upload->fetch, &answer);
+	end_of(fetch, &answer);
 	return false;
 }
 
@@ -350,7 +318,7 @@ static void upload_end(struct upload *upload, bool good)
 	struct inner_ask ask;
 	char query[100];
 
-	snprintf(query, sizeof(query), "uploadId=%s", upload->id);
+	snprintf(query, sizeof(query), "uploadId=%s", fetch->upload_id);
 	good = good && still_wanted(fetch);
 	if (good) {
 		buf_put_str(&upload->list, "</CompleteMultipartUpload>");
@@ -385,8 +353,8 @@ static void put_pieces(struct fetch *fetch, struct job *first)
 		return;
 	}
 	bytes = (MAX(bytes, PIECE_BYTES) + MIB - 1) / MIB * MIB;
+	fetch->piece_bytes = bytes;
 	*upload = (struct upload){.fetch = fetch,
-		.piece_bytes = bytes,
 		.count = 1 + (uint32_t)((rest + bytes - 1) / bytes),
 		.first = first};
 	snprintf(fetch->if_match, sizeof(fetch->if_match), "\"%s\"", fetch->answer.object.etag);
@@ -434,6 +402,9 @@ static void fetch_answered(struct fetch *fetch, struct job *job)
 		fail(fetch, "it sent other bytes than it was asked for");
 	} else if (fetch->origin_of.bytes_max && bytes > fetch->origin_of.bytes_max) {
 		fail(fetch, "the object is larger than the bucket's bound");
+	} else if (store_bucket_room(fetch->origin->opts.store, fetch->ask.bucket, fetch->ask.key,
+			   bytes) == -EDQUOT) {
+		fail(fetch, "the bucket's quota has no room for the object");
 	} else if (bytes > PIECE_BYTES) {
 		put_pieces(fetch, job);
 		return;
@@ -472,24 +443,7 @@ static void fetch_run(struct fetch *fetch)
 	job_free(&job);
 }
 
-static void waiter_arrived(struct reactor_msg *msg)
-{
-	struct waiter *waiter = CONTAINER_OF(msg, struct waiter, msg);
-
-	waiter->arrived = true;
-	fiber_wake(waiter->fiber);
-}
-
-/* Under the lock. */
-static void fetch_put(struct fetch *fetch)
-{
-	if (--fetch->references)
-		return;
-	free(fetch->texts);
-	free(fetch);
-}
-
-static void fetch_main(void *arg)
+void fetch_main(void *arg)
 {
 	struct fetch *fetch = arg;
 	struct origin *origin = fetch->origin;
@@ -505,12 +459,8 @@ static void fetch_main(void *arg)
 		1);
 	pthread_mutex_lock(&origin->lock);
 	list_remove(&fetch->link);
-	while (!list_empty(&fetch->waiters)) {
-		struct waiter *waiter =
-			CONTAINER_OF(list_pop(&fetch->waiters), struct waiter, link);
-
-		reactor_post(waiter->reactor, &waiter->msg);
-	}
+	fetch->done = true;
+	fetch_wake(fetch);
 	pthread_mutex_unlock(&origin->lock);
 	if (fetch->end == S3_ORIGIN_GIVEN && fetch->origin_of.bytes_max)
 		origin_evict(origin, fetch->ask.bucket, fetch->ask.bucket_id,
@@ -519,253 +469,4 @@ static void fetch_main(void *arg)
 	origin->running--;
 	fetch_put(fetch);
 	pthread_mutex_unlock(&origin->lock);
-}
-
-/* ---- Requests. ---- */
-
-static bool is_same(const struct fetch *fetch, const struct s3_origin_ask *ask)
-{
-	return fetch->ask.bucket_id == ask->bucket_id && slice_eq(fetch->ask.key, ask->key) &&
-	       slice_eq(fetch->ask.bucket, ask->bucket) &&
-	       slice_eq(fetch->ask.origin->target, ask->origin->target) &&
-	       slice_eq(fetch->ask.origin->prefix, ask->origin->prefix);
-}
-
-/* Under the lock. NULL: there are too many. *ret_own: those of the share. */
-static bool has_room(const struct origin *origin, uint16_t share)
-{
-	uint32_t own = 0;
-
-	LIST_FOR_EACH (link, &origin->fetches)
-		own += CONTAINER_OF(link, struct fetch, link)->ask.share == share;
-	return origin->running < FETCHES_MAX && own < FETCHES_MAX / 2 &&
-	       !atomic_load(&origin->ending);
-}
-
-static struct slice text_add(char **at, struct slice text)
-{
-	char *to = *at;
-
-	slice_copy(text, to);
-	to[text.len] = '\0';
-	*at = to + text.len + 1;
-	return slice_of(to, text.len);
-}
-
-/* The key at the origin; false: it would be too long. */
-static bool key_of(const struct s3_origin_ask *ask, char ret_key[KEY_BYTES])
-{
-	snprintf(ret_key, KEY_BYTES, "%.*s%.*s", SLICE_FMT(ask->origin->prefix),
-		SLICE_FMT(ask->key));
-	return ask->origin->prefix.len + ask->key.len <= LIMIT_KEY_LEN_MAX;
-}
-
-/* Its fiber has one reference, the caller the other. */
-static struct fetch *fetch_make(struct origin *origin, const struct s3_origin_ask *ask)
-{
-	size_t bytes = ask->bucket.len + ask->key.len + ask->origin->target.len +
-		       ask->origin->prefix.len + 4;
-	struct fetch *fetch = calloc(1, sizeof(*fetch));
-	char *at = fetch ? malloc(bytes) : NULL;
-
-	if (!at) {
-		free(fetch);
-		return NULL;
-	}
-	fetch->origin = origin;
-	fetch->references = 2;
-	fetch->texts = at;
-	fetch->ask = *ask;
-	fetch->ask.bucket = text_add(&at, ask->bucket);
-	fetch->ask.key = text_add(&at, ask->key);
-	fetch->origin_of.bytes_max = ask->origin->bytes_max;
-	fetch->origin_of.target = text_add(&at, ask->origin->target);
-	fetch->origin_of.prefix = text_add(&at, ask->origin->prefix);
-	fetch->ask.origin = &fetch->origin_of;
-	(void)key_of(ask, fetch->key);
-	slice_copy_str(slice_str(ask->request_id), fetch->request_id, sizeof(fetch->request_id));
-	fetch->ask.request_id = fetch->request_id;
-	list_init(&fetch->waiters);
-	return fetch;
-}
-
-/* Under the lock: the fetch that runs, with a reference, or a new one. NULL: there is no room. */
-static struct fetch *fetch_get(struct origin *origin, const struct s3_origin_ask *ask)
-{
-	struct fetch *fetch = NULL;
-
-	LIST_FOR_EACH (link, &origin->fetches) {
-		fetch = CONTAINER_OF(link, struct fetch, link);
-		if (is_same(fetch, ask)) {
-			fetch->references++;
-			return fetch;
-		}
-	}
-	fetch = has_room(origin, ask->share) ? fetch_make(origin, ask) : NULL;
-	if (!fetch)
-		return NULL;
-	if (fiber_spawn(ask->core->reactor, "origin fetch", fetch_main, fetch)) {
-		fetch->references = 1;
-		fetch_put(fetch);
-		return NULL;
-	}
-	list_push_back(&origin->fetches, &fetch->link);
-	origin->running++;
-	return fetch;
-}
-
-static bool key_fits(const struct s3_origin_ask *ask, struct s3_origin_told *told)
-{
-	char key[KEY_BYTES];
-
-	/* No object of the origin can have it. */
-	told->end = S3_ORIGIN_ABSENT;
-	told->why[0] = '\0';
-	return key_of(ask, key);
-}
-
-static void full(struct s3_origin_told *told)
-{
-	counter_add(&full_fetches, 1);
-	end_with(told, S3_ORIGIN_BUSY,
-		"Too many objects are being fetched from origins: ask again in some seconds.");
-}
-
-static void origin_fetch(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *told)
-{
-	struct waiter waiter = {
-		.reactor = reactor_self(), .fiber = fiber_self(), .msg.fn = waiter_arrived};
-	struct origin *origin = arg;
-	struct fetch *fetch;
-
-	counter_add(&misses, 1);
-	if (!key_fits(ask, told))
-		return;
-	pthread_mutex_lock(&origin->lock);
-	fetch = fetch_get(origin, ask);
-	if (fetch)
-		list_push_back(&fetch->waiters, &waiter.link);
-	origin->waiting += fetch != NULL;
-	pthread_mutex_unlock(&origin->lock);
-	if (!fetch) {
-		full(told);
-		return;
-	}
-	while (!waiter.arrived)
-		fiber_park();
-	told->end = fetch->end;
-	memcpy(told->why, fetch->why, sizeof(told->why));
-	pthread_mutex_lock(&origin->lock);
-	fetch_put(fetch);
-	origin->waiting--;
-	pthread_mutex_unlock(&origin->lock);
-}
-
-static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *told)
-{
-	struct origin *origin = arg;
-	char target[S3_REPLICATE_NAME_MAX + 1], key[KEY_BYTES];
-	struct s3_origin of = {
-		.target = slice_of(target, ask->origin->target.len), .prefix = ask->origin->prefix};
-	struct s3_origin_ask own = *ask;
-	struct job job = {.target = target, .key = key};
-	struct answer answer;
-	bool room;
-
-	if (!key_fits(ask, told) || slice_copy_str(ask->origin->target, target, sizeof(target)))
-		return;
-	(void)key_of(ask, key);
-	own.origin = &of;
-	pthread_mutex_lock(&origin->lock);
-	room = has_room(origin, ask->share);
-	origin->running += room;
-	pthread_mutex_unlock(&origin->lock);
-	if (!room) {
-		full(told);
-		return;
-	}
-	job_begin(origin, &job);
-	job_wait(&job);
-	job_free(&job);
-	if (!is_refusal(&own, &job, told)) {
-		told->end = S3_ORIGIN_GIVEN;
-		if (answer_read(&job.result, slice_str(job.headers), &answer))
-			end_with(told, S3_ORIGIN_FAILED,
-				"The bucket's origin, the target %s, gave an answer that cannot be "
-				"read.",
-				target);
-		told->object = answer.object;
-	}
-	pthread_mutex_lock(&origin->lock);
-	origin->running--;
-	pthread_mutex_unlock(&origin->lock);
-}
-
-/* ---- Open, close. ---- */
-
-static void sweep_main(void *arg)
-{
-	struct origin *origin = arg;
-	int ret = s3_origin_sweep(origin->opts.s3, &origin->ending);
-
-	if (ret)
-		log_warn("origin",
-			"cannot delete what an earlier run left of fetches: %s; the next start "
-			"tries again",
-			strerror(-ret));
-	atomic_store(&origin->swept, true);
-}
-
-int origin_open(const struct origin_opts *opts, struct origin **ret_origin)
-{
-	static const struct s3_origin_ops OPS = {.fetch = origin_fetch, .head = origin_head};
-	struct origin *origin = calloc(1, sizeof(*origin));
-	int ret;
-
-	if (!origin)
-		return -ENOMEM;
-	origin->opts = *opts;
-	origin->hook = (struct s3_origin_hook){&OPS, origin};
-	pthread_mutex_init(&origin->lock, NULL);
-	pthread_cond_init(&origin->work, NULL);
-	list_init(&origin->fetches);
-	list_init(&origin->jobs);
-	ret = fiber_spawn(opts->core->reactor, "origin sweep", sweep_main, origin);
-	if (ret) {
-		free(origin);
-		return ret;
-	}
-	s3_origin_on(opts->s3, &origin->hook);
-	*ret_origin = origin;
-	return 0;
-}
-
-void origin_stop(struct origin *origin)
-{
-	if (origin)
-		atomic_store(&origin->ending, true);
-}
-
-static bool is_idle(struct origin *origin)
-{
-	bool idle;
-
-	pthread_mutex_lock(&origin->lock);
-	idle = !origin->running && !origin->waiting && atomic_load(&origin->swept);
-	pthread_mutex_unlock(&origin->lock);
-	return idle;
-}
-
-void origin_close(struct origin *origin)
-{
-	if (!origin)
-		return;
-	s3_origin_on(origin->opts.s3, NULL);
-	origin_stop(origin);
-	while (!is_idle(origin))
-		fiber_sleep_ns(10 * NS_PER_MS);
-	pool_close(origin);
-	pthread_cond_destroy(&origin->work);
-	pthread_mutex_destroy(&origin->lock);
-	free(origin);
 }

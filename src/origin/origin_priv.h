@@ -1,6 +1,8 @@
 /* origin/origin_priv.h: shared by the files of this folder.
  *
- *   fetch.c   a fetch: its pieces in order, its waiters, how it ends
+ *   origin.c  open and close
+ *   ask.c     requests that wait for a fetch, or follow it; heads
+ *   fetch.c   a fetch: its pieces in order, how it ends
  *   evict.c   deletes the copies that were read longest ago, when a bucket is beyond its bound
  *   pool.c    threads that block in requests to origins, one piece each
  *   answer.c  what an origin's answer says
@@ -37,7 +39,7 @@ struct origin {
 	pthread_mutex_t lock; /* of all that follows, and of fetches */
 	struct list fetches;
 	uint32_t running; /* fetches and heads */
-	uint32_t waiting; /* requests, for fetches */
+	uint32_t waiting; /* requests that wait for fetches, or follow them */
 	/* The pool. */
 	pthread_cond_t work;
 	struct list jobs; /* in the order in which they came */
@@ -89,6 +91,60 @@ int answer_read(
 	const struct replicate_result *result, struct slice headers, struct answer *ret_answer);
 /* Whether a further piece is this one of the same object: of those bytes, out of so many. */
 bool answer_is_piece(struct slice headers, uint64_t offset, uint64_t bytes, uint64_t total);
+
+/* ---- fetch.c ---- */
+#define ORIGIN_KEY_BYTES  (S3_ORIGIN_PREFIX_MAX + LIMIT_KEY_LEN_MAX + 1)
+#define FETCH_NOTE_BYTES  (sizeof("fetched=; last-modified=") + 2 * DATE_ISO_LEN)
+#define FETCH_HEADERS_MAX LIMIT_HTTP_HEADERS_MAX
+/* A fetch of one object; all requests for its key wait for it, or follow it:
+ *
+ *   running ─ the first of several pieces is stored ─► followed: requests read what is stored
+ *      └────────────────┬───────────────────────────────────┘
+ *                       └─ stored, absent or failed ─► done ─ the last reference ─► freed */
+struct fetch {
+	struct list link; /* of the origin's fetches, until it is done */
+	struct origin *origin;
+	/* Under the lock: */
+	uint32_t references;
+	struct list waiters;
+	uint32_t stored; /* pieces of an upload */
+	bool done;	 /* end and why are set */
+	enum s3_origin_end end;
+	char why[S3_ORIGIN_WHY_BYTES];
+	/* From its start on: */
+	struct s3_origin_ask ask;
+	struct s3_origin origin_of; /* the ask's */
+	char key[ORIGIN_KEY_BYTES]; /* there */
+	char request_id[17];
+	char *texts; /* of bucket, key, target and prefix */
+	/* The fiber's; others read these three when pieces are stored. */
+	struct answer answer;
+	uint64_t piece_bytes; /* of all but the first and the last */
+	char upload_id[S3_ORIGIN_UPLOAD_ID_BYTES];
+	struct s3_header headers[FETCH_HEADERS_MAX];
+	uint32_t header_count;
+	char note[FETCH_NOTE_BYTES];
+	struct s3_fetched fetched;
+	char if_match[72];
+};
+/* The fiber of a fetch; ends one of its references. */
+void fetch_main(void *arg);
+/* Of one that has stored a piece of an upload. */
+uint64_t fetch_piece_offset(const struct fetch *fetch, uint32_t idx);
+uint64_t fetch_piece_length(const struct fetch *fetch, uint32_t idx);
+void origin_tell(struct s3_origin_told *told, enum s3_origin_end end, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* False: the answer is one of an object. Readers learn the status and the code, the log the
+ * origin's words, too. */
+bool origin_is_refusal(
+	const struct s3_origin_ask *ask, const struct job *job, struct s3_origin_told *told);
+
+/* ---- ask.c ---- */
+extern const struct s3_origin_ops origin_ops;
+/* Under the lock: wakes the requests whose pieces are stored; all of them when it is done. */
+void fetch_wake(struct fetch *fetch);
+/* Under the lock: ends a reference. */
+void fetch_put(struct fetch *fetch);
 
 /* ---- evict.c ---- */
 /* Fiber call: deletes copies until the bucket holds fewer bytes; nothing when it does, or when

@@ -13,7 +13,10 @@ struct s3_origin {
 	struct slice target; /* by name */
 	struct slice prefix; /* of its keys there; or empty */
 	uint64_t bytes_max;  /* that the bucket holds before copies are evicted; 0: no bound */
+	uint64_t wait_s;     /* that a GET waits for its first bytes */
 };
+#define S3_ORIGIN_WAIT_S     60u /* unless the bucket says otherwise */
+#define S3_ORIGIN_WAIT_S_MAX 3600u
 /* The bucket's origin, as it is configured now, compared with what it was: whether an object that
  * was fetched meanwhile still belongs there. Fiber call. */
 bool s3_origin_is_still(struct s3 *s3, struct flow_core *core, struct slice bucket,
@@ -35,11 +38,15 @@ struct s3_origin_ask {
 	uint16_t share; /* of the principal */
 	struct flow_core *core;
 	const char *request_id;
+	uint64_t deadline_ns; /* of a fetch */
+	bool follows;	      /* of a fetch: COMING is understood */
 };
 enum s3_origin_end {
 	S3_ORIGIN_GIVEN,  /* fetch: the object is stored; head: it is told */
+	S3_ORIGIN_COMING, /* fetch: its first bytes are stored */
 	S3_ORIGIN_ABSENT, /* the origin does not have it */
 	S3_ORIGIN_BUSY,	  /* too much is being fetched */
+	S3_ORIGIN_LATE,	  /* the deadline has passed; the fetch goes on */
 	S3_ORIGIN_FAILED
 };
 #define S3_ORIGIN_WHY_BYTES	320u
@@ -52,15 +59,31 @@ struct s3_origin_object {
 	char headers[S3_ORIGIN_HEADERS_BYTES];
 	uint32_t headers_len;
 };
+#define S3_ORIGIN_UPLOAD_ID_BYTES 41u
 struct s3_origin_told {
 	enum s3_origin_end end;
-	char why[S3_ORIGIN_WHY_BYTES];	/* of BUSY and FAILED, for people */
-	struct s3_origin_object object; /* of a head */
+	char why[S3_ORIGIN_WHY_BYTES];	/* of BUSY, LATE and FAILED, for people */
+	struct s3_origin_object object; /* of a head, and of COMING */
+	/* Of COMING: */
+	void *stream;				   /* until leave */
+	char upload_id[S3_ORIGIN_UPLOAD_ID_BYTES]; /* of the upload whose parts hold the bytes */
+};
+/* Where bytes of an object that is coming are. */
+struct s3_origin_stretch {
+	uint32_t part; /* of the upload, with these bytes of the object; 0: the object is whole */
+	uint64_t offset, bytes;
+	const char *why; /* of an error; until leave */
 };
 /* Fiber calls of any reactor, which wait. */
 struct s3_origin_ops {
-	/* Until the whole object is stored: one fetch for all that ask for the key meanwhile. */
+	/* Until the whole object is stored, or (follows) its first bytes are: one fetch for all
+	 * that ask for the key meanwhile. */
 	void (*fetch)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
+	/* Until the byte at offset, which the object has, is stored. -EPIPE: it will not be;
+	 * -ETIMEDOUT. */
+	int (*follow)(void *stream, uint64_t offset, uint64_t deadline_ns,
+		struct s3_origin_stretch *ret_stretch);
+	void (*leave)(void *stream);
 	/* Asks the origin alone. */
 	void (*head)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
 };

@@ -38,10 +38,15 @@ struct s3_read {
 	uint32_t status;	   /* 200 or 206 */
 	const struct s3_sse *sse;  /* NULL: the body is not encrypted */
 	struct flow_fan_read *fan; /* of a member of a fan-out; or NULL */
+	/* Of an object that is being fetched; or NULL. Then get is not the object's. */
+	struct s3_origin_stream *stream;
 };
 /* Opens the call's object, checks conditions and range, and adds the headers of the answer. On
  * success the caller closes get. */
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
+/* The second half of it, for an opened object: the caller has set get and meta, which may differ
+ * from get's. After an error get is closed. */
+const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read);
 /* Answers with the head and, except for HEAD, the chosen range; closes get. */
 const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
 /* Joins the fan-out that the request's header names, and waits until it begins; nothing without the

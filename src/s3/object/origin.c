@@ -10,6 +10,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/object/multipart.h"
+#include "s3/object/origin_stream.h"
 
 #define LIST_HEADER "x-nebulaio-origin"
 #define TURNS	    3u
@@ -92,31 +93,33 @@ static bool origin_of(struct s3_call *call, struct s3_origin_ask *ask)
 		.share = s3_call_share(call),
 		.core = call->request->core,
 		.request_id = call->request->request_id};
+	ask->deadline_ns = clock_now_ns() + ask->origin->wait_s * NS_PER_S;
 	return true;
 }
 
-/* NULL: the origin gave the object. */
-static const struct s3_error *ask_origin(struct s3_call *call, const struct s3_error *missing,
-	bool fetch, struct s3_origin_told *told)
+static const struct s3_error *hook_of(struct s3_call *call, const struct s3_origin_hook **ret_hook)
 {
-	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
-	struct s3_origin_ask ask;
+	*ret_hook = atomic_load(&call->s3->origin);
+	if (*ret_hook)
+		return NULL;
+	return s3_fail(call, S3_E_ORIGIN_FAILED,
+		"The bucket has an origin, and this server cannot ask other servers.");
+}
 
-	if (missing != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
-		return missing;
-	if (!hook)
-		return s3_fail(call, S3_E_ORIGIN_FAILED,
-			"The bucket has an origin, and this server cannot ask other servers.");
-	(fetch ? hook->ops->fetch : hook->ops->head)(hook->arg, &ask, told);
+/* NULL: the origin gave the object, or gives it. */
+static const struct s3_error *error_of(struct s3_call *call, const struct s3_origin_told *told)
+{
 	s3_call_check(call);
 	switch (told->end) {
 	case S3_ORIGIN_GIVEN:
+	case S3_ORIGIN_COMING:
 		/* Those of the error. */
 		call->header_count = call->header_base;
 		return NULL;
 	case S3_ORIGIN_ABSENT:
-		return missing;
+		return s3_error_at(S3_E_NO_SUCH_KEY);
 	case S3_ORIGIN_BUSY:
+	case S3_ORIGIN_LATE:
 		return s3_fail(call, S3_E_SLOW_DOWN, "%s", told->why);
 	case S3_ORIGIN_FAILED:
 		break;
@@ -124,20 +127,42 @@ static const struct s3_error *ask_origin(struct s3_call *call, const struct s3_e
 	return s3_fail(call, S3_E_ORIGIN_FAILED, "%s", told->why);
 }
 
+/* *ret_here: nothing was answered or opened, because the object is whole, or was a moment ago. */
+static const struct s3_error *get_once(struct s3_call *call, const struct s3_origin_ask *ask,
+	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_here)
+{
+	const struct s3_origin_hook *hook;
+	const struct s3_error *error = hook_of(call, &hook);
+
+	if (error)
+		return error;
+	hook->ops->fetch(hook->arg, ask, told);
+	error = error_of(call, told);
+	*ret_here = !error;
+	if (error || told->end != S3_ORIGIN_COMING)
+		return error;
+	return s3_origin_stream_begin(call, told, ask->deadline_ns, ret_read, ret_here);
+}
+
 __attribute__((noinline)) const struct s3_error *s3_origin_get(
 	struct s3_call *call, const struct s3_error *error, struct s3_read *ret_read)
 {
 	struct s3_origin_told *told;
+	struct s3_origin_ask ask;
+	struct slice ignored;
+	bool here;
 
-	if (error != s3_error_at(S3_E_NO_SUCH_KEY))
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
 		return error;
 	told = mem_arena_get(&call->arena, sizeof(*told));
 	if (!told)
 		return s3_error_at(S3_E_SLOW_DOWN);
+	/* Which parts the object has is known when it is whole. */
+	ask.follows = !s3_call_param(call, SLICE("partNumber"), &ignored);
 	/* It may be evicted again at once, when the bucket's bound is small. */
 	for (uint32_t i = 0; i < TURNS; i++) {
-		error = ask_origin(call, s3_error_at(S3_E_NO_SUCH_KEY), true, told);
-		if (error)
+		error = get_once(call, &ask, told, ret_read, &here);
+		if (error || !here)
 			return error;
 		error = s3_read_begin(call, ret_read);
 		if (error != s3_error_at(S3_E_NO_SUCH_KEY))
@@ -161,16 +186,22 @@ static enum s3_condition_result conditions_of(struct s3_call *call, const struct
 
 const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_error *error)
 {
+	const struct s3_origin_hook *hook;
 	struct s3_origin_told *told;
 	struct store_meta meta = {0};
 	enum s3_condition_result result;
+	struct s3_origin_ask ask;
 
-	if (error != s3_error_at(S3_E_NO_SUCH_KEY))
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
 		return error;
 	told = mem_arena_get(&call->arena, sizeof(*told));
 	if (!told)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = ask_origin(call, error, false, told);
+	error = hook_of(call, &hook);
+	if (!error) {
+		hook->ops->head(hook->arg, &ask, told);
+		error = error_of(call, told);
+	}
 	if (error)
 		return error;
 	meta.mtime_ns = told->object.mtime_ns;

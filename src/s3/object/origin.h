@@ -5,7 +5,8 @@
 #include "s3/object/object.h"
 #include "s3/origin.h"
 
-/* GetObject of a missing key: waits until the object came from the bucket's origin, and opens it.
+/* GetObject of a missing key: waits until the object came from the bucket's origin, and opens it;
+ * or, when its first bytes came, begins a read with a stream, which the caller closes.
  * Any other error than that of a missing key, or of a bucket without an origin, is returned
  * unchanged. */
 const struct s3_error *s3_origin_get(

@@ -175,47 +175,60 @@ static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *
 	return error;
 }
 
+static bool is_plain(const struct s3_call *call)
+{
+	return !call->request->header_count && !call->params.count;
+}
+
+const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read)
+{
+	const struct s3_error *error = NULL;
+	bool plain = is_plain(call);
+
+	read->offset = 0;
+	read->bytes = read->meta->bytes;
+	read->part = 0;
+	read->status = 200;
+	read->sse = NULL;
+	read->fan = NULL;
+	if (__builtin_expect(read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||
+		(!plain && s3_sse_asked(call)))
+		error = s3_sse_of_read(call, read->meta, &read->sse);
+	if (__builtin_expect(read->meta->checksum_flags & S3_FLAG_FOREIGN, 0) && !error)
+		error = s3_call_may_foreign(call, call->bucket, read->meta, S3_PERMISSION_READ);
+	if (!error && plain && call->request->etag_only) {
+		s3_answer_etag(call, read->meta->etag);
+		return NULL;
+	}
+	if (!error && !plain)
+		error = read_choose(call, read);
+	if (!error && read->get)
+		error = s3_meta_answer(call, read->meta);
+	if (error) {
+		store_get_close(read->get);
+		return error;
+	}
+	if (!read->get)
+		return NULL;
+	s3_answer_etag(call, read->meta->etag);
+	s3_answer_time(call, read->meta);
+	s3_answer_version(call, read->meta);
+	s3_lifecycle_answer(call, read->meta);
+	s3_answer_header(call, SLICE("Accept-Ranges"), SLICE("bytes"));
+	return NULL;
+}
+
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read)
 {
-	bool plain = !call->request->header_count && !call->params.count;
 	const struct s3_error *error;
 
-	if (plain)
+	if (is_plain(call))
 		error = s3_open_object(call, call->bucket, call->key, &ret_read->get);
 	else
 		error = s3_open_version(call, &ret_read->get);
 	if (error)
 		return error;
 	ret_read->meta = store_get_meta(ret_read->get);
-	ret_read->offset = 0;
-	ret_read->bytes = ret_read->meta->bytes;
-	ret_read->part = 0;
-	ret_read->status = 200;
-	ret_read->sse = NULL;
-	ret_read->fan = NULL;
-	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||
-		(!plain && s3_sse_asked(call)))
-		error = s3_sse_of_read(call, ret_read->meta, &ret_read->sse);
-	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_FOREIGN, 0) && !error)
-		error = s3_call_may_foreign(call, call->bucket, ret_read->meta, S3_PERMISSION_READ);
-	if (!error && plain && call->request->etag_only) {
-		s3_answer_etag(call, ret_read->meta->etag);
-		return NULL;
-	}
-	if (!error && !plain)
-		error = read_choose(call, ret_read);
-	if (!error && ret_read->get)
-		error = s3_meta_answer(call, ret_read->meta);
-	if (error) {
-		store_get_close(ret_read->get);
-		return error;
-	}
-	if (!ret_read->get)
-		return NULL;
-	s3_answer_etag(call, ret_read->meta->etag);
-	s3_answer_time(call, ret_read->meta);
-	s3_answer_version(call, ret_read->meta);
-	s3_lifecycle_answer(call, ret_read->meta);
-	s3_answer_header(call, SLICE("Accept-Ranges"), SLICE("bytes"));
-	return NULL;
+	ret_read->stream = NULL;
+	return s3_read_opened(call, ret_read);
 }

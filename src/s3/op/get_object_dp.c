@@ -8,6 +8,7 @@
 #include "s3/core/call.h"
 #include "s3/object/object.h"
 #include "s3/object/origin.h"
+#include "s3/object/origin_stream.h"
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
 
@@ -92,7 +93,11 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 	} else if (!read->bytes) {
 		s3_answer_empty(call, read->status);
 	} else {
-		ret = s3_sse_source(call, read->sse, read->get, read->offset, read->bytes, &source);
+		if (__builtin_expect(read->stream != NULL, 0))
+			ret = s3_origin_stream_source(read->stream, read, &source);
+		else
+			ret = s3_sse_source(
+				call, read->sse, read->get, read->offset, read->bytes, &source);
 		if (!ret && __builtin_expect(read->fan != NULL, 0))
 			source = flow_fan_source(read->fan, source);
 		if (ret)
@@ -116,16 +121,17 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 		error = s3_origin_get(call, error, &read);
 	if (error || !read.get)
 		return error;
-	if (__builtin_expect(call->request->lease != NULL, 0))
+	if (__builtin_expect(call->request->lease != NULL, 0) && !read.stream)
 		s3_lease_offer(call, &read);
 	if (__builtin_expect(call->request->header_count != 0, 0))
 		error = s3_fan_out_begin(call, &read);
-	if (error) {
+	if (error)
 		store_get_close(read.get);
-		return error;
-	}
-	error = s3_read_send(call, &read);
+	else
+		error = s3_read_send(call, &read);
 	if (__builtin_expect(read.fan != NULL, 0))
 		flow_fan_end(read.fan, !error && !call->reply->broken);
+	if (__builtin_expect(read.stream != NULL, 0))
+		s3_origin_stream_close(read.stream);
 	return error;
 }

@@ -9,12 +9,21 @@
 
 #define ROOT "OriginConfiguration"
 
+/* An absent one is unchanged. */
+static bool number_read(
+	const struct s3_xml *root, const char *name, uint64_t max, uint64_t *ret_number)
+{
+	return !s3_xml_child(root, name) || (!slice_to_u64(s3_xml_text(root, name), ret_number) &&
+						    *ret_number >= 1 && *ret_number <= max);
+}
+
 static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 {
-	struct s3_origin origin = {
-		.target = s3_xml_text(root, "Target"), .prefix = s3_xml_text(root, "Prefix")};
-
-	static const struct slice NAMES[] = {SLICE("Target"), SLICE("Prefix"), SLICE("Bytes")};
+	static const struct slice NAMES[] = {
+		SLICE("Target"), SLICE("Prefix"), SLICE("Bytes"), SLICE("WaitSeconds")};
+	struct s3_origin origin = {.target = s3_xml_text(root, "Target"),
+		.prefix = s3_xml_text(root, "Prefix"),
+		.wait_s = S3_ORIGIN_WAIT_S};
 	struct slice bytes = s3_xml_text(root, "Bytes");
 
 	for (const struct s3_xml *node = root->child; node; node = node->next)
@@ -22,6 +31,8 @@ static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 			return false;
 	if (s3_xml_child(root, "Bytes") &&
 		(slice_to_bytes(bytes, &origin.bytes_max) || !origin.bytes_max))
+		return false;
+	if (!number_read(root, "WaitSeconds", S3_ORIGIN_WAIT_S_MAX, &origin.wait_s))
 		return false;
 	*ret_origin = origin;
 	return origin.target.len && origin.prefix.len <= S3_ORIGIN_PREFIX_MAX &&

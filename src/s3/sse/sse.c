@@ -597,23 +597,38 @@ void s3_sse_etag(const struct s3_sse *sse, char etag[2 * MD5_BYTES + 1])
 	hex_encode(mac, MD5_BYTES, etag);
 }
 
-int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_get *get,
-	uint64_t offset, uint64_t bytes, struct flow_source **ret_source)
+static bool is_encrypted(const struct s3_sse *sse)
 {
-	struct store_crypt_source *crypt;
-	struct flow_source *inner;
-	int ret = store_get_source(get, call->request->core, offset, bytes, &inner);
+	return sse && sse->kind != S3_SSE_NONE;
+}
 
-	if (ret || !sse || sse->kind == S3_SSE_NONE) {
+int s3_sse_source_in(struct flow_core *core, const struct s3_sse *sse, struct store_get *get,
+	struct s3_range range, struct store_crypt_source *crypt, struct flow_source **ret_source)
+{
+	struct flow_source *inner;
+	int ret = store_get_source(get, core, range.offset, range.bytes, &inner);
+
+	if (ret || !is_encrypted(sse)) {
 		if (!ret)
 			*ret_source = inner;
 		return ret;
 	}
-	crypt = mem_arena_get(&call->arena, sizeof(*crypt));
-	ret = crypt ? store_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
+	ret = crypt ? store_crypt_source_init(crypt, s3_sse_key(sse), get, range.offset, inner)
+		    : -ENOMEM;
 	if (ret)
 		flow_source_close(inner);
 	else
 		*ret_source = &crypt->source;
 	return ret;
+}
+
+int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_get *get,
+	uint64_t offset, uint64_t bytes, struct flow_source **ret_source)
+{
+	struct store_crypt_source *crypt = NULL;
+
+	if (is_encrypted(sse))
+		crypt = mem_arena_get(&call->arena, sizeof(*crypt));
+	return s3_sse_source_in(
+		call->request->core, sse, get, (struct s3_range){offset, bytes}, crypt, ret_source);
 }

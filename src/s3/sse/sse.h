@@ -9,6 +9,7 @@
 #define S3_SSE_H
 
 #include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/core/stored.h"
 #include "s3/vault.h"
 #include "store/crypt.h"
@@ -77,7 +78,11 @@ void s3_sse_etag(const struct s3_sse *sse, char etag[2 * MD5_BYTES + 1]);
 /* Adds the record to headers that are to be stored, and the flag. */
 const struct s3_error *s3_sse_keep(
 	struct s3_call *call, struct slice record, struct store_meta *meta);
-/* Opens a source of an object's bytes. They are decrypted unless sse is NULL or of kind none. */
+/* Opens a source of an object's bytes. They are decrypted, by crypt, which must live as long,
+ * unless sse is NULL or of kind none. */
+int s3_sse_source_in(struct flow_core *core, const struct s3_sse *sse, struct store_get *get,
+	struct s3_range range, struct store_crypt_source *crypt, struct flow_source **ret_source);
+/* The same, with crypt in the call's arena. */
 int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_get *get,
 	uint64_t offset, uint64_t bytes, struct flow_source **ret_source);
 
