@@ -69,7 +69,7 @@ static void take(char *text, size_t text_bytes, struct slice value)
 
 /* User metadata beyond ASCII arrives over HTTP in the form of RFC 2047, "=?UTF-8?B?…?=", and over a
  * session as plain bytes. Decodes it to plain bytes; other values stay unchanged, also one whose
- * bytes would be further headers: whoever wrote the object chose it. */
+ * bytes would be further headers: the object's writer chose it. */
 static struct slice header_plain(struct slice name, struct slice value, char *space, size_t bytes)
 {
 	static const struct slice prefix = SLICE("x-amz-meta-"), begin = SLICE("=?UTF-8?B?"),

@@ -112,14 +112,10 @@ static bool is_same(const struct fetch *fetch, const struct s3_origin_ask *ask)
 	       slice_eq(fetch->ask.origin->prefix, ask->origin->prefix);
 }
 
-/* Under the lock. NULL: there are too many. *ret_own: those of the share. */
+/* Under the lock. */
 static bool has_room(const struct origin *origin, uint16_t share)
 {
-	uint32_t own = 0;
-
-	LIST_FOR_EACH (link, &origin->fetches)
-		own += CONTAINER_OF(link, struct fetch, link)->ask.share == share;
-	return origin->running < FETCHES_MAX && own < FETCHES_MAX / 2 &&
+	return origin->running < FETCHES_MAX && origin->uses[share].running < FETCHES_MAX / 2 &&
 	       !atomic_load(&origin->ending);
 }
 
@@ -192,6 +188,7 @@ static struct fetch *fetch_get(struct origin *origin, const struct s3_origin_ask
 	}
 	list_push_back(&origin->fetches, &fetch->link);
 	origin->running++;
+	origin->uses[ask->share].running++;
 	return fetch;
 }
 
@@ -320,12 +317,13 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	pthread_mutex_lock(&origin->lock);
 	room = has_room(origin, ask->share);
 	origin->running += room;
+	origin->uses[ask->share].running += room;
 	pthread_mutex_unlock(&origin->lock);
 	if (!room) {
 		full(told);
 		return;
 	}
-	job_begin(origin, &job);
+	job_begin(origin, ask->share, &job);
 	job_wait(&job);
 	job_free(&job);
 	if (!origin_is_refusal(&own, &job, told)) {
@@ -339,6 +337,7 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	}
 	pthread_mutex_lock(&origin->lock);
 	origin->running--;
+	origin->uses[ask->share].running--;
 	pthread_mutex_unlock(&origin->lock);
 }
 

@@ -4,7 +4,7 @@
  *   ask.c     requests that wait for a fetch, or follow it; heads
  *   fetch.c   a fetch: its pieces in order, how it ends
  *   evict.c   deletes the copies that were read longest ago, when a bucket is beyond its bound
- *   pool.c    threads that block in requests to origins, one piece each
+ *   pool.c    threads that block in requests to origins, one piece each, shared by principals
  *   answer.c  what an origin's answer says
  *   inner.c   requests of the server to itself: they store what came */
 #ifndef ORIGIN_ORIGIN_PRIV_H
@@ -27,6 +27,12 @@
 _Static_assert(PIECE_BYTES_MAX <= BUFFER_BYTES_MAX, "each piece can come");
 _Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
 
+/* A principal's share of what is scarce. */
+struct share_use {
+	uint32_t running; /* fetches and heads */
+	uint32_t busy;	  /* threads */
+	uint64_t buffer_bytes;
+};
 /* Where the next eviction of a bucket goes on: behind that key. */
 struct evict_cursor {
 	uint32_t len;
@@ -39,12 +45,13 @@ struct origin {
 	pthread_mutex_t lock; /* of all that follows, and of fetches */
 	struct list fetches;
 	uint32_t running; /* fetches and heads */
+	struct share_use uses[FLOW_SHARES];
 	uint32_t waiting; /* requests that wait for fetches, or follow them */
 	/* The pool. */
 	pthread_cond_t work;
-	struct list jobs; /* in the order in which they came */
+	struct list jobs; /* in the order in which they came; a share's begin in this order */
 	pthread_t threads[THREADS_MAX];
-	uint32_t thread_count, idle, queued;
+	uint32_t thread_count, idle, busy, queued;
 	uint64_t buffer_bytes;
 	bool leaving;
 	/* Under evicting. */
@@ -58,6 +65,7 @@ struct origin {
 struct job {
 	struct list link;
 	struct origin *origin;
+	uint16_t share; /* of the principal */
 	const char *target;
 	const char *key;	/* there */
 	const char *if_match;	/* an ETag with quotes; or NULL */
@@ -72,7 +80,7 @@ struct job {
 	char headers[S3_ORIGIN_HEADERS_BYTES];
 };
 /* Fiber calls. The answer, or an error in its result, comes in any case. */
-void job_begin(struct origin *origin, struct job *job);
+void job_begin(struct origin *origin, uint16_t share, struct job *job);
 void job_wait(struct job *job);
 void job_free(struct job *job); /* after the wait */
 void pool_close(struct origin *origin);

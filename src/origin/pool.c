@@ -1,5 +1,6 @@
 /* origin/pool.c: threads that block in requests to origins, one each; jobs begin in the order in
- * which they came, as long as there is memory for their pieces. */
+ * which they came, as long as there is memory for their pieces. No principal whose origin is slow
+ * has all threads, or all memory. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -88,20 +89,56 @@ static void job_run(struct origin *origin, struct held *held, struct job *job)
 		job->result = (struct replicate_result){.error = ret};
 }
 
-/* The first job, when there is room for its piece. Under the lock. */
+/* Of the last eighth, a share gets some only while it has no more than are left. */
+static bool may_have(uint64_t own, uint64_t wanted, uint64_t left, uint64_t all)
+{
+	return wanted + all / 8 <= left || own <= left;
+}
+
+static bool share_may(const struct origin *origin, const struct job *job)
+{
+	const struct share_use *use = &origin->uses[job->share];
+
+	return may_have(use->busy, 1, THREADS_MAX - origin->busy, THREADS_MAX) &&
+	       may_have(use->buffer_bytes, job->bytes, BUFFER_BYTES_MAX - origin->buffer_bytes,
+		       BUFFER_BYTES_MAX);
+}
+
+static void bytes_take(struct origin *origin, const struct job *job)
+{
+	origin->buffer_bytes += job->bytes;
+	origin->uses[job->share].buffer_bytes += job->bytes;
+}
+
+/* The first job whose share may have more, when there is room for its piece. A share's own order
+ * stays: else the bytes of a later job could keep the one that its fiber waits for from beginning.
+ * Under the lock. */
 static struct job *job_next(struct origin *origin)
 {
-	struct job *job;
+	bool waits[FLOW_SHARES] = {false};
 
-	if (list_empty(&origin->jobs))
-		return NULL;
-	job = CONTAINER_OF(origin->jobs.next, struct job, link);
-	if (origin->buffer_bytes + job->bytes > BUFFER_BYTES_MAX)
-		return NULL;
-	list_remove(&job->link);
-	origin->queued--;
-	origin->buffer_bytes += job->bytes;
-	return job;
+	LIST_FOR_EACH (link, &origin->jobs) {
+		struct job *job = CONTAINER_OF(link, struct job, link);
+
+		if (waits[job->share] || !share_may(origin, job)) {
+			waits[job->share] = true;
+			continue;
+		}
+		if (origin->buffer_bytes + job->bytes > BUFFER_BYTES_MAX)
+			return NULL;
+		list_remove(&job->link);
+		origin->queued--;
+		bytes_take(origin, job);
+		return job;
+	}
+	return NULL;
+}
+
+/* A thread has a job of the share, or no longer has it. Under the lock. */
+static void busy_add(struct origin *origin, uint16_t share, int32_t change)
+{
+	origin->busy += (uint32_t)change;
+	origin->uses[share].busy += (uint32_t)change;
 }
 
 static void *thread_main(void *arg)
@@ -109,6 +146,7 @@ static void *thread_main(void *arg)
 	struct origin *origin = arg;
 	struct held held = {.link = NULL};
 	struct job *job;
+	uint16_t share;
 
 	pthread_setname_np(pthread_self(), "origin");
 	pthread_mutex_lock(&origin->lock);
@@ -122,10 +160,14 @@ static void *thread_main(void *arg)
 			origin->idle--;
 			continue;
 		}
+		share = job->share;
+		busy_add(origin, share, 1);
 		pthread_mutex_unlock(&origin->lock);
 		job_run(origin, &held, job);
+		/* Then it may be gone. */
 		reactor_help_end(job->reactor, &job->msg);
 		pthread_mutex_lock(&origin->lock);
+		busy_add(origin, share, -1);
 	}
 	pthread_mutex_unlock(&origin->lock);
 	held_drop(origin, &held);
@@ -155,11 +197,12 @@ static void job_done(struct reactor_msg *msg)
 	fiber_wake(job->fiber);
 }
 
-void job_begin(struct origin *origin, struct job *job)
+void job_begin(struct origin *origin, uint16_t share, struct job *job)
 {
 	int ret = 0;
 
 	job->origin = origin;
+	job->share = share;
 	job->fiber = fiber_self();
 	job->reactor = reactor_self();
 	job->msg.fn = job_done;
@@ -173,7 +216,7 @@ void job_begin(struct origin *origin, struct job *job)
 	if (ret) {
 		list_remove(&job->link);
 		origin->queued--;
-		origin->buffer_bytes += job->bytes;
+		bytes_take(origin, job);
 	}
 	pthread_cond_signal(&origin->work);
 	pthread_mutex_unlock(&origin->lock);
@@ -197,6 +240,7 @@ void job_free(struct job *job)
 	job->body = NULL;
 	pthread_mutex_lock(&origin->lock);
 	origin->buffer_bytes -= job->bytes;
+	origin->uses[job->share].buffer_bytes -= job->bytes;
 	pthread_cond_broadcast(&origin->work);
 	pthread_mutex_unlock(&origin->lock);
 }

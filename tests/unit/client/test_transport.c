@@ -134,8 +134,7 @@ static void test_metadata_is_one_header(void **state)
 	put_with_metadata(client, FORGED);
 	result = head_of(client);
 	assert_int_equal(neb_result_header(&result, "forged", &told), -ENOENT);
-	assert_int_equal(
-		neb_result_header(&result, "x-amz-meta-text", &told), strlen(FORGED));
+	assert_int_equal(neb_result_header(&result, "x-amz-meta-text", &told), strlen(FORGED));
 	neb_client_close(client);
 }
 
