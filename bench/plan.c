@@ -63,7 +63,7 @@ static const struct row_group GROUPS[] = {
 	{BENCH_PUT, BENCH_HOT, 64 * KIB, 16, ROWS_FULL},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, ROWS_FULL},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 4, ROWS_FULL},
-	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_QUICK},
 	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 1, ROWS_FULL},
 	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 4, ROWS_FULL},
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
@@ -261,6 +261,13 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
+/* A HEAD over RDMA is measured in turns with the GET that it is compared with. */
+static bool is_beside_get(enum bench_op op, const struct row_group *from)
+{
+	return from->op == op && from->set < ROWS_MANY && from->heat == BENCH_HOT &&
+	       from->bytes == 4 * KIB && from->depth == 1;
+}
+
 /* Encryption is compared with the plain transport where nothing else limits it.
  * One-sided reads are compared for small, hot objects, because they are made for those. */
 static bool has_way(const struct row_group *from, enum bench_way way)
@@ -286,6 +293,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
 		return from->op == BENCH_INGEST && way == BENCH_XDP &&
 		       from->bytes != BENCH_PAYLOAD_PACKET;
+	if (way == BENCH_RDMA && is_beside_get(BENCH_HEAD, from))
+		return false;
 	if (way == BENCH_RDMA || way == BENCH_HTTP || way == BENCH_OTHER)
 		return true;
 	if (way == BENCH_SESSIONS || way == BENCH_CLIENTS)
@@ -394,25 +403,36 @@ static bool choose_compared(const struct bench_opts *opts, bool has[BENCH_WAY_CO
 	return any;
 }
 
+/* No mark needs the others. */
+static bool is_quick_way(const struct row_group *from, enum bench_way way)
+{
+	return way != BENCH_TOKEN && way != BENCH_HIPOBJ && way != BENCH_AT_REST &&
+	       (way != BENCH_SEALED || from->op == BENCH_GET);
+}
+
 static int make_group(const struct bench_opts *opts, const struct row_group *from, bool whole,
 	struct bench_group *group)
 {
-	bool has[BENCH_WAY_COUNT];
+	struct bench_subject head = row_of(from, BENCH_RDMA);
+	bool has[BENCH_WAY_COUNT], has_head;
 	int ret;
+
+	head.op = BENCH_HEAD;
+	has_head = is_beside_get(BENCH_GET, from) && !opts->compare && wanted(opts, &head, whole);
 
 	for (int way = 0; way < BENCH_WAY_COUNT; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
 		has[way] = has_way(from, (enum bench_way)way) && wanted(opts, &row, whole);
 	}
-	if (!choose_compared(opts, has))
+	if (!choose_compared(opts, has) && !has_head)
 		return 0;
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_NODES] |= has[BENCH_FAN_OUT];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
 			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES] ||
-			   has[BENCH_MANY];
+			   has[BENCH_MANY] || has_head;
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
@@ -422,12 +442,10 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] &&
-			!(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
-						 way == BENCH_HIPOBJ || way == BENCH_AT_REST)))
+		if (has[way] && !(opts->quick && !is_quick_way(from, (enum bench_way)way)))
 			ret = add(group, &row);
 	}
-	return ret;
+	return has_head && !ret ? add(group, &head) : ret;
 }
 
 /* The quiet tenant alone, and for each kind of noise beside it: on another server, on the same. */

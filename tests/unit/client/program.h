@@ -14,8 +14,8 @@ struct program {
 /* cmocka's set-up and tear-down of a group: *state is a struct program. The keys are the rig's. */
 int program_open(void **state);
 int program_close(void **state);
-/* Returns when every thread of it stands: SIGSTOP is told to one, and the others still serve until the
- * kernel has run that one. */
+/* Returns when every thread of it stands: SIGSTOP is told to one, and the others still serve until
+ * the kernel has run that one. */
 void program_stop(const struct program *child);
 void program_go_on(const struct program *child);
 /* A free port below the kernel's ephemeral range, so that it stays free meanwhile. */

@@ -407,8 +407,7 @@ static void test_server_stands(void **state)
 	program_stop(child);
 	toucher_start(&toucher, bytes_of(map) + 20 * MIB);
 	before = stats_of(map).retries;
-	while (stats_of(map).retries == before && toucher.number == -1 &&
-		clock_now_ns() < until_ns)
+	while (stats_of(map).retries == before && toucher.number == -1 && clock_now_ns() < until_ns)
 		assert_int_equal(touch(bytes_of(map), &byte), 0);
 	assert_int_equal(toucher.number, -1);
 	assert_true(stats_of(map).retries > before);
