@@ -419,6 +419,8 @@ static int checkpoint_do(struct store *store, bool anew)
 		apply->failed = true;
 	else if (!ret)
 		atomic_store(&store->tail_pos, tail.pos);
+	/* What asked meanwhile saw the old tail. It asks again if this one is not enough. */
+	apply->checkpoint_wanted = false;
 	waiters = waiters_take(apply);
 	pthread_mutex_unlock(&apply->lock);
 	waiters_wake(waiters);
@@ -490,7 +492,6 @@ static void *checkpoint_main(void *arg)
 			pthread_cond_wait(&apply->checkpoint, &apply->lock);
 			continue;
 		}
-		apply->checkpoint_wanted = false;
 		pthread_mutex_unlock(&apply->lock);
 		index_apply_checkpoint_now(store);
 		pthread_mutex_lock(&apply->lock);

@@ -3,6 +3,8 @@
 #include "rig.h"
 
 #include "store/call/call.h"
+#include "store/commit/index_apply.h"
+#include "store/store_priv.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -410,6 +412,32 @@ static void test_edges(void **state)
 	rig_once(edges_run, NULL);
 }
 
+/* ---- A checkpoint that is asked for while one runs. ---- */
+
+static void asked_run(struct rig *rig, void *arg)
+{
+	struct index_apply *apply = rig->store->apply;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(index_apply_settle(rig->store), 0);
+	/* As a commit does that still sees the old tail. The thread is not woken. */
+	pthread_mutex_lock(&apply->lock);
+	apply->checkpoint_wanted = true;
+	pthread_mutex_unlock(&apply->lock);
+	assert_int_equal(index_apply_checkpoint_now(rig->store), 0);
+	pthread_mutex_lock(&apply->lock);
+	assert_false(apply->checkpoint_wanted);
+	pthread_mutex_unlock(&apply->lock);
+}
+
+/* Each flush of a little makes the index merge sooner. */
+static void test_one_checkpoint_answers_all_who_asked(void **state)
+{
+	(void)state;
+	rig_once(asked_run, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -419,6 +447,7 @@ int main(void)
 		cmocka_unit_test(test_many_keys_go_in_one_commit),
 		cmocka_unit_test(test_many_want_the_same_cold_key),
 		cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_one_checkpoint_answers_all_who_asked),
 	};
 
 	log_set_level(LOG_WARN);
