@@ -142,6 +142,10 @@ bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
  * do not, and the next checkpoint tries again; 1: they do. Any thread. */
 int store_protected(const struct store *store);
 
+/* How many flushes and merges of the index run or wait: they take processor time and disk from
+ * requests. Any thread. */
+uint64_t store_index_jobs(const struct store *store);
+
 /* Stores a small text with the volumes' copy of the index, under a name, in place of an earlier
  * one. It is on the volumes when this returns 0, unless they have no room (store_protected).
  * Blocks; call it before reactors run. -ENOTSUP: the store is not protected; -E2BIG: over 8 KiB, or

@@ -244,6 +244,11 @@ int store_protected(const struct store *store)
 	return !atomic_load(&store->image->due);
 }
 
+uint64_t store_index_jobs(const struct store *store)
+{
+	return store->head.engine->local ? index_jobs(store->index) : 0;
+}
+
 int store_keep(struct store *store, const char *name, struct slice text)
 {
 	int ret;

@@ -289,6 +289,9 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 		"1 when the volumes are enough to rebuild the index; 0: it is not asked for, or a "
 		"checkpoint found no room.");
 	metric_line(out, "nebulaio_store_index_protected", NULL, store_protected(opts->store) == 1);
+	metric_head(out, "nebulaio_store_index_jobs",
+		"Flushes and merges of the index that run or wait.");
+	metric_line(out, "nebulaio_store_index_jobs", NULL, store_index_jobs(opts->store));
 	if (!count)
 		return;
 	store_volumes_status(opts->store, &set);

@@ -386,6 +386,19 @@ uint64_t index_passed_over(const struct index *index)
 	return atomic_load(&index->hidden) + atomic_load(&index->deleted);
 }
 
+uint64_t index_jobs(const struct index *index)
+{
+	static const char *const NAMES[] = {"rocksdb.num-running-flushes",
+		"rocksdb.mem-table-flush-pending", "rocksdb.num-running-compactions",
+		"rocksdb.compaction-pending"};
+	uint64_t jobs = 0, count;
+
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+		if (!rocksdb_property_int(index->db, NAMES[i], &count))
+			jobs += count;
+	return jobs;
+}
+
 /* All files are still as flushes left them. */
 static bool has_no_levels(struct index *index)
 {

@@ -64,6 +64,8 @@ uint64_t index_passed_over(const struct index *index);
  * Blocks for a short time: longer work is in the background. */
 #define INDEX_PASSED_OVER_MAX (64u * 1024u)
 void index_tidy(struct index *index);
+/* How many flushes and merges of the index run or wait. Any thread. */
+uint64_t index_jobs(const struct index *index);
 /* Makes dir, which must not exist: a copy of the index's flushed state that can be opened. Files
  * whose names end in .sst never change afterwards. Blocks. */
 int index_checkpoint(struct index *index, const char *dir);

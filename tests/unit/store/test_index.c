@@ -317,6 +317,25 @@ static void test_damaged_records_are_refused(void **state)
 	free(copy);
 }
 
+/* A merge of the files of several flushes is a job until it has ended. */
+static void test_jobs_are_seen_and_end(void **state)
+{
+	struct fixture *fixture = (struct fixture *)*state;
+	const uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
+	struct key key;
+
+	assert_int_equal(index_jobs(fixture->index), 0);
+	key_bucket(&key, SLICE("b"));
+	do {
+		assert_true(clock_now_ns() < until_ns);
+		add(fixture, MUTATION_PUT, &key, "x");
+		apply(fixture);
+		assert_int_equal(index_flush(fixture->index), 0);
+	} while (!index_jobs(fixture->index));
+	while (index_jobs(fixture->index))
+		assert_true(clock_now_ns() < until_ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +345,7 @@ int main(void)
 			test_a_prefix_goes_wherever_its_keys_are, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_memory_alone_does_not_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deleted_keys_go, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_jobs_are_seen_and_end, setup, teardown),
 		cmocka_unit_test(test_records_come_back_as_they_went),
 		cmocka_unit_test(test_damaged_records_are_refused),
 	};
