@@ -161,6 +161,7 @@ void store_quiesce(struct store *store)
 		fiber_wake(store->scrubber);
 	if (store->memory_expirer)
 		fiber_wake(store->memory_expirer);
+	backups_wake(store);
 	/* The fiber may be waiting for a volume. */
 	while (store->discarder) {
 		fiber_wake(store->discarder);

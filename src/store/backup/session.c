@@ -273,6 +273,12 @@ static const char *why_ends(struct store *store, const struct session *session, 
 	return NULL;
 }
 
+void backups_wake(struct store *store)
+{
+	if (store->backups && store->backups->keeper)
+		fiber_wake(store->backups->keeper);
+}
+
 void store_backup_run(struct store *store)
 {
 	struct backups *backups = backups_of(store);

@@ -542,6 +542,43 @@ static void test_full(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A store that quiesces does not wait for the next look at sessions. ---- */
+
+struct keeping {
+	struct store *store;
+	bool ended;
+};
+
+static void keeping_main(void *arg)
+{
+	struct keeping *keeping = (struct keeping *)arg;
+
+	store_backup_run(keeping->store);
+	keeping->ended = true;
+}
+
+static void keeper_run(struct rig *rig, void *arg)
+{
+	struct keeping *keeping = (struct keeping *)arg;
+
+	keeping->store = rig->store;
+	assert_int_equal(fiber_spawn(rig->reactors[0], "keeper", keeping_main, keeping), 0);
+	fiber_yield(); /* it looks, and waits */
+	store_quiesce(rig->store);
+	assert_true(keeping->ended);
+}
+
+static void test_the_keeper_ends_with_the_store(void **state)
+{
+	struct keeping keeping = {0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, keeper_run, &keeping);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -551,6 +588,7 @@ int main(void)
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_numbers_of_sessions),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_the_keeper_ends_with_the_store),
 	};
 
 	log_set_level((enum log_level)(LOG_ERROR + 1));
