@@ -115,15 +115,6 @@ static bool plan_has_packets(const struct bench_plan *plan)
 	return plan_has(plan, BENCH_RECVMMSG);
 }
 
-static bool plan_has_coded(const struct bench_plan *plan)
-{
-	for (uint32_t g = 0; g < plan->group_count; g++)
-		for (uint32_t m = 0; m < plan->groups[g].count; m++)
-			if (plan->groups[g].members[m]->subject.way == BENCH_STRIPED)
-				return true;
-	return false;
-}
-
 static void open_nginx(struct bench_rig *rig)
 {
 	const uint64_t sizes[] = {4 * KIB, MIB};
@@ -142,19 +133,65 @@ static void open_nginx(struct bench_rig *rig)
 			bench_nginx_open(folder, &rig->cpus, sets, ARRAY_LEN(sets), &rig->nginx);
 }
 
+/* ---- The servers of a group. ---- */
+
+#define PATH_BYTES (sizeof(((struct bench_rig *)NULL)->folder) + 16)
+
+static int target_open(struct bench_rig *rig)
+{
+	char path[PATH_BYTES];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/server", rig->folder);
+	ret = bench_folder_renew(path);
+	if (ret) {
+		fprintf(stderr, "nebulaio bench: %s: %s\n", path, strerror(-ret));
+		return ret;
+	}
+	return bench_target_open(&rig->target, rig->opts, &rig->cpus, path);
+}
+
+/* A server that runs already, and one beside another, stay as they are. */
+static int group_open(struct bench_rig *rig, const struct bench_plan *plan, uint32_t group_idx)
+{
+	const struct bench_group *group = &plan->groups[group_idx];
+	char path[PATH_BYTES];
+	int ret = 0;
+
+	if (group_idx && !rig->opts->endpoints && !rig->opts->compare &&
+		!bench_group_shares_server(group, group - 1)) {
+		bench_target_close(&rig->target);
+		ret = target_open(rig);
+	}
+	if (!ret && bench_group_has_coded(group)) {
+		snprintf(path, sizeof(path), "%s/coded", rig->folder);
+		rig->coded_error = bench_folder_renew(path);
+		if (!rig->coded_error)
+			rig->coded_error =
+				bench_coded_open(rig->opts, &rig->cpus, path, &rig->coded);
+	}
+	return ret;
+}
+
+static void group_close(struct bench_rig *rig)
+{
+	for (int noise = 0; noise < BENCH_NOISE_COUNT; noise++) {
+		bench_noisy_close(rig->noisy[0][noise]);
+		bench_noisy_close(rig->noisy[1][noise]);
+		rig->noisy[0][noise] = rig->noisy[1][noise] = NULL;
+	}
+	bench_server_close(&rig->apart);
+	bench_coded_close(rig->coded);
+	rig->coded = NULL;
+}
+
 static void rig_close(struct bench_rig *rig)
 {
 	bench_nginx_close(&rig->nginx);
 	for (size_t i = 0; i < ARRAY_LEN(rig->nginx_data); i++)
 		bench_data_close(&rig->nginx_data[i]);
-	for (int noise = 0; noise < BENCH_NOISE_COUNT; noise++) {
-		bench_noisy_close(rig->noisy[0][noise]);
-		bench_noisy_close(rig->noisy[1][noise]);
-	}
-	bench_server_close(&rig->apart);
 	bench_target_close(&rig->other);
 	bench_target_close(&rig->target);
-	bench_coded_close(rig->coded);
 	bench_anchors_close(rig->anchors);
 	bench_wire_close(rig->wire);
 	bench_priority_restore(rig->session_nice);
@@ -185,7 +222,7 @@ static int rig_open(
 	if (!ret)
 		ret = make_folder(rig);
 	if (!ret)
-		ret = bench_target_open(&rig->target, opts, &rig->cpus, rig->folder);
+		ret = target_open(rig);
 	if (!ret && opts->compare)
 		ret = bench_compare_open(rig);
 	if (!ret) {
@@ -198,13 +235,12 @@ static int rig_open(
 		rig_close(rig);
 		return ret;
 	}
+	rig->simulated = rig->target.server.rdma_is_simulated;
 	if (rig->target.server.pid)
 		rig->server_cycles_error =
 			bench_counter_try(rig->target.server.pid, BENCH_PROCESSOR_EVENTS);
 	if (plan_has(plan, BENCH_NGINX))
 		open_nginx(rig);
-	if (plan_has_coded(plan))
-		rig->coded_error = bench_coded_open(opts, &rig->cpus, rig->folder, &rig->coded);
 	if (plan_has_packets(plan))
 		rig->wire_error = bench_wire_open(opts->program, &rig->cpus, &rig->wire);
 	bench_cpu_pin(rig->cpus.client);
@@ -256,24 +292,29 @@ static void print_names(const struct bench_plan *plan)
 
 static int run(struct bench_rig *rig, struct bench_plan *plan)
 {
-	int ret;
+	int ret = 0, written;
 
 	bench_report_head(rig);
 	bench_report_speeds_head();
-	for (uint32_t g = 0; g < plan->group_count && !stopped; g++) {
-		bench_measure_group(rig, &plan->groups[g], &stopped);
-		bench_report_speeds(rig, &plan->groups[g]);
+	for (uint32_t g = 0; g < plan->group_count && !stopped && !ret; g++) {
+		ret = group_open(rig, plan, g);
+		if (!ret) {
+			bench_measure_group(rig, &plan->groups[g], &stopped);
+			bench_report_speeds(rig, &plan->groups[g]);
+		}
+		group_close(rig);
 	}
 	bench_report_costs(rig, plan);
 	bench_report_marks(rig, plan);
 	if (rig->opts->compare)
 		bench_compare_report(rig, plan);
 	if (!rig->opts->json_path)
-		return 0;
-	ret = bench_report_json(rig, plan, rig->opts->json_path);
-	if (ret)
-		fprintf(stderr, "nebulaio bench: %s: %s\n", rig->opts->json_path, strerror(-ret));
-	return ret;
+		return ret;
+	written = bench_report_json(rig, plan, rig->opts->json_path);
+	if (written)
+		fprintf(stderr, "nebulaio bench: %s: %s\n", rig->opts->json_path,
+			strerror(-written));
+	return ret ? ret : written;
 }
 
 /* Each connection is a descriptor. Where the hard limit is too low, the row says so. */

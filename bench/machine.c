@@ -244,3 +244,18 @@ void bench_folder_remove(const char *path)
 {
 	nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
+
+int bench_folder_renew(const char *path)
+{
+	int fd, ret;
+
+	bench_folder_remove(path);
+	if (mkdir(path, 0755))
+		return -errno;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = syncfs(fd) ? -errno : 0;
+	close(fd);
+	return ret;
+}

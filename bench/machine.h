@@ -75,5 +75,8 @@ int bench_file_read(const char *path, char *buf, size_t buf_bytes);
 bool bench_path_is_tmpfs(const char *path);
 /* Removes a folder and all that is in it. */
 void bench_folder_remove(const char *path);
+/* Makes an empty folder in place of this one. When it returns, the disk has the deletions and all
+ * that was written before: nothing of it is written under the rows that come. */
+int bench_folder_renew(const char *path);
 
 #endif

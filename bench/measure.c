@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "bench/flows.h"
 
@@ -94,9 +93,9 @@ static int open_noise(struct bench_rig *rig, const struct bench_subject *subject
 		return 0;
 	if (!beside && !rig->apart.child.pid) {
 		snprintf(folder, sizeof(folder), "%s/apart", rig->folder);
-		if (mkdir(folder, 0700))
-			return -errno;
-		ret = bench_server_open(rig->opts, &rig->cpus, folder, &rig->apart);
+		ret = bench_folder_renew(folder);
+		if (!ret)
+			ret = bench_server_open(rig->opts, &rig->cpus, folder, &rig->apart);
 	}
 	if (!ret)
 		ret = bench_noisy_open(beside ? &rig->target.server : &rig->apart, subject->noise,

@@ -25,13 +25,15 @@ struct bench_rig {
 	int cycles_error;
 	int server_cycles_error;
 	struct bench_counter server_counter, client_counter; /* of the slice in progress */
+	bool simulated; /* the RDMA device of the server under measurement */
 	struct bench_target target;
 	struct bench_opts other_opts; /* of the other server; only where opts has one */
 	struct bench_target other;
+	/* Of the group in progress. */
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;
-	/* Opened when a row first needs them: the separate server, and the noisy tenants of it [0]
-	 * and of the target [1]. */
+	/* Opened when a row of the group first needs them: the separate server, and the noisy
+	 * tenants of it [0] and of the target [1]. */
 	struct bench_server apart;
 	struct bench_noisy *noisy[2][BENCH_NOISE_COUNT];
 	struct bench_anchors *anchors;

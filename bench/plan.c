@@ -53,6 +53,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_COLD, 1 * MIB, 16, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
 	{BENCH_GET, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
+	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
+	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
 	{BENCH_GET, BENCH_HOT, 4 * KIB, 16, ROWS_CONNECTIONS},
 	{BENCH_GET, BENCH_HOT, 4 * KIB, BENCH_EACH_FEW, ROWS_EACH},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_QUICK},
@@ -69,8 +71,6 @@ static const struct row_group GROUPS[] = {
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 16, ROWS_FULL},
 	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
-	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 1, ROWS_MANY},
-	{BENCH_HEAD, BENCH_HOT, BENCH_SMALL_BYTES, 16, ROWS_MANY},
 	{BENCH_LIST, BENCH_HOT, 0, 1, ROWS_QUICK},
 	{BENCH_LIST, BENCH_HOT, 0, 4, ROWS_FULL},
 	{BENCH_LIST, BENCH_HOT, 0, 16, ROWS_FULL},
@@ -598,6 +598,16 @@ const struct bench_record *bench_group_anchor(
 			found = group->members[i];
 	}
 	return found;
+}
+
+bool bench_group_shares_server(const struct bench_group *group, const struct bench_group *before)
+{
+	return bench_group_way(group, BENCH_MANY) && bench_group_way(before, BENCH_MANY);
+}
+
+bool bench_group_has_coded(const struct bench_group *group)
+{
+	return bench_group_way(group, BENCH_STRIPED);
 }
 
 const struct bench_record *bench_group_http(

@@ -170,4 +170,11 @@ const struct bench_record *bench_group_http(
 /* The row of a group over a way, without noise; NULL: none. */
 const struct bench_record *bench_group_way(const struct bench_group *group, enum bench_way way);
 
+/* Whether a group is measured on the server of the group before it. That is so for many objects,
+ * which take long to store and which no row changes. Other groups have a server and a data folder
+ * of their own, so that a row gives the same alone and in a full run. */
+bool bench_group_shares_server(const struct bench_group *group, const struct bench_group *before);
+/* Whether it needs the servers over several volumes. */
+bool bench_group_has_coded(const struct bench_group *group);
+
 #endif

@@ -11,7 +11,7 @@ static const char *const OP_NAMES[] = {
 
 const char *bench_way_name(const struct bench_rig *rig, const struct bench_subject *row)
 {
-	bool simulated = rig->target.server.rdma_is_simulated;
+	bool simulated = rig->simulated;
 
 	if (row->way == BENCH_HTTP)
 		return "http";
@@ -63,7 +63,7 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return "4+2 (simul.)"; /* its server always runs on the simulated device */
 	if (row->way == BENCH_REMOTE)
 		return "4+2 remote (s.)";
-	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
+	return rig->simulated ? "rdma (simulated)" : "rdma";
 }
 
 double bench_kernel_copies(const struct bench_subject *row)
@@ -140,9 +140,10 @@ void bench_report_head(const struct bench_rig *rig)
 	printf("nebulaio bench\n");
 	print_model();
 	if (server->child.pid)
-		printf("  server      started by bench, one reactor, on processor %d; data in "
+		printf("  server      started by bench%s, one reactor, on processor %d; data in "
 		       "%s%s\n",
-			rig->cpus.server, rig->folder,
+			opts->compare ? "" : " for each group of rows", rig->cpus.server,
+			rig->folder,
 			rig->folder_is_tmpfs ? "  ** a tmpfs: nothing here is durable **" : "");
 	else
 		printf("  server      %s, already running\n", server->endpoints);
@@ -367,8 +368,7 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 		per((double)record->client.switches, ops, true, t[3]),
 		per(record->counts.copied_bytes, bytes, counted, t[4]),
 		per((double)record->client_copied_bytes, bytes, rdma, t[5]),
-		per(record->counts.wire_bytes, bytes,
-			counted && rdma && rig->target.server.rdma_is_simulated, t[6]),
+		per(record->counts.wire_bytes, bytes, counted && rdma && rig->simulated, t[6]),
 		row ? bench_kernel_copies(subject) : 2.0,
 		per(record->counts.flushes, ops, counted, t[7]),
 		per((double)record->server.disk_write_bytes, bytes,
@@ -419,8 +419,7 @@ static const char *verdict_text(enum bench_verdict verdict, double limit, bool l
 bool bench_report_judge(const struct bench_rig *rig, const struct bench_plan *plan,
 	const struct bench_mark *mark, struct bench_mark_result *ret_result)
 {
-	if ((mark->row.way == BENCH_RDMA || mark->row.way == BENCH_MANY) &&
-		!rig->target.server.rdma_is_simulated)
+	if ((mark->row.way == BENCH_RDMA || mark->row.way == BENCH_MANY) && !rig->simulated)
 		return false;
 	return bench_mark_judge(mark, plan, ret_result);
 }

@@ -109,8 +109,8 @@ static void put_settings(const struct bench_rig *rig, struct json *json)
 	put_number(json, "objects", opts->objects);
 	put_number(json, "server_cpu", rig->cpus.server);
 	put_number(json, "client_cpu", rig->cpus.client);
-	put_flag(json, "own_server", rig->target.server.child.pid != 0);
-	put_flag(json, "rdma_simulated", rig->target.server.rdma_is_simulated);
+	put_flag(json, "own_server", !rig->opts->endpoints);
+	put_flag(json, "rdma_simulated", rig->simulated);
 	put_flag(json, "idle_poll", rig->idle_fd >= 0);
 	put_flag(json, "priority_raised", rig->priority_error == 0);
 	if (opts->compare)
@@ -224,8 +224,7 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 		ratio((double)record->client_copied_bytes, bytes, subject->way == BENCH_RDMA));
 	put_number(json, "simulated_wire_per_byte",
 		ratio(counts->wire_bytes, bytes,
-			counts->known && subject->way == BENCH_RDMA &&
-				rig->target.server.rdma_is_simulated));
+			counts->known && subject->way == BENCH_RDMA && rig->simulated));
 	put_number(json, "kernel_copies_per_byte", bench_kernel_copies(subject));
 	put_number(json, "fsyncs_per_op", ratio(counts->flushes, ops, counts->known));
 	put_number(json, "disk_written_per_byte",

@@ -452,8 +452,10 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 	if (subject->way == BENCH_MEMORY && !client_of(target, BENCH_MEMORY))
 		return -ENODEV;
 	/* DELETE's objects are stored before each slice. */
-	return subject->op == BENCH_DELETE ? 0
-					   : bench_target_pass(target, data, BENCH_PUT, &result);
+	if (subject->op == BENCH_DELETE)
+		return 0;
+	ret = bench_target_pass(target, data, BENCH_PUT, &result);
+	return ret ? ret : bench_server_settle(&target->server);
 }
 
 /* ---- The target. ---- */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -16,6 +17,8 @@
 #define METRICS_BYTES_MAX (1 * MIB)
 #define ARGS_MAX	  (32 + 2 * BENCH_SERVER_SETS_MAX)
 #define DEFAULT_REGION	  "us-east-1"
+#define SETTLE_NS_MAX	  (600 * NS_PER_S)
+#define SETTLE_POLL_NS	  (50 * NS_PER_MS)
 #define SIMULATED	  "simulated"
 
 static void random_text(char *text, size_t bytes)
@@ -217,22 +220,46 @@ bool bench_metric_sum(const char *text, const char *name, double *ret_sum)
 	return found;
 }
 
-void bench_server_counts(const struct bench_server *server, struct bench_counts *ret_counts)
+/* The text of the server's metrics; NULL: it has none, or does not answer. */
+static const char *metrics_read(const struct bench_server *server)
 {
 	static char text[METRICS_BYTES_MAX];
-	struct bench_counts counts = {0};
 	char request[256];
 	size_t bytes;
 	int len;
 
-	*ret_counts = counts;
 	if (!server->metrics_address[0])
-		return;
+		return NULL;
 	len = snprintf(request, sizeof(request),
 		"GET /metrics HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n",
 		server->metrics_address);
-	if (bench_http_once(server->metrics_address, slice_of(request, (size_t)len), text,
-		    sizeof(text), &bytes) != 200)
+	return bench_http_once(server->metrics_address, slice_of(request, (size_t)len), text,
+		       sizeof(text), &bytes) == 200
+		       ? text
+		       : NULL;
+}
+
+int bench_server_settle(const struct bench_server *server)
+{
+	const uint64_t until_ns = clock_now_ns() + SETTLE_NS_MAX;
+	double jobs = 0;
+
+	while (bench_metric_sum(metrics_read(server), "nebulaio_store_index_jobs", &jobs) &&
+		jobs > 0) {
+		if (clock_now_ns() >= until_ns)
+			return -ETIMEDOUT;
+		nanosleep(&(struct timespec){.tv_nsec = SETTLE_POLL_NS}, NULL);
+	}
+	return 0;
+}
+
+void bench_server_counts(const struct bench_server *server, struct bench_counts *ret_counts)
+{
+	const char *text = metrics_read(server);
+	struct bench_counts counts = {0};
+
+	*ret_counts = counts;
+	if (!text)
 		return;
 	counts.known =
 		bench_metric_sum(text, "nebulaio_copied_bytes_total", &counts.copied_bytes) &&

@@ -41,6 +41,9 @@ struct bench_counts {
 };
 /* Asks the server: a request of its own, which costs it some tens of microseconds. */
 void bench_server_counts(const struct bench_server *server, struct bench_counts *ret_counts);
+/* Waits until the server's index is merged, so far as it wants to be: storing many objects leaves
+ * work behind. At once where the server does not tell. -ETIMEDOUT. */
+int bench_server_settle(const struct bench_server *server);
 /* The sum over all labels of a metric in Prometheus' text; false when it is not there. */
 bool bench_metric_sum(const char *text, const char *name, double *ret_sum);
 

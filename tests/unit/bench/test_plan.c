@@ -444,6 +444,32 @@ static void test_fan_out_is_beside_nodes(void **state)
 	bench_plan_close(&plan);
 }
 
+/* Only the groups of many objects, which no row changes, share a server, and follow each other. */
+static void test_servers_of_groups(void **state)
+{
+	uint32_t sharing = 0, many = 0;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		const struct bench_group *group = &plan.groups[g];
+
+		many += find(group, BENCH_MANY) != NULL;
+		if (!g || !bench_group_shares_server(group, group - 1))
+			continue;
+		sharing++;
+		assert_non_null(find(group, BENCH_MANY));
+		assert_in_range(find(group, BENCH_MANY)->subject.op, BENCH_GET, BENCH_HEAD);
+		assert_int_not_equal(find(group, BENCH_MANY)->subject.op, BENCH_PUT);
+	}
+	assert_int_equal(many, 4);
+	assert_int_equal(sharing, many - 1);
+	bench_plan_close(&plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +486,7 @@ int main(void)
 		cmocka_unit_test(test_dialects),
 		cmocka_unit_test(test_noisy_tenants),
 		cmocka_unit_test(test_another_server),
+		cmocka_unit_test(test_servers_of_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
