@@ -419,7 +419,7 @@ static int checkpoint_do(struct store *store, bool anew)
 		apply->failed = true;
 	else if (!ret)
 		atomic_store(&store->tail_pos, tail.pos);
-	/* What asked meanwhile saw the old tail. It asks again if this one is not enough. */
+	/* Who asked meanwhile saw the old tail, and asks again if this one is not enough. */
 	apply->checkpoint_wanted = false;
 	waiters = waiters_take(apply);
 	pthread_mutex_unlock(&apply->lock);
