@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 /* The kernel releases a queue some time after its socket was closed, and does not report when: a
- * worker does it (xdp_umem_release_deferred), which on a loaded processor waits for seconds. */
-#define QUEUE_WAIT_NS (5 * NS_PER_S)
+ * worker does it (xp_release_deferred) after an RCU grace period. Where programs keep the
+ * processors, that takes seconds; the kernel itself complains after 21. */
+#define QUEUE_WAIT_NS (30 * NS_PER_S)
+#define QUEUE_TELL_NS (1 * NS_PER_S)
 
 static int ring_map(struct xp_ring *ring, int fd, const struct xdp_ring_offset *offsets,
 	uint64_t page_offset, uint32_t entries, size_t entry_bytes)
@@ -147,13 +149,22 @@ int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd)
 		.sxdp_shared_umem_fd = umem_fd < 0 ? 0 : (uint32_t)umem_fd,
 	};
 
-	uint64_t deadline_ns = clock_now_ns() + QUEUE_WAIT_NS;
+	uint64_t begin_ns = clock_now_ns(), deadline_ns = begin_ns + QUEUE_WAIT_NS;
+	bool told = false;
 
 	while (bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr))) {
 		if (errno != EBUSY)
 			return -errno;
 		if (!clock_rest(deadline_ns))
 			return -EBUSY;
+		if (told || clock_now_ns() - begin_ns < QUEUE_TELL_NS)
+			continue;
+		log_warn("xdp",
+			"%s: another socket has queue %u, or the kernel has not released it yet "
+			"from a closed one: waiting for up to %u s",
+			queue->port->interface, queue->queue_id,
+			(unsigned)(QUEUE_WAIT_NS / NS_PER_S));
+		told = true;
 	}
 	return 0;
 }

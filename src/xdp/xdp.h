@@ -69,9 +69,10 @@ struct xp_opts {
 
 /* Opens sockets, attaches the filter without a rule (so everything still goes to the kernel).
  * -ENODEV: no such interface, or no such queue; -EPERM: needs CAP_NET_ADMIN, CAP_NET_RAW and
- * CAP_BPF; -EBUSY: another program filters this interface or holds this queue; -EOPNOTSUPP: the
- * kernel or the driver has no AF_XDP; -ENOBUFS: the region has too few free frames; -EINVAL. On an
- * error the log has a line with the reason and the remedy. May block. */
+ * CAP_BPF; -EBUSY: another program filters this interface, or holds this queue for 30 s, so long
+ * may the kernel take to release it; -EOPNOTSUPP: the kernel or the driver has no AF_XDP; -ENOBUFS:
+ * the region has too few free frames; -EINVAL. On an error the log has a line with the reason and
+ * the remedy. May block. */
 int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **ret_port);
 /* Detaches the filter, closes the sockets, and gives back all frames that the rings held. Takes
  * NULL. When the process ends, the kernel does the same, except for the frames. */

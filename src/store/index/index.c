@@ -21,8 +21,13 @@
 #define TABLE_BLOCK_BYTES   4096u
 #define INFO_LOG_BYTES_MAX  (1 * MIB)
 #define MANIFEST_BYTES_MAX  (1 * MIB)
-#define TIER_MEMORY	    1 /* rocksdb::kBlockCacheTier */
-#define LEVELS		    7 /* RocksDB's default */
+/* Of the level that flushed files are merged into, and of a file. The state's row is in every
+ * flush, so a merge of flushed files goes over all of that level: the smaller, the less is
+ * rewritten. */
+#define LEVEL_BYTES (64 * MIB)
+#define FILE_BYTES  (16 * MIB)
+#define TIER_MEMORY 1 /* rocksdb::kBlockCacheTier */
+#define LEVELS	    7 /* RocksDB's default */
 /* Deleted keys in one walk that are worth a compaction. */
 #define LITTER_MIN 1024u
 
@@ -78,6 +83,8 @@ static void options_init(struct index *index, const struct index_opts *opts)
 	rocksdb_options_set_memtable_prefix_bloom_size_ratio(index->options, 0.05);
 	rocksdb_options_set_memtable_whole_key_filtering(index->options, 1);
 	rocksdb_options_set_level_compaction_dynamic_level_bytes(index->options, 1);
+	rocksdb_options_set_max_bytes_for_level_base(index->options, LEVEL_BYTES);
+	rocksdb_options_set_target_file_size_base(index->options, FILE_BYTES);
 	rocksdb_options_set_keep_log_file_num(index->options, 2);
 	rocksdb_options_set_max_log_file_size(index->options, INFO_LOG_BYTES_MAX);
 	rocksdb_options_set_stats_dump_period_sec(index->options, 0);
