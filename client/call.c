@@ -393,7 +393,8 @@ void client_call_moved(struct client_call *call, const struct client_endpoint *t
 	call->left = NULL;
 }
 
-void client_call_requeue(struct client_call *call)
+/* Queues a call again that did nothing, without its answer. */
+static void requeue(struct client_call *call)
 {
 	call->session = NULL;
 	client_result_init(&call->result, call->result.id, call->result.user_data);
@@ -417,7 +418,7 @@ static bool busy_again(struct client_call *call)
 	call->retries++;
 	client->stats.retries++;
 	call->not_again_ns = now_ns + wait_ns;
-	client_call_requeue(call);
+	requeue(call);
 	return true;
 }
 
@@ -433,7 +434,7 @@ void client_call_finish(struct client_call *call, int error)
 		return;
 	}
 	if (__builtin_expect(call->client->owners != NULL, 0) && client_bucket_gone(call)) {
-		client_call_requeue(call);
+		requeue(call);
 		client_calls_kick(call->client);
 		return;
 	}

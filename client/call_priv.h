@@ -127,8 +127,6 @@ static inline bool client_call_bound(const struct client_call *call)
 }
 /* Gives a write its number, unless it has one, and returns what its capsule says about it. */
 void client_call_number(struct client_call *call, struct capsule_once *ret_once);
-/* Queues a call again that did nothing, without its answer. */
-void client_call_requeue(struct client_call *call);
 /* Queues a request of the library itself, which goes to the endpoint over HTTP; internal takes its
  * result. */
 int client_call_internal(struct neb_client *client, const struct neb_request *request,

@@ -310,9 +310,8 @@ void disk_array_geometry_end(struct disk *disk, uint32_t slot);
 void disk_array_current(struct disk *disk, uint32_t slot);
 /* Data shards of a slot's geometry; 0: it is unused. */
 uint32_t disk_array_geometry_data(const struct disk *disk, uint32_t slot);
-/* Members of a geometry, one bit for each; and of those of its log. */
+/* Members of a geometry, one bit for each. */
 uint64_t disk_geometry_mask(const struct disk_geometry *geometry);
-uint64_t disk_geometry_log(const struct disk_geometry *geometry);
 /* Whether its numbers are possible, and no member is in it twice. */
 bool disk_geometry_valid(const struct disk_geometry *geometry);
 /* How many times the set of good members has changed. The change must be recorded before any later

@@ -32,7 +32,8 @@ uint64_t disk_geometry_mask(const struct disk_geometry *geometry)
 	return mask;
 }
 
-uint64_t disk_geometry_log(const struct disk_geometry *geometry)
+/* Members of its log, one bit for each. */
+static uint64_t geometry_log(const struct disk_geometry *geometry)
 {
 	uint64_t mask = 0;
 
@@ -70,7 +71,7 @@ static void log_update(struct array *array)
 
 	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
 		if (atomic_load(&array->geometries[g].used))
-			log |= disk_geometry_log(&array->geometries[g].numbers);
+			log |= geometry_log(&array->geometries[g].numbers);
 	atomic_store(&array->log, log);
 }
 

@@ -81,10 +81,8 @@ void grow_quiesce(struct store *store);
 /* Fiber calls: hold waits until no growth of the volume runs, and none begins before release. */
 void grow_hold(struct store *store);
 void grow_release(struct store *store);
-/* Fiber call: leases a run of up to `blocks`. Grows the volume when it is full or too fragmented.
- * -ENOSPC. */
-int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);
-/* The same, as one more extent of a segment. -ENOSPC, -ENOMEM: nothing is leased. */
+/* Fiber call: leases a run of up to `blocks`, as one more extent of a segment. Grows the volume
+ * when it is full or too fragmented. -ENOSPC, -ENOMEM: nothing is leased. */
 int grow_segment(struct store *store, struct segment *segment, uint32_t blocks, uint64_t *ret_block,
 	uint32_t *ret_blocks);
 /* -ENOSPC when the file system's free space is below the reserve; checked once a second. */

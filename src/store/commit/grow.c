@@ -184,7 +184,7 @@ static bool unheld_wait(struct store *store)
 	return true;
 }
 
-int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
+static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
 {
 	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
 	bool refused = false, settled = false, unheld = false;
@@ -225,7 +225,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 int grow_segment(struct store *store, struct segment *segment, uint32_t blocks, uint64_t *ret_block,
 	uint32_t *ret_blocks)
 {
-	int ret = grow_lease(store, blocks, ret_block, ret_blocks);
+	int ret = lease(store, blocks, ret_block, ret_blocks);
 
 	if (ret)
 		return ret;

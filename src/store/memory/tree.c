@@ -95,6 +95,21 @@ static void object_link(
 	bodies_link(store, object);
 }
 
+/* Ends the object's watches: it is no longer the object of its key. */
+static void supersede(struct object *object)
+{
+	object->superseded = true;
+	while (object->watches) {
+		struct store_object_watch *watch = object->watches;
+
+		object->watches = watch->next;
+		list_remove(&watch->link);
+		watch->object = NULL;
+		watch->ended(watch, false);
+		object->refs--; /* the superseding call has a reference of its own */
+	}
+}
+
 void memory_bucket_put(struct store *store, struct bucket *bucket)
 {
 	struct key *key;
@@ -103,7 +118,7 @@ void memory_bucket_put(struct store *store, struct bucket *bucket)
 		return;
 	while ((key = memory_key_at(bucket, (struct key_place){0})) != NULL) {
 		for (uint32_t i = 0; i < key->version_count; i++) {
-			memory_object_supersede(key->versions[i]);
+			supersede(key->versions[i]);
 			object_unlink(store, key->versions[i]);
 			memory_object_put(key->versions[i]);
 		}
@@ -138,7 +153,7 @@ void memory_version_replace(
 {
 	struct object *old = key->versions[at];
 
-	memory_object_supersede(old);
+	supersede(old);
 	key->versions[at] = object;
 	if (object) {
 		/* It is as old as the one before. */
@@ -171,7 +186,7 @@ int memory_version_add(
 		return -ENOMEM;
 	}
 	if (key->version_count)
-		memory_object_supersede(key->versions[0]);
+		supersede(key->versions[0]);
 	memmove(&key->versions[1], &key->versions[0], key->version_count * sizeof(struct object *));
 	key->versions[0] = object;
 	key->version_count++;
@@ -316,20 +331,6 @@ const struct object_part *memory_object_part(const struct object *object, uint64
 	while (at && object->parts[at].start > offset)
 		at--;
 	return &object->parts[at];
-}
-
-void memory_object_supersede(struct object *object)
-{
-	object->superseded = true;
-	while (object->watches) {
-		struct store_object_watch *watch = object->watches;
-
-		object->watches = watch->next;
-		list_remove(&watch->link);
-		watch->object = NULL;
-		watch->ended(watch, false);
-		object->refs--; /* the superseding call has a reference of its own */
-	}
 }
 
 /* ---- Quotas. ---- */

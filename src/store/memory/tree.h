@@ -169,8 +169,6 @@ static inline uint32_t memory_frames_charged(uint32_t frames)
 {
 	return frames <= 1 ? 1 : 1u << (32 - __builtin_clz(frames - 1));
 }
-/* Ends the object's watches: it is no longer the object of its key. */
-void memory_object_supersede(struct object *object);
 
 /* Puts a version on top of the key; makes the key if it does not exist. Takes the object over, also
  * on -ENOMEM. If the id is "null", the earlier null version ends. */
