@@ -26,7 +26,8 @@ struct s3_origin_stream {
 	struct store_crypt_source crypt;
 };
 
-/* The object that the key has, if it is the one of the fetch. -EPIPE: it is not, any more. */
+/* The object that the key has, if it is the one of the fetch. -ESHUTDOWN: it is not, any more: a
+ * client that asks again gets what is there then. */
 static int whole_open(struct s3_origin_stream *stream)
 {
 	const struct s3_call *call = stream->call;
@@ -35,7 +36,7 @@ static int whole_open(struct s3_origin_stream *stream)
 	int ret = store_get_open(call->s3->store, call->bucket, call->key, &stream->get, &ignored);
 
 	if (ret)
-		return ret == -ENOENT ? -EPIPE : ret;
+		return ret == -ENOENT ? -ESHUTDOWN : ret;
 	meta = store_get_meta(stream->get);
 	if (slice_eq(s3_meta_hidden(
 			     slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
@@ -43,7 +44,7 @@ static int whole_open(struct s3_origin_stream *stream)
 		return 0;
 	store_get_close(stream->get);
 	stream->get = NULL;
-	return -EPIPE;
+	return -ESHUTDOWN;
 }
 
 /* Opens the bytes from offset on: as many as one part has, or all. */
@@ -58,8 +59,9 @@ static int stretch_open(struct s3_origin_stream *stream)
 
 	ret = stream->hook->ops->follow(
 		stream->told->stream, stream->offset, stream->source.deadline_ns, &stretch);
+	/* -EPIPE is of a client's body. */
 	if (ret)
-		return ret;
+		return ret == -EPIPE ? -ESHUTDOWN : ret;
 	if (stretch.part) {
 		ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, stream->told->upload_id, stretch.part, name),
