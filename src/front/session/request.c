@@ -464,6 +464,12 @@ static void id_text(uint64_t id, char ret_text[17])
 	ret_text[16] = '\0';
 }
 
+static bool client_left(const struct s3_request *request)
+{
+	return CONTAINER_OF((struct s3_request *)(uintptr_t)request, struct native_request, s3)
+		       ->session->phase == NATIVE_FAILED;
+}
+
 static int prepare(
 	struct native_request *request, struct request_text *text, const struct s3_native *op)
 {
@@ -486,6 +492,7 @@ static int prepare(
 		.peer = session->peer,
 		.core = session->front->opts.core,
 		.etag_only = !(request->in.flags & CAPSULE_REQUEST_HEADERS),
+		.left = client_left,
 	};
 	if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_LEASE, 0) && session->leases)
 		native_lease_ask(request);

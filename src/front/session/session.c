@@ -471,11 +471,13 @@ void native_session_abandon(struct native_session *session)
 	CHECK(session->phase == NATIVE_FAILED);
 	if (!session->qp)
 		return;
-	log_error("rdma",
-		"%s: the device %s has not completed the work of a broken queue pair: %u "
-		"receives, %u sends; the server destroys it nevertheless",
-		session->peer, session->front->attr.name, session->recvs_posted,
-		session->sends_signaled);
+	/* Else only a request that still runs keeps the session. */
+	if (session->recvs_posted || session->sends_signaled)
+		log_error("rdma",
+			"%s: the device %s has not completed the work of a broken queue pair: %u "
+			"receives, %u sends; the server destroys it nevertheless",
+			session->peer, session->front->attr.name, session->recvs_posted,
+			session->sends_signaled);
 	queue_pair_close(session);
 	while ((link = list_pop(&session->sends)) != NULL)
 		native_send_give(session->front, CONTAINER_OF(link, struct native_send, link));

@@ -9,7 +9,7 @@ import nebula
 AUTO, RDMA, HTTP, STRICT = range(4)
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 
-PUT_OBJECT = 2  # enum neb_op
+GET_OBJECT, PUT_OBJECT = 1, 2  # enum neb_op
 
 
 class Options(ctypes.Structure):
