@@ -204,8 +204,13 @@ static int map_reserve(struct neb_map *map)
 	uint64_t page_bytes = mapper->page_bytes, unit = 1ull << mapper->unit_shift;
 	uint64_t bytes = map->result.object_bytes;
 
-	if (bytes > INT64_MAX - MAP_PIECE_BYTES)
+	/* A proxy whose server is away answers 200, too. */
+	if (!map->result.etag[0] || bytes > INT64_MAX - MAP_PIECE_BYTES) {
+		snprintf(map->result.message, sizeof(map->result.message), "%s",
+			map->result.etag[0] ? "the object is too long"
+					    : "the answer has no ETag: it is not S3's");
 		return -EPROTO;
+	}
 	memcpy(map->etag, map->result.etag, sizeof(map->etag));
 	snprintf(map->if_match, sizeof(map->if_match), "\"%s\"", map->etag);
 	map->bytes = bytes;

@@ -2,6 +2,7 @@
  * does not see that the kernel writes the pages; it sees the library's own memory and locks. */
 #include "../unit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -506,6 +508,50 @@ static void test_refused(void **state)
 	neb_mapper_close(mapper);
 }
 
+/* Answers one request, as a proxy does whose server is away. */
+static void *proxy_main(void *arg)
+{
+	static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+				     "Content-Length: 9\r\n\r\n";
+	int fd = accept(*(int *)arg, NULL, NULL);
+	char request[4096];
+
+	if (read(fd, request, sizeof(request)) > 0)
+		(void)!write(fd, ANSWER, strlen(ANSWER));
+	shutdown(fd, SHUT_WR);
+	while (read(fd, request, sizeof(request)) > 0)
+		continue;
+	close(fd);
+	return NULL;
+}
+
+/* Of an object without an ETag the pieces could be of several. */
+static void test_no_etag(void **state)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct neb_options options = options_of(*state, NEB_HTTP);
+	struct neb_mapper *mapper = NULL;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct neb_map *map = NULL;
+	struct neb_result result;
+	socklen_t len = sizeof(at);
+	char endpoint[64];
+	pthread_t proxy;
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+	assert_int_equal(pthread_create(&proxy, NULL, proxy_main, &fd), 0);
+	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", ntohs(at.sin_port));
+	options.endpoints = endpoint;
+	assert_int_equal(neb_mapper_open(&options, NULL, &mapper), 0);
+	assert_int_equal(neb_map(mapper, BUCKET, "k", NULL, &map, &result), -EPROTO);
+	assert_non_null(strstr(result.message, "no ETag"));
+	neb_mapper_close(mapper);
+	assert_int_equal(pthread_join(proxy, NULL), 0);
+	close(fd);
+}
+
 /* ---- The kernel's part. ---- */
 
 /* Runs in a child of its own; its result is the exit status. */
@@ -641,6 +687,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_unmapped, server_goes_on),
 		cmocka_unit_test(test_server_killed),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_no_etag),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_system_calls),
 		cmocka_unit_test(test_filter),
