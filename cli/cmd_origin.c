@@ -9,7 +9,7 @@
 static const char USAGE[] =
 	"usage: nebulaio origin [OPTIONS] s3://BUCKET             its origin, as XML\n"
 	"       nebulaio origin --set TARGET[/PREFIX] [--bytes SIZE] [--wait SECONDS]\n"
-	"                       [OPTIONS] s3://BUCKET\n"
+	"                       [--ranges WHERE] [OPTIONS] s3://BUCKET\n"
 	"                                                it has this origin from now on\n"
 	"       nebulaio origin --delete [OPTIONS] s3://BUCKET     it has none any more\n"
 	"\n"
@@ -19,15 +19,19 @@ static const char USAGE[] =
 	"stays when the origin is removed.\n"
 	"\n"
 	"      --bytes SIZE    when it holds more, the copies read longest ago go\n"
-	"      --wait SECONDS  how long a GET waits for its first bytes (60)\n" REMOTE_USAGE;
+	"      --wait SECONDS  how long a GET waits for its first bytes (60)\n"
+	"      --ranges WHERE  where a range comes from that is not here: Follow (the default),\n"
+	"                      with the whole object; Ahead, directly when the fetch of the\n"
+	"                      object is far from it; Alone, directly, not stored\n" REMOTE_USAGE;
 
-enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_WAIT, OWN_DELETE };
+enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_WAIT, OWN_RANGES, OWN_DELETE };
 
 struct asked {
 	struct remote_opts opts;
 	const char *target; /* with its prefix; NULL: none */
 	const char *bytes;  /* NULL: no bound */
 	const char *wait_s; /* NULL: the server's default */
+	const char *ranges; /* NULL: the server's default */
 	bool delete;
 	const char *bucket;
 };
@@ -44,6 +48,9 @@ static int option_take(struct asked *asked, int option, char **argv)
 	case OWN_WAIT:
 		asked->wait_s = optarg;
 		return CLI_OK;
+	case OWN_RANGES:
+		asked->ranges = optarg;
+		return CLI_OK;
 	case OWN_DELETE:
 		asked->delete = true;
 		return CLI_OK;
@@ -58,6 +65,7 @@ static int ask(struct asked *asked, int argc, char **argv)
 		{"set", required_argument, NULL, OWN_SET},
 		{"bytes", required_argument, NULL, OWN_BYTES},
 		{"wait", required_argument, NULL, OWN_WAIT},
+		{"ranges", required_argument, NULL, OWN_RANGES},
 		{"delete", no_argument, NULL, OWN_DELETE}, {0}};
 	const char *prefix;
 	int option, ret;
@@ -75,8 +83,8 @@ static int ask(struct asked *asked, int argc, char **argv)
 		return cli_usage_error(&CLI_ORIGIN, "expected s3://BUCKET");
 	if (asked->delete &&asked->target)
 		return cli_usage_error(&CLI_ORIGIN, "give only one of --set and --delete");
-	if ((asked->bytes || asked->wait_s) && !asked->target)
-		return cli_usage_error(&CLI_ORIGIN, "--bytes and --wait go with --set");
+	if ((asked->bytes || asked->wait_s || asked->ranges) && !asked->target)
+		return cli_usage_error(&CLI_ORIGIN, "--bytes, --wait and --ranges go with --set");
 	return CLI_OK;
 }
 
@@ -91,6 +99,8 @@ static void document_build(const struct asked *asked, struct buf *xml)
 		xml_element("Bytes", slice_str(asked->bytes), xml);
 	if (asked->wait_s)
 		xml_element("WaitSeconds", slice_str(asked->wait_s), xml);
+	if (asked->ranges)
+		xml_element("Ranges", slice_str(asked->ranges), xml);
 	buf_put_str(xml, "</OriginConfiguration>");
 }
 

@@ -6,6 +6,7 @@
 
 #include "origin/origin_priv.h"
 
+#define NEAR_BYTES (64 * MIB) /* a range that begins so near behind what is stored waits for it */
 #define LATE_TEXT \
 	"The object is still being fetched from the bucket's origin: ask again in some seconds."
 
@@ -129,8 +130,7 @@ static struct slice text_add(char **at, struct slice text)
 	return slice_of(to, text.len);
 }
 
-/* The key at the origin; false: it would be too long. */
-static bool key_of(const struct s3_origin_ask *ask, char ret_key[ORIGIN_KEY_BYTES])
+bool origin_key_of(const struct s3_origin_ask *ask, char ret_key[ORIGIN_KEY_BYTES])
 {
 	snprintf(ret_key, ORIGIN_KEY_BYTES, "%.*s%.*s", SLICE_FMT(ask->origin->prefix),
 		SLICE_FMT(ask->key));
@@ -159,7 +159,7 @@ static struct fetch *fetch_make(struct origin *origin, const struct s3_origin_as
 	fetch->origin_of.target = text_add(&at, ask->origin->target);
 	fetch->origin_of.prefix = text_add(&at, ask->origin->prefix);
 	fetch->ask.origin = &fetch->origin_of;
-	(void)key_of(ask, fetch->key);
+	(void)origin_key_of(ask, fetch->key);
 	slice_copy_str(slice_str(ask->request_id), fetch->request_id, sizeof(fetch->request_id));
 	fetch->ask.request_id = fetch->request_id;
 	list_init(&fetch->waiters);
@@ -199,7 +199,7 @@ static bool key_fits(const struct s3_origin_ask *ask, struct s3_origin_told *tol
 	/* No object of the origin can have it. */
 	told->end = S3_ORIGIN_ABSENT;
 	told->why[0] = '\0';
-	return key_of(ask, key);
+	return origin_key_of(ask, key);
 }
 
 static void full(struct s3_origin_told *told)
@@ -266,13 +266,18 @@ static void origin_fetch(void *arg, const struct s3_origin_ask *ask, struct s3_o
 
 /* ---- Following it. ---- */
 
+static uint32_t piece_of(const struct fetch *fetch, uint64_t offset)
+{
+	if (offset < PIECE_BYTES)
+		return 0;
+	return 1 + (uint32_t)((offset - PIECE_BYTES) / fetch->piece_bytes);
+}
+
 static int origin_follow(
 	void *stream, uint64_t offset, uint64_t deadline_ns, struct s3_origin_stretch *ret_stretch)
 {
 	struct fetch *fetch = stream;
-	uint32_t idx = offset < PIECE_BYTES
-			       ? 0
-			       : 1 + (uint32_t)((offset - PIECE_BYTES) / fetch->piece_bytes);
+	uint32_t idx = piece_of(fetch, offset);
 	int ret = fetch_await(fetch, idx + 1, deadline_ns);
 
 	*ret_stretch = (struct s3_origin_stretch){.part = idx + 1,
@@ -292,6 +297,18 @@ static int origin_follow(
 	return ret;
 }
 
+static bool origin_near(void *stream, uint64_t offset)
+{
+	struct fetch *fetch = stream;
+	bool near;
+
+	pthread_mutex_lock(&fetch->origin->lock);
+	near = fetch->done || piece_of(fetch, offset) < fetch->stored ||
+	       offset - fetch_piece_offset(fetch, fetch->stored) < NEAR_BYTES;
+	pthread_mutex_unlock(&fetch->origin->lock);
+	return near;
+}
+
 static void origin_leave(void *stream)
 {
 	fetch_leave(stream);
@@ -303,17 +320,13 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 {
 	struct origin *origin = arg;
 	char target[S3_REPLICATE_NAME_MAX + 1], key[ORIGIN_KEY_BYTES];
-	struct s3_origin of = {
-		.target = slice_of(target, ask->origin->target.len), .prefix = ask->origin->prefix};
-	struct s3_origin_ask own = *ask;
 	struct job job = {.target = target, .key = key};
 	struct answer answer;
 	bool room;
 
 	if (!key_fits(ask, told) || slice_copy_str(ask->origin->target, target, sizeof(target)))
 		return;
-	(void)key_of(ask, key);
-	own.origin = &of;
+	(void)origin_key_of(ask, key);
 	pthread_mutex_lock(&origin->lock);
 	room = has_room(origin, ask->share);
 	origin->running += room;
@@ -326,7 +339,7 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	job_begin(origin, ask->share, &job);
 	job_wait(&job);
 	job_free(&job);
-	if (!origin_is_refusal(&own, &job, told)) {
+	if (!origin_is_refusal(ask, &job, told)) {
 		told->end = S3_ORIGIN_GIVEN;
 		if (answer_read(&job.result, slice_str(job.headers), &answer))
 			origin_tell(told, S3_ORIGIN_FAILED,
@@ -341,5 +354,12 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	pthread_mutex_unlock(&origin->lock);
 }
 
-const struct s3_origin_ops origin_ops = {
-	.fetch = origin_fetch, .follow = origin_follow, .leave = origin_leave, .head = origin_head};
+const struct s3_origin_ops origin_ops = {.fetch = origin_fetch,
+	.follow = origin_follow,
+	.near = origin_near,
+	.leave = origin_leave,
+	.direct_begin = origin_direct_begin,
+	.direct_end = origin_direct_end,
+	.direct_piece = origin_direct_piece,
+	.direct_free = origin_direct_free,
+	.head = origin_head};

@@ -36,7 +36,7 @@ bool origin_is_refusal(
 	const struct s3_origin_ask *ask, const struct job *job, struct s3_origin_told *told)
 {
 	const struct replicate_result *result = &job->result;
-	const char *target = ask->origin->target.data;
+	const char *target = job->target;
 
 	if ((result->status == 200 || result->status == 206) && !result->error)
 		return false;

@@ -52,7 +52,8 @@ static bool is_idle(struct origin *origin)
 	bool idle;
 
 	pthread_mutex_lock(&origin->lock);
-	idle = !origin->running && !origin->waiting && atomic_load(&origin->swept);
+	idle = !origin->running && !origin->waiting && !origin->direct &&
+	       atomic_load(&origin->swept);
 	pthread_mutex_unlock(&origin->lock);
 	return idle;
 }

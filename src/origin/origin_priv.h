@@ -2,6 +2,7 @@
  *
  *   origin.c  open and close
  *   ask.c     requests that wait for a fetch, or follow it; heads
+ *   direct.c  pieces for readers of ranges, which are not stored
  *   fetch.c   a fetch: its pieces in order, how it ends
  *   evict.c   deletes the copies that were read longest ago, when a bucket is beyond its bound
  *   pool.c    threads that block in requests to origins, one piece each, shared by principals
@@ -24,6 +25,9 @@
 #define PIECES_MAX	 10000u /* parts of an upload */
 #define PIECES_AHEAD	 2u
 #define BUFFER_BYTES_MAX (512 * MIB) /* of pieces that come or wait to be stored */
+#define DIRECT_MAX	 64u	     /* readers of ranges, of all principals; one may have half */
+_Static_assert(DIRECT_MAX *S3_ORIGIN_DIRECT_BYTES <= BUFFER_BYTES_MAX / 2,
+	"readers that are slow leave half of the buffers to fetches");
 _Static_assert(PIECE_BYTES_MAX <= BUFFER_BYTES_MAX, "each piece can come");
 _Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
 
@@ -31,6 +35,7 @@ _Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
 struct share_use {
 	uint32_t running; /* fetches and heads */
 	uint32_t busy;	  /* threads */
+	uint32_t direct;  /* readers of ranges */
 	uint64_t buffer_bytes;
 };
 /* Where the next eviction of a bucket goes on: behind that key. */
@@ -46,6 +51,7 @@ struct origin {
 	struct list fetches;
 	uint32_t running; /* fetches and heads */
 	struct share_use uses[FLOW_SHARES];
+	uint32_t direct;  /* readers of ranges */
 	uint32_t waiting; /* requests that wait for fetches, or follow them */
 	/* The pool. */
 	pthread_cond_t work;
@@ -147,7 +153,17 @@ void origin_tell(struct s3_origin_told *told, enum s3_origin_end end, const char
 bool origin_is_refusal(
 	const struct s3_origin_ask *ask, const struct job *job, struct s3_origin_told *told);
 
+/* ---- direct.c: as in struct s3_origin_ops. ---- */
+bool origin_direct_begin(void *arg, const struct s3_origin_ask *ask);
+void origin_direct_end(void *arg, const struct s3_origin_ask *ask);
+void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
+	const struct s3_origin_object *object, struct s3_origin_piece *piece,
+	struct s3_origin_told *told);
+void origin_direct_free(struct s3_origin_piece *piece);
+
 /* ---- ask.c ---- */
+/* The key at the origin; false: it would be too long. */
+bool origin_key_of(const struct s3_origin_ask *ask, char ret_key[ORIGIN_KEY_BYTES]);
 extern const struct s3_origin_ops origin_ops;
 /* Under the lock: wakes the requests whose pieces are stored; all of them when it is done. */
 void fetch_wake(struct fetch *fetch);

@@ -8,12 +8,19 @@
 #include "store/api.h"
 
 #define S3_ORIGIN_PREFIX_MAX 512u
+/* Where a range of an object comes from that is not here. */
+enum s3_origin_ranges {
+	S3_ORIGIN_FOLLOW, /* from the fetch of the whole object */
+	S3_ORIGIN_AHEAD,  /* directly, when the fetch, which goes on, is far from it */
+	S3_ORIGIN_ALONE	  /* directly, and the rest of the object is not fetched */
+};
 /* A bucket's. Texts are those of its settings. */
 struct s3_origin {
 	struct slice target; /* by name */
 	struct slice prefix; /* of its keys there; or empty */
 	uint64_t bytes_max;  /* that the bucket holds before copies are evicted; 0: no bound */
 	uint64_t wait_s;     /* that a GET waits for its first bytes */
+	enum s3_origin_ranges ranges;
 };
 #define S3_ORIGIN_WAIT_S     60u /* unless the bucket says otherwise */
 #define S3_ORIGIN_WAIT_S_MAX 3600u
@@ -74,6 +81,13 @@ struct s3_origin_stretch {
 	uint64_t offset, bytes;
 	const char *why; /* of an error; until leave */
 };
+/* Bytes of an object that are not stored. */
+#define S3_ORIGIN_DIRECT_BYTES (4 * MIB)
+struct s3_origin_piece {
+	uint64_t offset, bytes;
+	const uint8_t *data; /* NULL: none */
+	void *held;
+};
 /* Fiber calls of any reactor, which wait. */
 struct s3_origin_ops {
 	/* Until the whole object is stored, or (follows) its first bytes are: one fetch for all
@@ -83,7 +97,18 @@ struct s3_origin_ops {
 	 * -ETIMEDOUT. */
 	int (*follow)(void *stream, uint64_t offset, uint64_t deadline_ns,
 		struct s3_origin_stretch *ret_stretch);
+	/* Whether the byte at offset is stored, or will soon be. */
+	bool (*near)(void *stream, uint64_t offset);
 	void (*leave)(void *stream);
+	/* A reader that gets pieces directly, from begin to end. False: there are too many. */
+	bool (*direct_begin)(void *arg, const struct s3_origin_ask *ask);
+	void (*direct_end)(void *arg, const struct s3_origin_ask *ask);
+	/* Asks the origin for up to S3_ORIGIN_DIRECT_BYTES of the object, which has an ETag. GIVEN:
+	 * the piece has data, until free. */
+	void (*direct_piece)(void *arg, const struct s3_origin_ask *ask,
+		const struct s3_origin_object *object, struct s3_origin_piece *piece,
+		struct s3_origin_told *ret_told);
+	void (*direct_free)(struct s3_origin_piece *piece);
 	/* Asks the origin alone. */
 	void (*head)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
 };

@@ -31,16 +31,21 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 
 /* ---- Reading. ---- */
 struct s3_read {
-	struct store_get *get; /* NULL: answered already (304) */
+	struct store_get *get; /* NULL: answered already (304), but see stream */
 	const struct store_meta *meta;
 	uint64_t offset, bytes;	   /* the range that is read */
 	uint32_t part;		   /* part number; 0: the request names no part */
 	uint32_t status;	   /* 200 or 206 */
 	const struct s3_sse *sse;  /* NULL: the body is not encrypted */
 	struct flow_fan_read *fan; /* of a member of a fan-out; or NULL */
-	/* Of an object that is being fetched; or NULL. Then get is not the object's. */
+	/* Of an object that is not whole here; or NULL. Then get is not the object's, or NULL. */
 	struct s3_origin_stream *stream;
 };
+/* False: it was answered already. */
+static inline bool s3_read_is_open(const struct s3_read *read)
+{
+	return read->get || read->stream;
+}
 /* Opens the call's object, checks conditions and range, and adds the headers of the answer. On
  * success the caller closes get. */
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);

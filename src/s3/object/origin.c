@@ -141,27 +141,81 @@ static const struct s3_error *get_once(struct s3_call *call, const struct s3_ori
 	*ret_here = !error;
 	if (error || told->end != S3_ORIGIN_COMING)
 		return error;
-	return s3_origin_stream_begin(call, told, ask->deadline_ns, ret_read, ret_here);
+	return s3_origin_stream_begin(call, ask, told, ret_read, ret_here);
+}
+
+/* As the origin tells it. */
+static const struct s3_error *ask_head(struct s3_call *call, const struct s3_origin_ask *ask,
+	struct s3_origin_told *told, struct store_meta *ret_meta)
+{
+	const struct s3_origin_hook *hook;
+	const struct s3_error *error = hook_of(call, &hook);
+
+	if (error)
+		return error;
+	hook->ops->head(hook->arg, ask, told);
+	*ret_meta = (struct store_meta){.bytes = told->object.bytes,
+		.mtime_ns = told->object.mtime_ns,
+		.headers = told->object.headers,
+		.headers_len = told->object.headers_len};
+	memcpy(ret_meta->etag, told->object.etag, sizeof(ret_meta->etag));
+	return error_of(call, told);
+}
+
+/* *ret_whole: nothing was answered or opened: the request is not for a range of the object, or the
+ * object cannot be asked for in pieces. */
+static const struct s3_error *get_range(struct s3_call *call, const struct s3_origin_ask *ask,
+	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_whole)
+{
+	struct store_meta *meta = mem_arena_get(&call->arena, sizeof(*meta));
+	const struct s3_error *error;
+	struct s3_range range;
+
+	*ret_whole = false;
+	if (!meta)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = ask_head(call, ask, told, meta);
+	if (error)
+		return error;
+	*ret_whole = !meta->etag[0] ||
+		     s3_range_parse(s3_call_header(call, SLICE("range")), meta->bytes,
+			     &range.offset, &range.bytes) == S3_RANGE_WHOLE ||
+		     s3_call_has_header(call, SLICE("if-range"));
+	return *ret_whole ? NULL : s3_origin_range_begin(call, ask, told, meta, ret_read);
+}
+
+static bool wants_range_alone(const struct s3_call *call, const struct s3_origin_ask *ask)
+{
+	return ask->origin->ranges == S3_ORIGIN_ALONE && ask->follows &&
+	       s3_call_has_header(call, SLICE("range"));
 }
 
 __attribute__((noinline)) const struct s3_error *s3_origin_get(
 	struct s3_call *call, const struct s3_error *error, struct s3_read *ret_read)
 {
 	struct s3_origin_told *told;
-	struct s3_origin_ask ask;
+	struct s3_origin_ask *ask;
 	struct slice ignored;
-	bool here;
+	bool here = true;
 
-	if (error != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY))
 		return error;
 	told = mem_arena_get(&call->arena, sizeof(*told));
-	if (!told)
+	ask = mem_arena_get(&call->arena, sizeof(*ask));
+	if (!told || !ask)
 		return s3_error_at(S3_E_SLOW_DOWN);
+	if (!origin_of(call, ask))
+		return error;
 	/* Which parts the object has is known when it is whole. */
-	ask.follows = !s3_call_param(call, SLICE("partNumber"), &ignored);
+	ask->follows = !s3_call_param(call, SLICE("partNumber"), &ignored);
+	error = NULL;
+	if (wants_range_alone(call, ask))
+		error = get_range(call, ask, told, ret_read, &here);
+	if (error || !here)
+		return error;
 	/* It may be evicted again at once, when the bucket's bound is small. */
 	for (uint32_t i = 0; i < TURNS; i++) {
-		error = get_once(call, &ask, told, ret_read, &here);
+		error = get_once(call, ask, told, ret_read, &here);
 		if (error || !here)
 			return error;
 		error = s3_read_begin(call, ret_read);
@@ -186,9 +240,8 @@ static enum s3_condition_result conditions_of(struct s3_call *call, const struct
 
 const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_error *error)
 {
-	const struct s3_origin_hook *hook;
 	struct s3_origin_told *told;
-	struct store_meta meta = {0};
+	struct store_meta meta;
 	enum s3_condition_result result;
 	struct s3_origin_ask ask;
 
@@ -197,17 +250,9 @@ const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_erro
 	told = mem_arena_get(&call->arena, sizeof(*told));
 	if (!told)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = hook_of(call, &hook);
-	if (!error) {
-		hook->ops->head(hook->arg, &ask, told);
-		error = error_of(call, told);
-	}
+	error = ask_head(call, &ask, told, &meta);
 	if (error)
 		return error;
-	meta.mtime_ns = told->object.mtime_ns;
-	meta.headers = told->object.headers;
-	meta.headers_len = told->object.headers_len;
-	memcpy(meta.etag, told->object.etag, sizeof(meta.etag));
 	result = conditions_of(call, &meta);
 	if (result == S3_CONDITION_FAILED)
 		return s3_error_at(S3_E_PRECONDITION_FAILED);
@@ -221,8 +266,7 @@ const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_erro
 	if (error)
 		return error;
 	s3_answer_header(call, SLICE("Accept-Ranges"), SLICE("bytes"));
-	if (call->reply->ops->head(
-		    call->reply, 200, call->headers, call->header_count, told->object.bytes))
+	if (call->reply->ops->head(call->reply, 200, call->headers, call->header_count, meta.bytes))
 		call->reply->broken = true;
 	return NULL;
 }

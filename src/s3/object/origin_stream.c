@@ -1,6 +1,7 @@
-/* s3/object/origin_stream.c: the bytes of an object while it is fetched from its bucket's origin:
- * each part of the fetch's upload is read as soon as it is stored; when the upload is complete, the
- * object. Nothing is held for a slow reader: it reads what is stored, when it wants it. */
+/* s3/object/origin_stream.c: the bytes of an object that is not whole here: while it is fetched
+ * from its bucket's origin each part of the fetch's upload is read as soon as it is stored, and the
+ * object when the upload is complete. Nothing is held for a slow reader: it reads what is stored,
+ * when it wants it. Ranges come directly from the origin where the bucket says so. */
 #include "s3/object/origin_stream.h"
 
 #include <errno.h>
@@ -11,12 +12,16 @@ _Static_assert(S3_ORIGIN_UPLOAD_ID_BYTES == S3_UPLOAD_ID_LEN + 1, "an id fits");
 
 DEFINE_COUNTER(streamed, "nebulaio_origin_streamed_total", NULL,
 	"GETs whose answer began before their object was fetched whole.");
+DEFINE_COUNTER(alone, "nebulaio_origin_ranges_total", NULL,
+	"Ranges that came from origins, while the rest of their objects was not fetched.");
 
 struct s3_origin_stream {
 	struct flow_source source;
 	struct s3_call *call;
 	const struct s3_origin_hook *hook;
-	const struct s3_origin_told *told;
+	const struct s3_origin_ask *ask;
+	struct s3_origin_told *told; /* its stream NULL: nothing is fetched */
+	bool direct;		     /* it is counted, and may ask for pieces */
 	const struct s3_sse *sse;
 	uint64_t offset, end; /* in the object */
 	uint64_t moved;	      /* before the inner source */
@@ -24,6 +29,8 @@ struct s3_origin_stream {
 	struct store_get *get;
 	struct flow_source *inner;
 	struct store_crypt_source crypt;
+	struct s3_origin_piece piece; /* that came directly; data NULL: none */
+	uint64_t piece_used;
 };
 
 /* The object that the key has, if it is the one of the fetch. -ESHUTDOWN: it is not, any more: a
@@ -47,8 +54,66 @@ static int whole_open(struct s3_origin_stream *stream)
 	return -ESHUTDOWN;
 }
 
+static void stretch_begins(struct s3_origin_stream *stream, uint64_t bytes)
+{
+	stream->moved = stream->offset - (stream->end - stream->source.bytes_total);
+	stream->offset += bytes;
+}
+
+static bool is_direct(const struct s3_origin_stream *stream)
+{
+	return stream->direct &&
+	       !(stream->told->stream &&
+		       stream->hook->ops->near(stream->told->stream, stream->offset));
+}
+
+static int piece_open(struct s3_origin_stream *stream)
+{
+	stream->piece = (struct s3_origin_piece){.offset = stream->offset,
+		.bytes = MIN(stream->end - stream->offset, S3_ORIGIN_DIRECT_BYTES)};
+	stream->piece_used = 0;
+	stream->hook->ops->direct_piece(stream->hook->arg, stream->ask, &stream->told->object,
+		&stream->piece, stream->told);
+	if (!stream->piece.data)
+		return -ESHUTDOWN;
+	stretch_begins(stream, stream->piece.bytes);
+	return 0;
+}
+
+static void piece_close(struct s3_origin_stream *stream)
+{
+	if (stream->piece.data)
+		stream->hook->ops->direct_free(&stream->piece);
+}
+
+/* Frames, because sinks hold pieces longer than the origin's bytes are held. */
+static int piece_next(
+	struct s3_origin_stream *stream, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	uint64_t left = stream->piece.bytes - stream->piece_used;
+	uint32_t bytes = (uint32_t)MIN(left, (uint64_t)bytes_max);
+	const struct flow_want want = {.frame_count = region_frames_for(bytes),
+		.owner = OWNER_APP,
+		.share = stream->source.share,
+		.begun = true,
+		.deadline_ns = stream->source.deadline_ns};
+	int ret;
+
+	*ret_piece = (struct flow_piece){.bytes = bytes,
+		.offset = stream->moved + stream->piece_used,
+		.hold = FLOW_HOLD_LEASE};
+	ret = flow_piece_lease(stream->source.core, &want, ret_piece);
+	if (ret)
+		return ret;
+	region_copy(ret_piece->data, stream->piece.data + stream->piece_used, bytes, COPY_CLIENT);
+	stream->piece_used += bytes;
+	if (stream->piece_used == stream->piece.bytes)
+		piece_close(stream);
+	return 1;
+}
+
 /* Opens the bytes from offset on: as many as one part has, or all. */
-static int stretch_open(struct s3_origin_stream *stream)
+static int stored_open(struct s3_origin_stream *stream)
 {
 	const struct s3_call *call = stream->call;
 	struct s3_range range = {stream->offset, stream->end - stream->offset};
@@ -76,8 +141,7 @@ static int stretch_open(struct s3_origin_stream *stream)
 	}
 	if (ret)
 		return ret;
-	stream->moved = stream->offset - (stream->end - stream->source.bytes_total);
-	stream->offset += range.bytes;
+	stretch_begins(stream, range.bytes);
 	ret = s3_sse_source_in(stream->source.core, stream->sse, stream->get, range, &stream->crypt,
 		&stream->inner);
 	if (ret) {
@@ -85,6 +149,11 @@ static int stretch_open(struct s3_origin_stream *stream)
 		stream->get = NULL;
 	}
 	return ret;
+}
+
+static int stretch_open(struct s3_origin_stream *stream)
+{
+	return is_direct(stream) ? piece_open(stream) : stored_open(stream);
 }
 
 static void stretch_close(struct s3_origin_stream *stream)
@@ -102,6 +171,8 @@ static int stream_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	int ret;
 
 	for (;;) {
+		if (stream->piece.data)
+			return piece_next(stream, bytes_max, ret_piece);
 		if (stream->get) {
 			stream->inner->share = source->share;
 			ret = flow_source_next(stream->inner, bytes_max, ret_piece);
@@ -122,11 +193,21 @@ static int stream_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 static void stream_close(struct flow_source *source)
 {
-	stretch_close(CONTAINER_OF(source, struct s3_origin_stream, source));
+	struct s3_origin_stream *stream = CONTAINER_OF(source, struct s3_origin_stream, source);
+
+	stretch_close(stream);
+	piece_close(stream);
 }
 
-int s3_origin_stream_source(struct s3_origin_stream *stream, const struct s3_read *read,
-	struct flow_source **ret_source)
+int s3_origin_stream_source(struct s3_origin_stream *stream, struct flow_source **ret_source)
+{
+	counter_add(stream->told->stream ? &streamed : &alone, 1);
+	stream->source.deadline_ns = DEADLINE_NONE;
+	*ret_source = &stream->source;
+	return 0;
+}
+
+static void source_init(struct s3_origin_stream *stream, const struct s3_read *read)
 {
 	static const struct flow_source_ops OPS = {
 		.name = "origin", .next = stream_next, .close = stream_close};
@@ -135,13 +216,31 @@ int s3_origin_stream_source(struct s3_origin_stream *stream, const struct s3_rea
 		.ops = &OPS,
 		.core = stream->call->request->core,
 		.bytes_total = read->bytes,
-		.deadline_ns = DEADLINE_NONE};
+		.deadline_ns = stream->ask->deadline_ns};
 	stream->sse = read->sse;
 	stream->offset = read->offset;
 	stream->end = read->offset + read->bytes;
-	counter_add(&streamed, 1);
-	*ret_source = &stream->source;
-	return 0;
+}
+
+/* A failure can still be answered until the first bytes of the answer are here. */
+static const struct s3_error *first_bytes(struct s3_origin_stream *stream)
+{
+	struct s3_origin_stretch stretch = {.why = stream->told->why};
+	struct s3_call *call = stream->call;
+	int ret;
+
+	if (stream->offset == stream->end)
+		return NULL;
+	if (is_direct(stream))
+		ret = piece_open(stream);
+	else
+		ret = stream->hook->ops->follow(
+			stream->told->stream, stream->offset, stream->source.deadline_ns, &stretch);
+	if (!ret)
+		return NULL;
+	call->header_count = call->header_base;
+	return s3_fail(
+		call, ret == -ETIMEDOUT ? S3_E_SLOW_DOWN : S3_E_ORIGIN_FAILED, "%s", stretch.why);
 }
 
 /* The object as it will be: the upload's record has its headers. */
@@ -161,78 +260,107 @@ static const struct store_meta *meta_of(
 	return meta;
 }
 
-/* A failure can still be answered until the first byte of the answer is stored. */
-static const struct s3_error *first_byte(
-	struct s3_call *call, const struct s3_origin_stream *stream, const struct s3_read *read)
+static bool may_direct(const struct s3_origin_stream *stream, const struct s3_read *read)
 {
-	struct s3_origin_stretch stretch;
-	int ret;
-
-	if (!read->bytes)
-		return NULL;
-	ret = stream->hook->ops->follow(
-		stream->told->stream, read->offset, stream->source.deadline_ns, &stretch);
-	if (!ret)
-		return NULL;
-	call->header_count = call->header_base;
-	return s3_fail(
-		call, ret == -ETIMEDOUT ? S3_E_SLOW_DOWN : S3_E_ORIGIN_FAILED, "%s", stretch.why);
+	return read->status == 206 && read->bytes && stream->told->object.etag[0] &&
+	       stream->ask->origin->ranges != S3_ORIGIN_FOLLOW;
 }
 
-static const struct s3_error *read_open(
-	struct s3_call *call, struct s3_origin_stream *stream, struct s3_read *read, bool *ret_gone)
+/* Of a read with its meta, and get, if it has one: conditions, range and first bytes. */
+static const struct s3_error *stream_begin(struct s3_origin_stream *stream, struct s3_read *read)
 {
-	char name[S3_UPLOAD_NAME_MAX];
-	const struct s3_error *error;
-	bool ignored;
-	int ret;
+	const struct s3_error *error = s3_read_opened(stream->call, read);
 
-	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
-		s3_upload_name(call->bucket, stream->told->upload_id, 0, name), &read->get,
-		&ignored);
-	*ret_gone = ret == -ENOENT;
-	if (ret)
-		return *ret_gone ? NULL : s3_fail_errno(call, ret);
-	read->meta = meta_of(call, store_get_meta(read->get), stream->told);
-	if (read->meta)
-		error = s3_read_opened(call, read);
-	else
-		error = s3_error_at(S3_E_SLOW_DOWN);
-	if (!read->meta)
-		store_get_close(read->get);
-	if (error || !read->get)
+	if (error || !s3_read_is_open(read))
 		return error;
-	error = first_byte(call, stream, read);
+	source_init(stream, read);
+	if (may_direct(stream, read))
+		stream->direct = stream->hook->ops->direct_begin(stream->hook->arg, stream->ask);
+	/* A reader who asked for the range alone has nothing to follow. */
+	if (!stream->direct && !stream->told->stream)
+		error = s3_fail(stream->call, S3_E_SLOW_DOWN,
+			"Too many ranges are being fetched from origins: ask again in some "
+			"seconds.");
+	if (!error)
+		error = first_bytes(stream);
 	if (error)
 		store_get_close(read->get);
 	return error;
 }
 
-const struct s3_error *s3_origin_stream_begin(struct s3_call *call,
-	const struct s3_origin_told *told, uint64_t deadline_ns, struct s3_read *ret_read,
-	bool *ret_gone)
+static struct s3_origin_stream *stream_make(
+	struct s3_call *call, const struct s3_origin_ask *ask, struct s3_origin_told *told)
 {
-	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
 	struct s3_origin_stream *stream = mem_arena_get(&call->arena, sizeof(*stream));
-	const struct s3_error *error = s3_error_at(S3_E_SLOW_DOWN);
 
-	*ret_gone = false;
-	*ret_read = (struct s3_read){.stream = stream};
-	if (stream) {
+	if (stream)
 		*stream = (struct s3_origin_stream){.call = call,
-			.hook = hook,
-			.told = told,
-			.source.deadline_ns = deadline_ns};
-		error = read_open(call, stream, ret_read, ret_gone);
-	}
-	if (!error && ret_read->get)
-		return NULL;
-	ret_read->get = NULL;
-	hook->ops->leave(told->stream);
-	return error;
+			.hook = atomic_load(&call->s3->origin),
+			.ask = ask,
+			.told = told};
+	return stream;
 }
 
 void s3_origin_stream_close(struct s3_origin_stream *stream)
 {
-	stream->hook->ops->leave(stream->told->stream);
+	piece_close(stream);
+	if (stream->direct)
+		stream->hook->ops->direct_end(stream->hook->arg, stream->ask);
+	if (stream->told->stream)
+		stream->hook->ops->leave(stream->told->stream);
+}
+
+static const struct s3_error *begun(
+	struct s3_origin_stream *stream, struct s3_read *read, const struct s3_error *error)
+{
+	if (!error && s3_read_is_open(read))
+		return NULL;
+	read->get = NULL;
+	read->stream = NULL;
+	s3_origin_stream_close(stream);
+	return error;
+}
+
+const struct s3_error *s3_origin_stream_begin(struct s3_call *call, const struct s3_origin_ask *ask,
+	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_gone)
+{
+	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
+	struct s3_origin_stream *stream = stream_make(call, ask, told);
+	const struct s3_error *error = NULL;
+	char name[S3_UPLOAD_NAME_MAX];
+	bool ignored;
+	int ret = -ENOMEM;
+
+	*ret_gone = false;
+	*ret_read = (struct s3_read){.stream = stream};
+	if (stream)
+		ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, told->upload_id, 0, name), &ret_read->get,
+			&ignored);
+	if (ret) {
+		ret_read->stream = NULL;
+		hook->ops->leave(told->stream);
+		*ret_gone = ret == -ENOENT;
+		return *ret_gone ? NULL : s3_fail_errno(call, ret);
+	}
+	ret_read->meta = meta_of(call, store_get_meta(ret_read->get), told);
+	if (ret_read->meta) {
+		error = stream_begin(stream, ret_read);
+	} else {
+		store_get_close(ret_read->get);
+		error = s3_error_at(S3_E_SLOW_DOWN);
+	}
+	return begun(stream, ret_read, error);
+}
+
+const struct s3_error *s3_origin_range_begin(struct s3_call *call, const struct s3_origin_ask *ask,
+	struct s3_origin_told *told, const struct store_meta *meta, struct s3_read *ret_read)
+{
+	struct s3_origin_stream *stream = stream_make(call, ask, told);
+
+	if (!stream)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	told->stream = NULL;
+	*ret_read = (struct s3_read){.stream = stream, .meta = meta};
+	return begun(stream, ret_read, stream_begin(stream, ret_read));
 }

@@ -34,6 +34,7 @@ static __attribute__((noinline)) const struct s3_error *check_conditions(
 		s3_answer_empty(call, 304);
 		store_get_close(read->get);
 		read->get = NULL;
+		read->stream = NULL;
 		return NULL;
 	case S3_CONDITION_FAILED:
 		break;
@@ -167,7 +168,7 @@ static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *
 {
 	const struct s3_error *error = call->whole ? NULL : check_conditions(call, read);
 
-	if (error || !read->get)
+	if (error || !s3_read_is_open(read))
 		return error;
 	error = call->whole ? NULL : choose_range(call, read);
 	if (!error)
@@ -202,13 +203,13 @@ const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read
 	}
 	if (!error && !plain)
 		error = read_choose(call, read);
-	if (!error && read->get)
+	if (!error && s3_read_is_open(read))
 		error = s3_meta_answer(call, read->meta);
 	if (error) {
 		store_get_close(read->get);
 		return error;
 	}
-	if (!read->get)
+	if (!s3_read_is_open(read))
 		return NULL;
 	s3_answer_etag(call, read->meta->etag);
 	s3_answer_time(call, read->meta);

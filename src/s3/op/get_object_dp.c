@@ -94,7 +94,7 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 		s3_answer_empty(call, read->status);
 	} else {
 		if (__builtin_expect(read->stream != NULL, 0))
-			ret = s3_origin_stream_source(read->stream, read, &source);
+			ret = s3_origin_stream_source(read->stream, &source);
 		else
 			ret = s3_sse_source(
 				call, read->sse, read->get, read->offset, read->bytes, &source);
@@ -119,7 +119,7 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 	error = s3_read_begin(call, &read);
 	if (__builtin_expect(error != NULL, 0))
 		error = s3_origin_get(call, error, &read);
-	if (error || !read.get)
+	if (error || !s3_read_is_open(&read))
 		return error;
 	if (__builtin_expect(call->request->lease != NULL, 0) && !read.stream)
 		s3_lease_offer(call, &read);

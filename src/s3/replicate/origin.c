@@ -17,10 +17,26 @@ static bool number_read(
 						    *ret_number >= 1 && *ret_number <= max);
 }
 
+static bool ranges_read(const struct s3_xml *root, enum s3_origin_ranges *ret_ranges)
+{
+	static const struct slice WORDS[] = {[S3_ORIGIN_FOLLOW] = SLICE("Follow"),
+		[S3_ORIGIN_AHEAD] = SLICE("Ahead"),
+		[S3_ORIGIN_ALONE] = SLICE("Alone")};
+	struct slice word = s3_xml_text(root, "Ranges");
+
+	for (size_t i = 0; i < ARRAY_LEN(WORDS); i++) {
+		if (!slice_eq(word, WORDS[i]))
+			continue;
+		*ret_ranges = (enum s3_origin_ranges)i;
+		return true;
+	}
+	return !s3_xml_child(root, "Ranges");
+}
+
 static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 {
-	static const struct slice NAMES[] = {
-		SLICE("Target"), SLICE("Prefix"), SLICE("Bytes"), SLICE("WaitSeconds")};
+	static const struct slice NAMES[] = {SLICE("Target"), SLICE("Prefix"), SLICE("Bytes"),
+		SLICE("WaitSeconds"), SLICE("Ranges")};
 	struct s3_origin origin = {.target = s3_xml_text(root, "Target"),
 		.prefix = s3_xml_text(root, "Prefix"),
 		.wait_s = S3_ORIGIN_WAIT_S};
@@ -32,7 +48,8 @@ static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 	if (s3_xml_child(root, "Bytes") &&
 		(slice_to_bytes(bytes, &origin.bytes_max) || !origin.bytes_max))
 		return false;
-	if (!number_read(root, "WaitSeconds", S3_ORIGIN_WAIT_S_MAX, &origin.wait_s))
+	if (!number_read(root, "WaitSeconds", S3_ORIGIN_WAIT_S_MAX, &origin.wait_s) ||
+		!ranges_read(root, &origin.ranges))
 		return false;
 	*ret_origin = origin;
 	return origin.target.len && origin.prefix.len <= S3_ORIGIN_PREFIX_MAX &&

@@ -1,0 +1,105 @@
+/* origin/direct.c: single pieces of objects, from an origin to a reader without being stored. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "origin/origin_priv.h"
+
+DEFINE_COUNTER(direct_bytes, "nebulaio_origin_direct_bytes_total", NULL,
+	"Bytes of ranges that came from origins and were not stored.");
+
+/* A piece that a reader holds. */
+struct direct {
+	struct job job;
+	char target[S3_REPLICATE_NAME_MAX + 1];
+	char key[ORIGIN_KEY_BYTES];
+	char if_match[sizeof(((struct s3_origin_object *)NULL)->etag) + 2];
+};
+
+bool origin_direct_begin(void *arg, const struct s3_origin_ask *ask)
+{
+	struct origin *origin = arg;
+	bool room;
+
+	pthread_mutex_lock(&origin->lock);
+	room = origin->direct < DIRECT_MAX && origin->uses[ask->share].direct < DIRECT_MAX / 2 &&
+	       !atomic_load(&origin->ending);
+	origin->direct += room;
+	origin->uses[ask->share].direct += room;
+	pthread_mutex_unlock(&origin->lock);
+	return room;
+}
+
+void origin_direct_end(void *arg, const struct s3_origin_ask *ask)
+{
+	struct origin *origin = arg;
+
+	pthread_mutex_lock(&origin->lock);
+	CHECK(origin->direct > 0);
+	origin->direct--;
+	origin->uses[ask->share].direct--;
+	pthread_mutex_unlock(&origin->lock);
+}
+
+static bool is_good(const struct s3_origin_ask *ask, const struct direct *direct,
+	const struct s3_origin_object *object, struct s3_origin_told *told)
+{
+	const struct job *job = &direct->job;
+
+	if (job->result.status == 412) {
+		origin_tell(told, S3_ORIGIN_FAILED,
+			"The bucket's origin, the target %s, has another object by now: ask again.",
+			direct->target);
+		return false;
+	}
+	if (origin_is_refusal(ask, job, told))
+		return false;
+	told->end = S3_ORIGIN_GIVEN;
+	if (job->result.status == 206 && job->result.answer_len == job->bytes &&
+		answer_is_piece(slice_str(job->headers), job->offset, job->bytes, object->bytes))
+		return true;
+	origin_tell(told, S3_ORIGIN_FAILED,
+		"The bucket's origin, the target %s, sent other bytes than it was asked for.",
+		direct->target);
+	return false;
+}
+
+void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
+	const struct s3_origin_object *object, struct s3_origin_piece *piece,
+	struct s3_origin_told *told)
+{
+	struct direct *direct = calloc(1, sizeof(*direct));
+
+	piece->data = NULL;
+	if (!direct) {
+		origin_tell(told, S3_ORIGIN_BUSY, "There is no memory for the range: ask again.");
+		return;
+	}
+	slice_copy_str(ask->origin->target, direct->target, sizeof(direct->target));
+	origin_key_of(ask, direct->key);
+	snprintf(direct->if_match, sizeof(direct->if_match), "\"%s\"", object->etag);
+	direct->job = (struct job){.target = direct->target,
+		.key = direct->key,
+		.if_match = direct->if_match,
+		.offset = piece->offset,
+		.bytes = piece->bytes};
+	job_begin(arg, ask->share, &direct->job);
+	job_wait(&direct->job);
+	if (is_good(ask, direct, object, told)) {
+		counter_add(&direct_bytes, piece->bytes);
+		piece->data = direct->job.body;
+		piece->held = direct;
+		return;
+	}
+	job_free(&direct->job);
+	free(direct);
+}
+
+void origin_direct_free(struct s3_origin_piece *piece)
+{
+	struct direct *direct = piece->held;
+
+	job_free(&direct->job);
+	free(direct);
+	piece->data = NULL;
+}
