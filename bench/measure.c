@@ -107,8 +107,10 @@ static int open_noise(struct bench_rig *rig, const struct bench_subject *subject
 static void open_row(struct bench_rig *rig, struct member *member)
 {
 	const struct bench_subject *subject = &member->record->subject;
-	struct bench_load_opts opts = {
-		.op = subject->op, .way = subject->way, .depth = subject->depth};
+	struct bench_load_opts opts = {.op = subject->op,
+		.way = subject->way,
+		.bytes = subject->bytes,
+		.depth = subject->depth};
 	struct bench_target *target = target_of(rig, subject);
 	int ret = coded_error(rig, subject->way);
 
@@ -116,7 +118,8 @@ static void open_row(struct bench_rig *rig, struct member *member)
 		failed(member->record, "%s", strerror(-ret));
 		return;
 	}
-	if (!target->client && (subject->way == BENCH_RDMA || subject->way == BENCH_STRIPED ||
+	if (!target->client && (subject->way == BENCH_RDMA || subject->way == BENCH_READ ||
+				       subject->way == BENCH_MAP || subject->way == BENCH_STRIPED ||
 				       subject->way == BENCH_REMOTE)) {
 		failed(member->record, "%s", target->client_failed);
 		return;
@@ -249,6 +252,8 @@ static void read_slow(struct bench_rig *rig, const struct member *member, struct
 		bench_server_counts(&target->server, &readings->counts);
 	if (member->runner.client)
 		neb_client_stats(target->client, &readings->stats);
+	if (member->runner.map)
+		readings->stats.bytes_copied = bench_map_load_copied(member->runner.map);
 }
 
 /* The server that a slice is about; 0: it is not known. */

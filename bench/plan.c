@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/map_load.h"
 #include "bench/wire.h"
 
 enum row_set {
 	ROWS_FULL,
 	ROWS_QUICK,	  /* a mark needs them */
 	ROWS_MANY,	  /* of few objects and of many */
+	ROWS_MAPS,	  /* of objects that are memory alone */
 	ROWS_CONNECTIONS, /* over few connections and many alone */
 	ROWS_EACH,	  /* over few sessions and many alone */
 	ROWS_CODED,	  /* over several volumes alone */
@@ -47,6 +49,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_QUICK},
 	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 1, ROWS_FULL},
 	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 4, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 1, ROWS_MAPS},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, ROWS_MAPS},
 	{BENCH_GET, BENCH_COLD, 4 * KIB, 1, ROWS_FULL},
 	{BENCH_GET, BENCH_COLD, 4 * KIB, 16, ROWS_FULL},
 	{BENCH_GET, BENCH_COLD, 1 * MIB, 1, ROWS_FULL},
@@ -124,6 +128,8 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_FAN_OUT] = "fan-out",
 	[BENCH_SINGLES] = "singles",
 	[BENCH_BATCH] = "batch",
+	[BENCH_READ] = "read",
+	[BENCH_MAP] = "map",
 	[BENCH_DURABLE] = "durable",
 	[BENCH_PEER] = "peer",
 	[BENCH_MANY] = "many",
@@ -274,6 +280,8 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 {
 	if (from->set == ROWS_MANY || way == BENCH_MANY)
 		return from->set == ROWS_MANY && (way == BENCH_MANY || way == BENCH_RDMA);
+	if (from->set == ROWS_MAPS || way == BENCH_READ || way == BENCH_MAP)
+		return from->set == ROWS_MAPS && (way == BENCH_READ || way == BENCH_MAP);
 	if (from->set == ROWS_CONNECTIONS || way == BENCH_CONNECTIONS)
 		return from->set == ROWS_CONNECTIONS && way == BENCH_CONNECTIONS;
 	if (from->set == ROWS_EACH || way == BENCH_EACH)
@@ -430,12 +438,13 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	/* The row that it is compared with is measured, too. */
 	has[BENCH_SINGLES] |= has[BENCH_BATCH];
 	has[BENCH_NODES] |= has[BENCH_FAN_OUT];
+	has[BENCH_READ] |= has[BENCH_MAP];
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
 			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES] ||
 			   has[BENCH_MANY] || has_head;
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
-	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
+	ret = add_anchors(from, has[BENCH_RDMA] || has[BENCH_READ], has[BENCH_HTTP], group);
 	if (has[BENCH_MEMORY] && !ret)
 		ret = add(
 			group, &(struct bench_subject){.kind = BENCH_MEMCPY, .bytes = from->bytes});
@@ -517,6 +526,8 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 			continue;
 		if (GROUPS[i].set == ROWS_CONNECTIONS && opts->compare)
 			continue;
+		if (GROUPS[i].set == ROWS_MAPS && bench_map_refused())
+			continue;
 		/* They need servers of our own, or one that takes many sessions of one key. */
 		if (GROUPS[i].set >= ROWS_EACH && (opts->endpoints || opts->compare))
 			continue;
@@ -571,6 +582,7 @@ const struct bench_record *bench_group_anchor(
 			       : row->subject.way == BENCH_EACH	       ? BENCH_EACH
 			       : row->subject.way == BENCH_BATCH       ? BENCH_SINGLES
 			       : row->subject.way == BENCH_FAN_OUT     ? BENCH_NODES
+			       : row->subject.way == BENCH_MAP	       ? BENCH_READ
 			       : row->subject.way == BENCH_APART       ? BENCH_QUIET
 			       : row->subject.way == BENCH_BESIDE      ? BENCH_APART
 								       : BENCH_RDMA;
@@ -587,7 +599,7 @@ const struct bench_record *bench_group_anchor(
 	/* The last anchor that fits is the closest: memcpy before ping-pong, nginx before TCP. */
 	for (uint32_t i = 0; i < group->count; i++) {
 		enum bench_kind kind = group->members[i]->subject.kind;
-		bool rdma = row->subject.way == BENCH_RDMA;
+		bool rdma = row->subject.way == BENCH_RDMA || row->subject.way == BENCH_READ;
 		/* A copy is beside the row of a memory bucket, and no limit of a durable one. */
 		bool is_put = row->subject.op == BENCH_PUT;
 

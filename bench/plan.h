@@ -56,6 +56,8 @@ enum bench_way {
 	BENCH_FAN_OUT,	   /* the same, in step (docs/design/fan-out.md) */
 	BENCH_SINGLES,	   /* RDMA, into the memory of BATCH, an object by each call */
 	BENCH_BATCH,	   /* RDMA, many objects by each call */
+	BENCH_READ,	   /* RDMA, objects of which all bytes, or pages, are looked at */
+	BENCH_MAP,	   /* the same by memory that an object is mapped to */
 	BENCH_DURABLE,	   /* FLOW, INGEST: until it is durable on the receiver's disk */
 	BENCH_PEER,	   /* FLOW: until it is in the receiver's memory */
 	BENCH_MANY,	   /* RDMA, of opts->objects objects instead of BENCH_FEW_OBJECTS */

@@ -55,6 +55,10 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "singles (sim.)" : "rdma singles";
 	if (row->way == BENCH_BATCH)
 		return simulated ? "batch (simul.)" : "rdma batch";
+	if (row->way == BENCH_READ)
+		return simulated ? "read (simul.)" : "rdma read";
+	if (row->way == BENCH_MAP)
+		return simulated ? "map (simul.)" : "rdma map";
 	if (row->way == BENCH_DURABLE)
 		return row->op == BENCH_FLOW ? "stream to disk" : "packets to disk";
 	if (row->way == BENCH_PEER)
@@ -367,7 +371,8 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 		per((double)record->server.switches, ops, known, t[2]),
 		per((double)record->client.switches, ops, true, t[3]),
 		per(record->counts.copied_bytes, bytes, counted, t[4]),
-		per((double)record->client_copied_bytes, bytes, rdma, t[5]),
+		per((double)record->client_copied_bytes, bytes, rdma || subject->way == BENCH_MAP,
+			t[5]),
 		per(record->counts.wire_bytes, bytes, counted && rdma && rig->simulated, t[6]),
 		row ? bench_kernel_copies(subject) : 2.0,
 		per(record->counts.flushes, ops, counted, t[7]),

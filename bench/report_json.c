@@ -221,7 +221,8 @@ static void put_row(const struct bench_rig *rig, struct json *json, const struct
 	put_number(
 		json, "server_copies_per_byte", ratio(counts->copied_bytes, bytes, counts->known));
 	put_number(json, "client_copies_per_byte",
-		ratio((double)record->client_copied_bytes, bytes, subject->way == BENCH_RDMA));
+		ratio((double)record->client_copied_bytes, bytes,
+			subject->way == BENCH_RDMA || subject->way == BENCH_MAP));
 	put_number(json, "simulated_wire_per_byte",
 		ratio(counts->wire_bytes, bytes,
 			counts->known && subject->way == BENCH_RDMA && rig->simulated));

@@ -61,11 +61,12 @@ static bool is_token(enum bench_way way)
 	return way == BENCH_TOKEN || way == BENCH_HIPOBJ;
 }
 
-static int client_open(
-	struct bench_target *target, enum bench_way way, struct neb_client **ret_client)
+#define ENDPOINT_BYTES 96u
+
+static struct neb_options options_of(
+	struct bench_target *target, enum bench_way way, char endpoint[ENDPOINT_BYTES])
 {
 	const struct bench_server *server = &target->server;
-	char endpoint[96];
 	const struct neb_options options = {
 		.endpoints = endpoint,
 		.access_key = server->use_access_key,
@@ -80,17 +81,43 @@ static int client_open(
 			      : target->opts->quick || way > BENCH_HTTP ? 64 * MIB
 									: 6 * BENCH_HUGE_BYTES,
 		.requests_max = way == BENCH_EACH ? EACH_REQUESTS_MAX : BENCH_DEPTH_MAX,
-		.spin_ns = way == BENCH_CLIENTS || way == BENCH_NODES ? 1 : UINT64_MAX,
+		/* A mapper's thread is on the processor of the thread that reads. */
+		.spin_ns = way == BENCH_CLIENTS || way == BENCH_NODES || way == BENCH_MAP
+				   ? 1
+				   : UINT64_MAX,
 		.log = client_log,
 		.log_arg = target,
 	};
 
 	if (is_token(way))
-		snprintf(endpoint, sizeof(endpoint), "http://%s?rdma%s", server->http_address,
+		snprintf(endpoint, ENDPOINT_BYTES, "http://%s?rdma%s", server->http_address,
 			way == BENCH_HIPOBJ ? "=hipobj" : "");
 	else
-		snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
+		snprintf(endpoint, ENDPOINT_BYTES, "rdma://%s", server->rdma_address);
+	return options;
+}
+
+static int client_open(
+	struct bench_target *target, enum bench_way way, struct neb_client **ret_client)
+{
+	char endpoint[ENDPOINT_BYTES];
+	const struct neb_options options = options_of(target, way, endpoint);
+
 	return neb_client_open(&options, ret_client);
+}
+
+static int map_load_open(struct bench_target *target, const struct bench_load_opts *opts,
+	struct bench_map_load **ret_load)
+{
+	char endpoint[ENDPOINT_BYTES];
+	const struct neb_options options = options_of(target, BENCH_MAP, endpoint);
+	const struct bench_map_opts map = {.mapper = opts->way == BENCH_MAP ? &options : NULL,
+		.client = target->client,
+		.bucket = target->bucket,
+		.data = opts->data,
+		.bytes = opts->bytes};
+
+	return bench_map_load_open(&map, ret_load);
 }
 
 /* In a process of its own: a client for that process alone. */
@@ -205,6 +232,8 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 		return bench_clients_open(&client, client_of_child, target, &runner->clients);
 	if (!ret && (opts->way == BENCH_NODES || opts->way == BENCH_FAN_OUT))
 		return bench_clients_open(&client, client_of_node, target, &runner->clients);
+	if (!ret && (opts->way == BENCH_READ || opts->way == BENCH_MAP))
+		return map_load_open(target, opts, &runner->map);
 	if (!ret && (opts->way == BENCH_BATCH || opts->way == BENCH_SINGLES))
 		return bench_batch_load_open(&client, opts->way == BENCH_SINGLES, &runner->batch);
 	if (!ret && sessions)
@@ -330,6 +359,8 @@ void bench_runner_run(
 		runner->turn = bench_clients_run(runner->clients, &run, result);
 	else if (runner->batch)
 		runner->turn = bench_batch_load_run(runner->batch, &run, result);
+	else if (runner->map)
+		runner->turn = bench_map_load_run(runner->map, &run, result);
 	else if (runner->client)
 		runner->turn = bench_client_load_run(runner->client, &run, result);
 	else
@@ -340,6 +371,7 @@ void bench_runner_close(struct bench_runner *runner)
 {
 	bench_clients_close(runner->clients);
 	bench_batch_load_close(runner->batch);
+	bench_map_load_close(runner->map);
 	bench_client_load_close(runner->client);
 	for (uint32_t i = 0; i < ARRAY_LEN(runner->each); i++)
 		neb_client_close(runner->each[i]);
@@ -390,11 +422,18 @@ int bench_target_pass(struct bench_target *target, const struct bench_data *data
 	return ret;
 }
 
+/* What is read by pieces is one large object. */
+static uint64_t object_bytes(const struct bench_subject *subject)
+{
+	return subject->way == BENCH_READ || subject->way == BENCH_MAP ? BENCH_HUGE_BYTES
+								       : subject->bytes;
+}
+
 /* Keys of one row's objects, and how many there are. */
 static uint32_t name_data(
 	const struct bench_target *target, const struct bench_subject *subject, char prefix[40])
 {
-	unsigned long long bytes = subject->bytes;
+	unsigned long long bytes = object_bytes(subject);
 
 	if (subject->bytes == BENCH_SMALL_BYTES) {
 		bool many = subject->way == BENCH_MANY;
@@ -435,6 +474,7 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 	struct bench_result result;
 	char prefix[40];
 	uint32_t count = name_data(target, subject, prefix);
+	uint64_t bytes = object_bytes(subject);
 	int ret;
 
 	for (uint32_t i = 0; i < target->data_count; i++) {
@@ -443,7 +483,7 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 			return 0;
 	}
 	CHECK(target->data_count < BENCH_DATA_SETS_MAX);
-	ret = bench_data_open(data, prefix, subject->bytes, count);
+	ret = bench_data_open(data, prefix, bytes, count);
 	if (ret)
 		return ret;
 	target->data_count++;

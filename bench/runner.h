@@ -8,6 +8,7 @@
 #include "bench/client_load.h"
 #include "bench/clients.h"
 #include "bench/http_load.h"
+#include "bench/map_load.h"
 #include "bench/nginx.h"
 #include "bench/plan.h"
 
@@ -43,6 +44,7 @@ struct bench_runner {
 	struct neb_client *each[BENCH_EACH_MANY - 1]; /* beside the target's client */
 	struct bench_clients *clients;
 	struct bench_batch_load *batch;
+	struct bench_map_load *map;
 	struct bench_http_load *http;
 	struct bench_http_set set;
 	uint64_t turn;
@@ -52,6 +54,7 @@ struct bench_load_opts {
 	enum bench_op op;
 	enum bench_way way;
 	const struct bench_data *data; /* NULL: BENCH_EMPTY */
+	uint64_t bytes;		       /* of a read of BENCH_READ and BENCH_MAP */
 	uint32_t depth;
 };
 int bench_runner_open(struct bench_target *target, const struct bench_load_opts *opts,

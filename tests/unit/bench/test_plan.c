@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bench/map_load.h"
 #include "bench/plan.h"
 #include "bench/wire.h"
 
@@ -153,8 +154,9 @@ static void test_only_picks(void **state)
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
 	/* Hot: plain, sealed, token, hipobj, one-sided, singles, batch, at rest; cold: plain; a
-	 * quiet tenant, and five kinds of noise apart and beside. */
-	assert_int_equal(rows_of(&plan), 9 + 2 + 11);
+	 * quiet tenant, and five kinds of noise apart and beside; where this process may, pages of
+	 * an object by GETs and by a map. */
+	assert_int_equal(rows_of(&plan), 9 + 2 + 11 + (bench_map_refused() ? 0 : 2));
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -444,6 +446,36 @@ static void test_fan_out_is_beside_nodes(void **state)
 	bench_plan_close(&plan);
 }
 
+/* A map is compared with GETs of the same bytes, and those with a copy, or the ping-pong. */
+static void test_maps(void **state)
+{
+	const struct bench_group *group;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	if (bench_map_refused())
+		skip();
+	bench_defaults(&opts);
+	opts.only = "d1 map";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(plan.group_count, 2);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		const struct bench_record *row, *limit;
+
+		group = &plan.groups[g];
+		row = find(group, BENCH_READ);
+		assert_ptr_equal(bench_group_anchor(group, find(group, BENCH_MAP)), row);
+		limit = bench_group_anchor(group, row);
+		assert_int_equal(limit->subject.kind,
+			row->subject.bytes > MIB ? BENCH_MEMCPY : BENCH_PINGPONG);
+		assert_null(find(group, BENCH_RDMA));
+	}
+	bench_plan_close(&plan);
+	opts.compare = "127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
 /* Only the groups of many objects, which no row changes, share a server, and follow each other. */
 static void test_servers_of_groups(void **state)
 {
@@ -487,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_noisy_tenants),
 		cmocka_unit_test(test_another_server),
 		cmocka_unit_test(test_servers_of_groups),
+		cmocka_unit_test(test_maps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
