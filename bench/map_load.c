@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What a touch out of order brings: each is touched once in a map. */
+/* A touch out of order brings so much: each such part is touched once in a map. */
 #define TOUCH_BYTES (64 * KIB)
 /* A server that does not answer for this long ends a map. */
 #define PATIENCE_NS (10 * NS_PER_S)

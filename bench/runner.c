@@ -422,7 +422,7 @@ int bench_target_pass(struct bench_target *target, const struct bench_data *data
 	return ret;
 }
 
-/* What is read by pieces is one large object. */
+/* One large object is read by pieces. */
 static uint64_t object_bytes(const struct bench_subject *subject)
 {
 	return subject->way == BENCH_READ || subject->way == BENCH_MAP ? BENCH_HUGE_BYTES

@@ -419,7 +419,7 @@ static int checkpoint_do(struct store *store, bool anew)
 		apply->failed = true;
 	else if (!ret)
 		atomic_store(&store->tail_pos, tail.pos);
-	/* Who asked meanwhile saw the old tail, and asks again if this one is not enough. */
+	/* Commits that asked meanwhile saw the old tail, and ask again if it is not enough. */
 	apply->checkpoint_wanted = false;
 	waiters = waiters_take(apply);
 	pthread_mutex_unlock(&apply->lock);
