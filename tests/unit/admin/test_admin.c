@@ -61,6 +61,12 @@ int store_protected(const struct store *store)
 	return protection;
 }
 
+uint64_t store_index_jobs(const struct store *store)
+{
+	(void)store;
+	return 5;
+}
+
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_admin_tell_fn *tell, void *tell_arg)
 {
@@ -381,6 +387,7 @@ static void test_metrics_of_the_parts(void **state)
 	assert_true(has("nebulaio_replication_rule_seconds_total" RULE "1.500\n"));
 	assert_false(has("nebulaio_store_volume_state"));
 	assert_true(has("nebulaio_store_index_protected 0\n"));
+	assert_true(has("nebulaio_store_index_jobs 5\n"));
 	volume_count = 2;
 	protection = 1;
 	assert_int_equal(ask(S3_GET, "/metrics"), 200);
