@@ -27,7 +27,7 @@ struct committer {
 	bool ending;
 	bool ended;
 	struct waiter *end_waiter;
-	uint64_t head_pos;
+	_Atomic uint64_t head_pos; /* of the log; the committer alone changes it */
 	struct carry carry;
 	uint64_t seq_next;
 	uint64_t mtime_last_ns;

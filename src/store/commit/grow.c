@@ -2,6 +2,7 @@
  * it runs low. Growing prewrites the new space, which takes a while, so a fiber does it ahead of
  * need. Only a caller that finds no space at all waits. */
 #include "store/commit/body.h"
+#include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
 #include "store/object/cache.h"
 #include "store/space/space.h"
@@ -253,6 +254,9 @@ void local_usage(struct store *store, struct store_usage *ret_usage)
 {
 	/* An array of volumes holds this many times the data of one volume. */
 	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);
+	/* The head goes ahead of the tail, so the tail is read first. */
+	uint64_t tail_pos = atomic_load(&store->tail_pos);
+	uint64_t head_pos = atomic_load(&store->committer->head_pos);
 
 	*ret_usage = (struct store_usage){
 		.volume_bytes = disk_bytes(store->volume.disk) * data,
@@ -262,6 +266,6 @@ void local_usage(struct store *store, struct store_usage *ret_usage)
 		.buckets = buckets_count(store->buckets),
 		.cache_bytes = store->cache ? cache_bytes(store->cache) : 0,
 		.cache_bytes_max = store->cache ? cache_bytes_max(store->cache) : 0,
-		.log_bytes = store->volume.super.log_bytes,
+		.log_bytes = head_pos - tail_pos,
 	};
 }

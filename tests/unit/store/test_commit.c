@@ -421,6 +421,7 @@ static void asked_run(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(index_apply_settle(rig->store), 0);
+	assert_in_range(rig_usage(rig).log_bytes, 1, rig->opts.log_bytes - 1);
 	/* As a commit does that still sees the old tail. The thread is not woken. */
 	pthread_mutex_lock(&apply->lock);
 	apply->checkpoint_wanted = true;
@@ -429,6 +430,7 @@ static void asked_run(struct rig *rig, void *arg)
 	pthread_mutex_lock(&apply->lock);
 	assert_false(apply->checkpoint_wanted);
 	pthread_mutex_unlock(&apply->lock);
+	assert_int_equal(rig_usage(rig).log_bytes, 0);
 }
 
 /* Each flush of a little makes the index merge sooner. */
