@@ -16,13 +16,21 @@ struct direct {
 	char if_match[sizeof(((struct s3_origin_object *)NULL)->etag) + 2];
 };
 
+/* Readers that are slow leave half of the buffers to fetches. */
+static uint32_t readers_max(const struct origin *origin)
+{
+	return (uint32_t)MIN(
+		DIRECT_MAX, origin->opts.buffer_bytes_max / 2 / S3_ORIGIN_DIRECT_BYTES);
+}
+
 bool origin_direct_begin(void *arg, const struct s3_origin_ask *ask)
 {
 	struct origin *origin = arg;
 	bool room;
 
 	pthread_mutex_lock(&origin->lock);
-	room = origin->direct < DIRECT_MAX && origin->uses[ask->share].direct < DIRECT_MAX / 2 &&
+	room = origin->direct < readers_max(origin) &&
+	       origin->uses[ask->share].direct < readers_max(origin) / 2 &&
 	       !atomic_load(&origin->ending);
 	origin->direct += room;
 	origin->uses[ask->share].direct += room;

@@ -6,11 +6,14 @@
 #include "replicate/replicate.h"
 #include "s3/origin.h"
 
+#define ORIGIN_BUFFER_BYTES_MIN (64 * MIB) /* the longest piece */
+#define ORIGIN_BUFFER_BYTES_MAX (512 * MIB)
 struct origin_opts {
 	struct s3 *s3;
 	struct store *store;
 	struct flow_core *core;
 	const struct replicate_sender *sender;
+	uint64_t buffer_bytes_max; /* of pieces that come or wait to be stored; from MIN on */
 };
 struct origin;
 /* Fiber call on the core's reactor, after s3_start: from now on requests fetch; and a fiber deletes

@@ -18,17 +18,14 @@
 #include "origin/origin.h"
 #include "reactor/reactor.h"
 
-#define FETCHES_MAX	 256u /* of all principals; one may have half */
-#define THREADS_MAX	 32u
-#define PIECE_BYTES	 (8 * MIB) /* of an object that has at most PIECES_MAX of them */
-#define PIECE_BYTES_MAX	 (64 * MIB)
-#define PIECES_MAX	 10000u /* parts of an upload */
-#define PIECES_AHEAD	 2u
-#define BUFFER_BYTES_MAX (512 * MIB) /* of pieces that come or wait to be stored */
-#define DIRECT_MAX	 64u	     /* readers of ranges, of all principals; one may have half */
-_Static_assert(DIRECT_MAX *S3_ORIGIN_DIRECT_BYTES <= BUFFER_BYTES_MAX / 2,
-	"readers that are slow leave half of the buffers to fetches");
-_Static_assert(PIECE_BYTES_MAX <= BUFFER_BYTES_MAX, "each piece can come");
+#define FETCHES_MAX	256u /* of all principals; one may have half */
+#define THREADS_MAX	32u
+#define PIECE_BYTES	(8 * MIB) /* of an object that has at most PIECES_MAX of them */
+#define PIECE_BYTES_MAX (64 * MIB)
+#define PIECES_MAX	10000u /* parts of an upload */
+#define PIECES_AHEAD	2u
+#define DIRECT_MAX	64u /* readers of ranges, of all principals; one may have half */
+_Static_assert(PIECE_BYTES_MAX <= ORIGIN_BUFFER_BYTES_MIN, "each piece can come");
 _Static_assert(PIECE_BYTES_MAX <= LIMIT_PUT_BYTES_MAX, "a piece is a part");
 
 /* A principal's share of what is scarce. */

@@ -98,10 +98,10 @@ static bool may_have(uint64_t own, uint64_t wanted, uint64_t left, uint64_t all)
 static bool share_may(const struct origin *origin, const struct job *job)
 {
 	const struct share_use *use = &origin->uses[job->share];
+	uint64_t bytes_max = origin->opts.buffer_bytes_max;
 
 	return may_have(use->busy, 1, THREADS_MAX - origin->busy, THREADS_MAX) &&
-	       may_have(use->buffer_bytes, job->bytes, BUFFER_BYTES_MAX - origin->buffer_bytes,
-		       BUFFER_BYTES_MAX);
+	       may_have(use->buffer_bytes, job->bytes, bytes_max - origin->buffer_bytes, bytes_max);
 }
 
 static void bytes_take(struct origin *origin, const struct job *job)
@@ -124,7 +124,7 @@ static struct job *job_next(struct origin *origin)
 			waits[job->share] = true;
 			continue;
 		}
-		if (origin->buffer_bytes + job->bytes > BUFFER_BYTES_MAX)
+		if (origin->buffer_bytes + job->bytes > origin->opts.buffer_bytes_max)
 			return NULL;
 		list_remove(&job->link);
 		origin->queued--;

@@ -1,6 +1,8 @@
 /* server/resources.c: what the kernel lets the process have. */
 #include "server/resources.h"
 
+#include "origin/origin.h"
+
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -49,6 +51,17 @@ void resources_share(struct config *config, const struct cgroup_limits *limits, 
 		config->memory.records_bytes = MAX(rest / 8, AUTO_BYTES_MIN);
 	if (config->memory.index_cache_bytes == CONFIG_AUTO)
 		config->memory.index_cache_bytes = MAX(rest / 16, AUTO_BYTES_MIN);
+}
+
+uint64_t resources_origin_bytes(
+	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
+{
+	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
+	uint64_t used = config->memory.bytes + config->memory.records_bytes +
+			config->memory.index_cache_bytes + REST_MEMORY_BYTES;
+	uint64_t rest = bytes - MIN(bytes, used);
+
+	return MIN(MAX(rest / 4, ORIGIN_BUFFER_BYTES_MIN), ORIGIN_BUFFER_BYTES_MAX);
 }
 
 /* The region is there. The rest grows later, and the kernel then kills the process without a word.

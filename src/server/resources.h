@@ -14,6 +14,10 @@ uint64_t resources_host_memory(void);
  * whether records may use huge pages. */
 void resources_share(
 	struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes);
+/* How much the pieces of fetches from origins may take (origin/origin.h), of what is left beside
+ * the region, the records and the index. */
+uint64_t resources_origin_bytes(
+	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes);
 /* Warns when the control group's limit of memory is below what the configuration may use. */
 void resources_compare(const struct config *config, const struct cgroup_limits *limits);
 

@@ -195,7 +195,9 @@ static int start_origins(struct server *server)
 	const struct origin_opts opts = {.s3 = server->s3,
 		.store = server->store,
 		.core = &server->cores[0].flow,
-		.sender = server->sender};
+		.sender = server->sender,
+		.buffer_bytes_max = resources_origin_bytes(
+			&server->config, &server->limits, resources_host_memory())};
 
 	return origin_open(&opts, &server->origin);
 }

@@ -31,6 +31,26 @@ static void test_a_limit_below_the_hosts_memory_counts(void **state)
 	assert_int_equal(config.memory.index_cache_bytes, (3 * GIB - 192 * MIB) / 16);
 }
 
+static uint64_t origin_bytes(uint64_t limit, uint64_t host)
+{
+	const struct cgroup_limits limits = {.memory_bytes = limit};
+
+	config_defaults(&config);
+	config.memory.bytes = 1 * GIB;
+	share(limit, host);
+	return resources_origin_bytes(&config, &limits, host);
+}
+
+/* A container as the guides size it, twice the region, must not be killed by what readers fetch. */
+static void test_origins_have_a_part_of_the_rest(void **state)
+{
+	(void)state;
+	assert_int_equal(origin_bytes(UINT64_MAX, 64 * GIB), 512 * MIB);
+	assert_int_equal(origin_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64) * MIB / 4);
+	assert_int_equal(origin_bytes(1 * GIB, 64 * GIB), 64 * MIB);
+	assert_int_equal(origin_bytes(UINT64_MAX, 0), 64 * MIB);
+}
+
 static void test_a_small_host_has_the_least(void **state)
 {
 	(void)state;
@@ -60,6 +80,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_auto_is_a_share_of_the_memory_beside_the_region),
 		cmocka_unit_test(test_a_limit_below_the_hosts_memory_counts),
+		cmocka_unit_test(test_origins_have_a_part_of_the_rest),
 		cmocka_unit_test(test_a_small_host_has_the_least),
 		cmocka_unit_test(test_a_number_stays),
 	};
