@@ -316,26 +316,40 @@ static void origin_leave(void *stream)
 
 /* ---- HEAD. ---- */
 
+bool origin_take(struct origin *origin, uint16_t share, struct s3_origin_told *told)
+{
+	bool room;
+
+	pthread_mutex_lock(&origin->lock);
+	room = has_room(origin, share);
+	origin->running += room;
+	origin->uses[share].running += room;
+	pthread_mutex_unlock(&origin->lock);
+	if (!room)
+		full(told);
+	return room;
+}
+
+void origin_give(struct origin *origin, uint16_t share)
+{
+	pthread_mutex_lock(&origin->lock);
+	origin->running--;
+	origin->uses[share].running--;
+	pthread_mutex_unlock(&origin->lock);
+}
+
 static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *told)
 {
 	struct origin *origin = arg;
 	char target[S3_REPLICATE_NAME_MAX + 1], key[ORIGIN_KEY_BYTES];
 	struct job job = {.target = target, .key = key};
 	struct answer answer;
-	bool room;
 
 	if (!key_fits(ask, told) || slice_copy_str(ask->origin->target, target, sizeof(target)))
 		return;
 	(void)origin_key_of(ask, key);
-	pthread_mutex_lock(&origin->lock);
-	room = has_room(origin, ask->share);
-	origin->running += room;
-	origin->uses[ask->share].running += room;
-	pthread_mutex_unlock(&origin->lock);
-	if (!room) {
-		full(told);
+	if (!origin_take(origin, ask->share, told))
 		return;
-	}
 	job_begin(origin, ask->share, &job);
 	job_wait(&job);
 	job_free(&job);
@@ -348,10 +362,7 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 				target);
 		told->object = answer.object;
 	}
-	pthread_mutex_lock(&origin->lock);
-	origin->running--;
-	origin->uses[ask->share].running--;
-	pthread_mutex_unlock(&origin->lock);
+	origin_give(origin, ask->share);
 }
 
 const struct s3_origin_ops origin_ops = {.fetch = origin_fetch,
@@ -362,4 +373,5 @@ const struct s3_origin_ops origin_ops = {.fetch = origin_fetch,
 	.direct_end = origin_direct_end,
 	.direct_piece = origin_direct_piece,
 	.direct_free = origin_direct_free,
-	.head = origin_head};
+	.head = origin_head,
+	.list = origin_list};

@@ -1,4 +1,5 @@
-/* origin/direct.c: single pieces of objects, from an origin to a reader without being stored. */
+/* origin/direct.c: what an origin answers goes to the request without being stored: single pieces
+ * of objects, and lists. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 DEFINE_COUNTER(direct_bytes, "nebulaio_origin_direct_bytes_total", NULL,
 	"Bytes of ranges that came from origins and were not stored.");
 
-/* A piece that a reader holds. */
+/* An answer that a request holds. */
 struct direct {
 	struct job job;
 	char target[S3_REPLICATE_NAME_MAX + 1];
@@ -21,6 +22,12 @@ static uint32_t readers_max(const struct origin *origin)
 {
 	return (uint32_t)MIN(
 		DIRECT_MAX, origin->opts.buffer_bytes_max / 2 / S3_ORIGIN_DIRECT_BYTES);
+}
+
+static void direct_free(struct direct *direct)
+{
+	job_free(&direct->job);
+	free(direct);
 }
 
 bool origin_direct_begin(void *arg, const struct s3_origin_ask *ask)
@@ -99,15 +106,68 @@ void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
 		piece->held = direct;
 		return;
 	}
-	job_free(&direct->job);
-	free(direct);
+	direct_free(direct);
 }
 
 void origin_direct_free(struct s3_origin_piece *piece)
 {
-	struct direct *direct = piece->held;
-
-	job_free(&direct->job);
-	free(direct);
+	direct_free(piece->held);
 	piece->data = NULL;
+}
+
+/* ---- Lists. ---- */
+
+#define LIST_KEYS_FEW 200u /* the longest keys and ETags fit, whatever encodes them */
+
+static struct direct *list_ask(struct origin *origin, const struct s3_origin_ask *ask,
+	const char *query, uint32_t keys_max)
+{
+	struct direct *direct = calloc(1, sizeof(*direct));
+	char text[S3_ORIGIN_QUERY_BYTES + 24];
+
+	if (!direct)
+		return NULL;
+	snprintf(text, sizeof(text), "%s&max-keys=%u", query, keys_max);
+	slice_copy_str(ask->origin->target, direct->target, sizeof(direct->target));
+	direct->job = (struct job){.target = direct->target,
+		.key = "",
+		.query = text,
+		.bytes = LIMIT_XML_BODY_BYTES_MAX};
+	job_begin(origin, ask->share, &direct->job);
+	job_wait(&direct->job);
+	direct->job.query = "";
+	return direct;
+}
+
+static bool is_too_long(const struct direct *direct)
+{
+	return direct->job.result.error == -EMSGSIZE;
+}
+
+void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query,
+	struct s3_origin_piece *piece, struct s3_origin_told *told)
+{
+	uint32_t keys_max = (uint32_t)piece->bytes;
+	struct origin *origin = arg;
+	struct direct *direct;
+
+	piece->data = NULL;
+	if (!origin_take(origin, ask->share, told))
+		return;
+	direct = list_ask(origin, ask, query, keys_max);
+	if (direct && is_too_long(direct) && keys_max > LIST_KEYS_FEW) {
+		direct_free(direct);
+		direct = list_ask(origin, ask, query, LIST_KEYS_FEW);
+	}
+	origin_give(origin, ask->share);
+	if (!direct) {
+		origin_tell(told, S3_ORIGIN_BUSY, "There is no memory for the list: ask again.");
+	} else if (origin_is_refusal(ask, &direct->job, told)) {
+		direct_free(direct);
+	} else {
+		told->end = S3_ORIGIN_GIVEN;
+		piece->held = direct;
+		piece->data = direct->job.body;
+		piece->bytes = direct->job.result.answer_len;
+	}
 }

@@ -2,7 +2,7 @@
  *
  *   origin.c  open and close
  *   ask.c     requests that wait for a fetch, or follow it; heads
- *   direct.c  pieces for readers of ranges, which are not stored
+ *   direct.c  pieces for readers of ranges, and lists: not stored
  *   fetch.c   a fetch: its pieces in order, how it ends
  *   evict.c   deletes the copies that were read longest ago, when a bucket is beyond its bound
  *   pool.c    threads that block in requests to origins, one piece each, shared by principals
@@ -71,6 +71,7 @@ struct job {
 	uint16_t share; /* of the principal */
 	const char *target;
 	const char *key;	/* there */
+	const char *query;	/* of a list; or NULL */
 	const char *if_match;	/* an ETag with quotes; or NULL */
 	uint64_t offset, bytes; /* bytes 0: a HEAD */
 	struct fiber *fiber;
@@ -157,8 +158,13 @@ void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
 	const struct s3_origin_object *object, struct s3_origin_piece *piece,
 	struct s3_origin_told *told);
 void origin_direct_free(struct s3_origin_piece *piece);
+void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query,
+	struct s3_origin_piece *piece, struct s3_origin_told *told);
 
 /* ---- ask.c ---- */
+/* Counts a request that an origin will be asked for, until give. False: there are too many. */
+bool origin_take(struct origin *origin, uint16_t share, struct s3_origin_told *told);
+void origin_give(struct origin *origin, uint16_t share);
 /* The key at the origin; false: it would be too long. */
 bool origin_key_of(const struct s3_origin_ask *ask, char ret_key[ORIGIN_KEY_BYTES]);
 extern const struct s3_origin_ops origin_ops;

@@ -48,13 +48,16 @@ static void job_send(struct origin *origin, struct held *held, struct job *job)
 {
 	const struct s3_header header[] = {{SLICE("x-amz-checksum-mode"), SLICE("ENABLED")},
 		{SLICE("if-match"), slice_str(job->if_match ? job->if_match : "")}};
-	const struct replicate_request request = {
-		.op = job->bytes ? REPLICATE_GET_OBJECT : REPLICATE_HEAD_OBJECT,
+	const struct replicate_request request = {.op = job->query   ? REPLICATE_OTHER
+							: job->bytes ? REPLICATE_GET_OBJECT
+								     : REPLICATE_HEAD_OBJECT,
+		.method = "GET",
 		.key = job->key,
+		.query = job->query,
 		.headers = header,
 		.header_count = job->if_match ? 2 : 1,
 		.range_offset = job->offset,
-		.range_bytes = job->bytes,
+		.range_bytes = job->query ? 0 : job->bytes,
 		.answer = (char *)job->body,
 		.answer_bytes = job->bytes,
 		.answer_headers = job->headers,

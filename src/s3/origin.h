@@ -81,6 +81,8 @@ struct s3_origin_stretch {
 	uint64_t offset, bytes;
 	const char *why; /* of an error; until leave */
 };
+/* Percent-encoded: a prefix, and a delimiter and a marker. */
+#define S3_ORIGIN_QUERY_BYTES (3 * (S3_ORIGIN_PREFIX_MAX * 2 + LIMIT_KEY_LEN_MAX * 3) + 128)
 /* Bytes of an object that are not stored. */
 #define S3_ORIGIN_DIRECT_BYTES (4 * MIB)
 struct s3_origin_piece {
@@ -109,6 +111,10 @@ struct s3_origin_ops {
 		const struct s3_origin_object *object, struct s3_origin_piece *piece,
 		struct s3_origin_told *ret_told);
 	void (*direct_free)(struct s3_origin_piece *piece);
+	/* A page of the origin's keys, as its XML, until direct_free: piece->bytes is the most
+	 * keys, and then the text's length; query has everything else, percent-encoded. */
+	void (*list)(void *arg, const struct s3_origin_ask *ask, const char *query,
+		struct s3_origin_piece *piece, struct s3_origin_told *ret_told);
 	/* Asks the origin alone. */
 	void (*head)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
 };

@@ -11,6 +11,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/object/origin.h"
+#include "s3/object/origin_list.h"
 
 const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value)
 {
@@ -383,6 +384,8 @@ static const struct s3_error *list_walk(struct s3_call *call, struct s3_list *li
 	/* Owners of single objects are looked up by fiber calls. */
 	opts.visit_anywhere = list->owner_of_all || (!list->owner && !list->version);
 	skip_prefix(list, &opts);
+	if (!list->version && s3_origin_lists(call))
+		return s3_origin_list(call, list, &opts, visit);
 	ret = list->version ? store_list_versions(call->s3->store, &opts, visit, list, &list->more)
 			    : store_list(call->s3->store, &opts, visit, list, &list->more);
 	if (ret == -ENOENT)
@@ -439,9 +442,11 @@ const struct s3_error *s3_list_answer(
 	struct buf xml;
 
 	if (!error)
-		error = s3_origin_refuses_list(call);
-	if (!error)
 		error = listing->parse(call, list, arg);
+	if (!error && list->version && s3_origin_lists(call))
+		error = s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"The bucket has an origin, so it has no versions. With the header "
+			"x-nebulaio-origin: local the objects that are here are listed.");
 	if (!error)
 		error = list_walk(call, list);
 	if (!error) {

@@ -1,5 +1,5 @@
 /* s3/object/origin.c: requests to a bucket with an origin: GetObject waits until a missing object
- * came from there, HeadObject tells what the origin tells, and lists are refused. */
+ * came from there, and HeadObject tells what the origin tells. */
 #include "s3/object/origin.h"
 
 #include <errno.h>
@@ -12,8 +12,7 @@
 #include "s3/object/multipart.h"
 #include "s3/object/origin_stream.h"
 
-#define LIST_HEADER "x-nebulaio-origin"
-#define TURNS	    3u
+#define TURNS 3u
 
 DEFINE_COUNTER(reads, "nebulaio_origin_reads_total", NULL,
 	"GETs and HEADs of objects that came from their bucket's origin, and are here.");
@@ -79,8 +78,7 @@ void s3_origin_answer(struct s3_call *call, struct slice value)
 	s3_answer_header(call, SLICE(S3_ORIGIN_HEADER), value);
 }
 
-/* False: the bucket has none. */
-static bool origin_of(struct s3_call *call, struct s3_origin_ask *ask)
+bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ask)
 {
 	const struct s3_settings *settings;
 
@@ -97,7 +95,8 @@ static bool origin_of(struct s3_call *call, struct s3_origin_ask *ask)
 	return true;
 }
 
-static const struct s3_error *hook_of(struct s3_call *call, const struct s3_origin_hook **ret_hook)
+const struct s3_error *s3_origin_hook_of(
+	struct s3_call *call, const struct s3_origin_hook **ret_hook)
 {
 	*ret_hook = atomic_load(&call->s3->origin);
 	if (*ret_hook)
@@ -106,8 +105,7 @@ static const struct s3_error *hook_of(struct s3_call *call, const struct s3_orig
 		"The bucket has an origin, and this server cannot ask other servers.");
 }
 
-/* NULL: the origin gave the object, or gives it. */
-static const struct s3_error *error_of(struct s3_call *call, const struct s3_origin_told *told)
+const struct s3_error *s3_origin_error(struct s3_call *call, const struct s3_origin_told *told)
 {
 	s3_call_check(call);
 	switch (told->end) {
@@ -132,12 +130,12 @@ static const struct s3_error *get_once(struct s3_call *call, const struct s3_ori
 	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_here)
 {
 	const struct s3_origin_hook *hook;
-	const struct s3_error *error = hook_of(call, &hook);
+	const struct s3_error *error = s3_origin_hook_of(call, &hook);
 
 	if (error)
 		return error;
 	hook->ops->fetch(hook->arg, ask, told);
-	error = error_of(call, told);
+	error = s3_origin_error(call, told);
 	*ret_here = !error;
 	if (error || told->end != S3_ORIGIN_COMING)
 		return error;
@@ -149,7 +147,7 @@ static const struct s3_error *ask_head(struct s3_call *call, const struct s3_ori
 	struct s3_origin_told *told, struct store_meta *ret_meta)
 {
 	const struct s3_origin_hook *hook;
-	const struct s3_error *error = hook_of(call, &hook);
+	const struct s3_error *error = s3_origin_hook_of(call, &hook);
 
 	if (error)
 		return error;
@@ -159,7 +157,7 @@ static const struct s3_error *ask_head(struct s3_call *call, const struct s3_ori
 		.headers = told->object.headers,
 		.headers_len = told->object.headers_len};
 	memcpy(ret_meta->etag, told->object.etag, sizeof(ret_meta->etag));
-	return error_of(call, told);
+	return s3_origin_error(call, told);
 }
 
 /* *ret_whole: nothing was answered or opened: the request is not for a range of the object, or the
@@ -204,7 +202,7 @@ __attribute__((noinline)) const struct s3_error *s3_origin_get(
 	ask = mem_arena_get(&call->arena, sizeof(*ask));
 	if (!told || !ask)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	if (!origin_of(call, ask))
+	if (!s3_origin_ask_of(call, ask))
 		return error;
 	/* Which parts the object has is known when it is whole. */
 	ask->follows = !s3_call_param(call, SLICE("partNumber"), &ignored);
@@ -245,7 +243,7 @@ const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_erro
 	enum s3_condition_result result;
 	struct s3_origin_ask ask;
 
-	if (error != s3_error_at(S3_E_NO_SUCH_KEY) || !origin_of(call, &ask))
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) || !s3_origin_ask_of(call, &ask))
 		return error;
 	told = mem_arena_get(&call->arena, sizeof(*told));
 	if (!told)
@@ -327,19 +325,4 @@ int s3_origin_sweep(struct s3 *s3, const _Atomic bool *ending)
 		log_info("origin", "%u fetches that an earlier run did not end were deleted",
 			sweep.count);
 	return ret == -ENOENT ? 0 : ret;
-}
-
-/* ---- Lists. ---- */
-
-const struct s3_error *s3_origin_refuses_list(struct s3_call *call)
-{
-	struct s3_origin_ask ask;
-
-	if (!origin_of(call, &ask) ||
-		slice_eq(s3_call_header(call, SLICE(LIST_HEADER)), SLICE("local")))
-		return NULL;
-	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-		"%.*s has an origin, and only the keys that were fetched are here: list them at "
-		"the origin, or, with the header " LIST_HEADER ": local, those that are here.",
-		SLICE_FMT(call->bucket));
 }

@@ -17,8 +17,12 @@ const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_erro
 void s3_origin_keep(const struct s3_call *call, struct store_meta *meta);
 /* Answers the header that tells about the hidden one, and counts a read of a fetched object. */
 void s3_origin_answer(struct s3_call *call, struct slice value);
-/* A list of the bucket would have only the keys that were fetched: the error, unless the request
- * asks for these. */
-const struct s3_error *s3_origin_refuses_list(struct s3_call *call);
+/* ---- For the other files that ask origins. ---- */
+/* False: the bucket has no origin. */
+bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ret_ask);
+const struct s3_error *s3_origin_hook_of(
+	struct s3_call *call, const struct s3_origin_hook **ret_hook);
+/* NULL: the origin gave what was asked for, or gives it. */
+const struct s3_error *s3_origin_error(struct s3_call *call, const struct s3_origin_told *told);
 
 #endif
