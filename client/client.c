@@ -67,6 +67,12 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 	if (client->retries_max == UINT32_MAX || client->transport == NEB_STRICT)
 		client->retries_max = 0;
 	client->spin_ns = options->spin_ns ? options->spin_ns : 50 * NS_PER_US;
+	client->reg_cache_bytes = options->registration_cache_bytes;
+	if (options->device_name) {
+		client->device_wanted = strdup(options->device_name);
+		if (!client->device_wanted)
+			return -ENOMEM;
+	}
 	client->keepalive_ns = options->keepalive_ns ? options->keepalive_ns : CLIENT_KEEPALIVE_NS;
 	ret = option_copy(client, "access_key", slice_str(options->access_key), client->access_key,
 		sizeof(client->access_key));
@@ -110,7 +116,7 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 	if (ret)
 		return ret;
 	if (client->rdma_count || client->token_count || client->owner_count) {
-		ret = client_device_open(client, options->device_name);
+		ret = client_device_open(client);
 		if (ret && client->http_count) {
 			client->rdma_count = 0;
 			client->token_count = 0;
@@ -122,7 +128,7 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 		ret = client_pool_open(
 			client, options->pool_bytes ? options->pool_bytes : 64 * MIB);
 	if (ret == 0)
-		ret = client_reg_cache_open(client, options->registration_cache_bytes);
+		ret = client_reg_cache_open(client);
 	if (ret == 0 && client->owner_count)
 		ret = client_owners_open(client);
 	if (ret == 0 && options->one_sided_reads && (client->rdma_count || client->owners))
@@ -231,6 +237,7 @@ void neb_client_close(struct neb_client *client)
 	if (client->session_token)
 		secret_wipe(client->session_token, strlen(client->session_token));
 	free(client->session_token);
+	free(client->device_wanted);
 	free(client);
 }
 
@@ -239,7 +246,7 @@ void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_sta
 	struct reg_cache_stats cached = {0};
 
 	*ret_stats = client->stats;
-	ret_stats->paths = client->path_count;
+	ret_stats->paths = client_paths_now(client);
 	for (uint32_t i = 0; i < client->path_count; i++)
 		ret_stats->paths_up += client->paths[i] && client->paths[i]->phase == SESSION_OPEN;
 	for (uint32_t i = 0; i < client->device_count && client->devices[i].reg_cache; i++) {

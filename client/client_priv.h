@@ -4,6 +4,7 @@
  *
  *   client.c      options, open and close, log
  *   endpoint.c    where to go
+ *   told.c        further addresses that a server tells
  *   owner.c       a cluster's stores: their owners, and a session with each
  *   bucket.c      where the owner of a bucket's store is
  *   device.c      by which RDMA device
@@ -64,10 +65,17 @@ struct client_endpoint {
 	struct client_tokens *tokens;
 	bool hipobj; /* bodies move by hipobj-rc-v2 */
 	bool owner;  /* a gateway: it tells the owners of buckets */
+	bool given;  /* RDMA: no paths but those that the program gave */
+	/* RDMA: the server tells it. It has this store, or (0) is told no more, and then gets no
+	 * new session. */
+	bool told;
+	bool proven; /* it had a session */
+	uint64_t store_id;
 	/* RDMA: paths to one server have the same group. The client has a session for each path of
 	 * one group at a time. */
 	uint32_t group;
-	uint32_t device_idx; /* of the client's devices: the one that leads there */
+	uint32_t device_idx;		    /* of the client's devices: the one that leads there */
+	char address[CLIENT_ADDRESS_BYTES]; /* what host last meant to a session; "": nothing yet */
 	/* it does not support hipobj-rc-v2: not tried again before this */
 	uint64_t hipobj_retry_ns;
 	int error;     /* and */
@@ -95,7 +103,7 @@ struct neb_client {
 	bool require_encryption;
 	neb_log_fn *log;
 	void *log_arg;
-	uint32_t endpoint_count, rdma_count, http_count, token_count, owner_count;
+	uint32_t endpoint_count, rdma_count, http_count, token_count, owner_count, told_count;
 	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
 	struct prng prng;
 	/* The store that the endpoints belong to; 0: not known yet. The client's own variable, or
@@ -119,7 +127,9 @@ struct neb_client {
 	const char *rdma_why; /* no session is ever tried; NULL: device_why */
 	int wake_fd;	      /* an eventfd that neb_wake writes */
 	int watch_fd; /* a wait that sleeps ends when it is readable, as by neb_wake; -1: none */
-	_Atomic bool woken; /* a wait that spins reads this */
+	_Atomic bool woken;  /* a wait that spins reads this */
+	char *device_wanted; /* the option; NULL: none */
+	uint64_t reg_cache_bytes;
 	char device_names[CLIENT_DEVICES_MAX * sizeof(((struct rp_found *)0)->device_name)];
 	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
 	uint64_t kept_ns;				      /* when sessions were last checked */
@@ -162,6 +172,8 @@ static inline bool client_has_path(const struct neb_client *client)
 void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* ---- endpoint.c ---- */
+/* Notes an endpoint's error, which is the client's unless the endpoint was only told. */
+void client_endpoint_error(struct neb_client *client, struct client_endpoint *endpoint, int error);
 /* Records an outage of an endpoint: when to try again, and one warning. */
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
@@ -183,13 +195,20 @@ int client_store_learn(
 void client_store_text(const struct neb_client *client, char text[17]);
 
 /* ---- device.c ---- */
-/* Opens the named devices. With NULL, "" or "auto", opens the devices that lead to the endpoints.
- * Logged; client->device_why has the reason for the first one. -ENODEV: none could be had. */
-int client_device_open(struct neb_client *client, const char *wanted);
+/* Opens the devices that the options name. With NULL, "" or "auto", opens the devices that lead to
+ * the endpoints. Logged; client->device_why has the reason for the first one. -ENODEV: none could
+ * be had. */
+int client_device_open(struct neb_client *client);
 void client_device_close(struct neb_client *client);
+/* The same for one more path of an open client; memory that a device knows is known to a new one,
+ * too. An error, with the endpoint's why. */
+int client_device_join(struct neb_client *client, struct client_endpoint *endpoint);
 /* The host's numeric address, which a connection manager needs. May ask a name server.
  * -EHOSTUNREACH, with why. */
 int client_resolve(const char *host, char *ret_address, size_t address_bytes, const char **ret_why);
+/* The address of this host that packets to the endpoint leave from, whose GID a device should use;
+ * "" when no route is known. May ask a name server. */
+void client_source(const struct client_endpoint *endpoint, char ret_source[RP_ADDRESS_TEXT_BYTES]);
 
 /* ---- client.c ---- */
 /* neb_client_open for a client of a pool: with the store id that the pool's clients share. */

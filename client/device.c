@@ -25,6 +25,11 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 	return ret ? -EHOSTUNREACH : 0;
 }
 
+/* Completions of a session that are no request's: set-up, spare receives, keepalives, and what the
+ * device has more than was asked for. */
+#define COMPLETIONS_MORE 128u
+#define COMPLETIONS_MIN	 1024u /* also of tokens and hipobj-rc-v2 */
+
 static bool wants_device(const struct client_endpoint *endpoint)
 {
 	return endpoint->scheme == CLIENT_RDMA || endpoint->token || endpoint->hipobj ||
@@ -73,11 +78,12 @@ static void device_close(struct client_device *device)
 /* Every session of the client may be on it. */
 static uint32_t completions_max(const struct neb_client *client)
 {
-	uint32_t sessions = MIN(MAX(client->rdma_count, 1u), CLIENT_PATHS_MAX);
+	uint32_t sessions = client->owner_count ? CLIENT_OWNERS_MAX : 1;
 
-	if (client->owner_count)
-		sessions = CLIENT_OWNERS_MAX;
-	return sessions * LIMIT_SESSION_REQUESTS_MAX * 4;
+	/* A server may tell of more than the endpoints name. */
+	if (client->rdma_count)
+		sessions = CLIENT_PATHS_MAX;
+	return MAX(sessions * (client->requests_max * 4 + COMPLETIONS_MORE), COMPLETIONS_MIN);
 }
 
 /* The device of that name, opened now if the client does not have it. */
@@ -111,8 +117,9 @@ static int device_take(struct neb_client *client, const char *name, uint32_t *re
 
 /* Gives the endpoint its device. */
 static int endpoint_device(struct neb_client *client, struct client_endpoint *endpoint,
-	const char *wanted, uint32_t number, struct rp_found *ret_found)
+	uint32_t number, struct rp_found *ret_found)
 {
+	const char *wanted = client->device_wanted;
 	bool named = wanted && *wanted && strcmp(wanted, "auto") != 0;
 	int ret =
 		named ? device_named(wanted, number, ret_found) : device_find(endpoint, ret_found);
@@ -138,7 +145,7 @@ static void names_join(struct neb_client *client)
 }
 
 /* An endpoint whose device cannot be had uses the first device that could be. */
-static int devices_take(struct neb_client *client, const char *wanted)
+static int devices_take(struct neb_client *client)
 {
 	uint32_t number = 0;
 	int error = 0;
@@ -151,7 +158,7 @@ static int devices_take(struct neb_client *client, const char *wanted)
 
 		if (!wants_device(endpoint) || (!first && !session))
 			continue;
-		ret = endpoint_device(client, endpoint, wanted, session ? number++ : 0, &found);
+		ret = endpoint_device(client, endpoint, session ? number++ : 0, &found);
 		if (ret && !first)
 			client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s", endpoint->host,
 				endpoint->port, found.why);
@@ -163,10 +170,10 @@ static int devices_take(struct neb_client *client, const char *wanted)
 	return client->device_count ? 0 : error;
 }
 
-int client_device_open(struct neb_client *client, const char *wanted)
+int client_device_open(struct neb_client *client)
 {
 	bool goes_on = client->transport == NEB_AUTO && client->http_count;
-	int ret = devices_take(client, wanted);
+	int ret = devices_take(client);
 
 	if (ret) {
 		client->rdma_error = ret;
@@ -177,6 +184,30 @@ int client_device_open(struct neb_client *client, const char *wanted)
 	names_join(client);
 	client_log(client, NEB_LOG_INFO, "RDMA device%s %s: %s",
 		client->device_count == 1 ? "" : "s", client->device_names, client->device_why);
+	return 0;
+}
+
+int client_device_join(struct neb_client *client, struct client_endpoint *endpoint)
+{
+	uint32_t before = client->device_count;
+	struct rp_found found;
+	int ret = endpoint_device(client, endpoint, client->rdma_count, &found);
+
+	if (ret) {
+		snprintf(endpoint->why, sizeof(endpoint->why), "%.120s", found.why);
+		return ret;
+	}
+	if (client->device_count == before)
+		return 0;
+	ret = client_memory_join(client);
+	if (ret) {
+		snprintf(endpoint->why, sizeof(endpoint->why),
+			"RDMA device %.60s cannot have the client's memory: %s", found.device_name,
+			strerror(-ret));
+		device_close(&client->devices[--client->device_count]);
+		return ret;
+	}
+	names_join(client);
 	return 0;
 }
 

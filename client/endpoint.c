@@ -120,8 +120,10 @@ static int path_parse(struct neb_client *client, struct slice text)
 			 client->endpoints[i].group == before->group;
 	if (paths == CLIENT_PATHS_MAX)
 		return -EINVAL;
-	*endpoint = (struct client_endpoint){
-		.scheme = CLIENT_RDMA, .port = SCHEMES[CLIENT_RDMA].port, .group = before->group};
+	*endpoint = (struct client_endpoint){.scheme = CLIENT_RDMA,
+		.port = SCHEMES[CLIENT_RDMA].port,
+		.group = before->group,
+		.given = endpoint->given};
 	ret = client_endpoint_at(client, endpoint, text);
 	if (ret == 0)
 		endpoint_keep(client);
@@ -135,6 +137,9 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 
 	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
 		return -EINVAL;
+	endpoint->given = slice_ends(text, SLICE("?paths=given"));
+	if (endpoint->given)
+		text.len -= strlen("?paths=given");
 	if (slice_find(text, SLICE("://")) < 0)
 		return path_parse(
 			client, slice_ends(text, SLICE("/")) ? slice_to(text, text.len - 1) : text);
@@ -155,8 +160,9 @@ static int endpoint_parse(struct neb_client *client, struct slice text)
 		endpoint->scheme = (enum client_scheme)i;
 		endpoint->port = SCHEMES[i].port;
 		endpoint->group = client->group_count;
-		if ((endpoint->token || endpoint->hipobj || endpoint->owner) &&
-			endpoint->scheme == CLIENT_RDMA)
+		if (endpoint->scheme == CLIENT_RDMA
+				? endpoint->token || endpoint->hipobj || endpoint->owner
+				: endpoint->given)
 			return -EINVAL;
 		ret = client_endpoint_at(client, endpoint, slice_from(text, SCHEMES[i].prefix.len));
 		if (ret == 0)
@@ -211,6 +217,13 @@ static const char *other_way(const struct neb_client *client)
 		       : "";
 }
 
+void client_endpoint_error(struct neb_client *client, struct client_endpoint *endpoint, int error)
+{
+	endpoint->error = error;
+	if (!endpoint->told)
+		client->rdma_error = error;
+}
+
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why)
 {
@@ -222,13 +235,15 @@ void client_endpoint_failed(
 	/* Half of it is random, so that the clients of one server do not reconnect at the same
 	 * time. */
 	endpoint->retry_ns = now_ns + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
-	client->rdma_error = endpoint->error = error;
+	client_endpoint_error(client, endpoint, error);
 	if (why != endpoint->why)
 		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
 	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: no session: %s; tried again in %llu ms",
 		endpoint->host, endpoint->port, endpoint->why,
 		(unsigned long long)((endpoint->retry_ns - now_ns) / NS_PER_MS));
-	if (endpoint->warned)
+	/* The program does not know a told address, and it may be one of a network that this host
+	 * is not on. */
+	if (endpoint->warned || (endpoint->told && !endpoint->proven))
 		return;
 	endpoint->warned = true;
 	client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s%s", endpoint->host, endpoint->port,
@@ -239,10 +254,17 @@ int client_store_learn(
 	struct neb_client *client, struct client_endpoint *endpoint, uint64_t store_id)
 {
 	uint64_t known = 0;
+	bool same;
 
-	if (!store_id || client->endpoint_count < 2 ||
-		atomic_compare_exchange_strong(client->store_id, &known, store_id) ||
-		known == store_id)
+	if (endpoint->told) {
+		known = endpoint->store_id;
+		same = store_id && store_id == known;
+	} else {
+		same = !store_id || client->endpoint_count - client->told_count < 2 ||
+		       atomic_compare_exchange_strong(client->store_id, &known, store_id) ||
+		       known == store_id;
+	}
+	if (same)
 		return 0;
 	snprintf(endpoint->why, sizeof(endpoint->why),
 		"it serves another store (%016llx) than the others (%016llx): name endpoints of "

@@ -32,13 +32,17 @@ static int body_mr_open(
 	return rp_mr_open(device->pd, &opts, ret_mr);
 }
 
+static void mr_close(struct rp_mr **mr)
+{
+	if (*mr)
+		rp_mr_close(*mr);
+	*mr = NULL;
+}
+
 static void mrs_close(struct rp_mr *mrs[CLIENT_DEVICES_MAX])
 {
-	for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
-		if (mrs[i])
-			rp_mr_close(mrs[i]);
-		mrs[i] = NULL;
-	}
+	for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++)
+		mr_close(&mrs[i]);
 }
 
 /* With every device. Errors of rp_mr_open; then with none. */
@@ -200,20 +204,19 @@ static uint32_t registration_find(const struct neb_client *client, const uint8_t
 }
 
 /* A device that cannot reach a GPU's memory has no key for it: its requests are staged. */
-static void gpu_mrs_open(struct neb_client *client, void *data, size_t bytes,
-	struct rp_mr *ret_mrs[CLIENT_DEVICES_MAX])
+static void gpu_mr_open(
+	struct neb_client *client, uint32_t device_idx, struct client_registration *reg)
 {
-	for (uint32_t i = 0; i < client->device_count; i++) {
-		const struct client_domain domain = {
-			.device = client->devices[i].rp, .pd = client->devices[i].pd};
-		int ret = client_gpu_register(&domain, data, bytes, REMOTE_ACCESS, &ret_mrs[i]);
+	const struct client_domain domain = {
+		.device = client->devices[device_idx].rp, .pd = client->devices[device_idx].pd};
+	int ret = client_gpu_register(
+		&domain, reg->data, reg->bytes, REMOTE_ACCESS, &reg->mrs[device_idx]);
 
-		if (ret)
-			client_log(client, NEB_LOG_WARN,
-				"%zu bytes of GPU memory are staged through host memory: the RDMA "
-				"device cannot reach them: %s",
-				bytes, strerror(-ret));
-	}
+	if (ret)
+		client_log(client, NEB_LOG_WARN,
+			"%llu bytes of GPU memory are staged through host memory: the RDMA "
+			"device cannot reach them: %s",
+			(unsigned long long)reg->bytes, strerror(-ret));
 }
 
 int neb_register(struct neb_client *client, void *data, size_t bytes)
@@ -231,7 +234,8 @@ int neb_register(struct neb_client *client, void *data, size_t bytes)
 		return -ENOSPC;
 	client_gpu_look();
 	if (client_gpu_owns(data))
-		gpu_mrs_open(client, data, bytes, reg.mrs);
+		for (uint32_t i = 0; i < client->device_count; i++)
+			gpu_mr_open(client, i, &reg);
 	else
 		ret = mrs_open(client, data, bytes, -1, reg.mrs);
 	if (ret)
@@ -268,13 +272,44 @@ int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes)
 	return ret;
 }
 
-int client_reg_cache_open(struct neb_client *client, uint64_t bytes)
+static int device_cache_open(const struct neb_client *client, struct client_device *device)
+{
+	return client->reg_cache_bytes ? reg_cache_open(device->pd, client->reg_cache_bytes,
+						 REMOTE_ACCESS, &device->reg_cache)
+				       : 0;
+}
+
+int client_reg_cache_open(struct neb_client *client)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; ret == 0 && bytes && i < client->device_count; i++)
-		ret = reg_cache_open(
-			client->devices[i].pd, bytes, REMOTE_ACCESS, &client->devices[i].reg_cache);
+	for (uint32_t i = 0; ret == 0 && i < client->device_count; i++)
+		ret = device_cache_open(client, &client->devices[i]);
+	return ret;
+}
+
+int client_memory_join(struct neb_client *client)
+{
+	uint32_t idx = client->device_count - 1;
+	struct client_device *device = &client->devices[idx];
+	struct client_pool *pool = &client->pool;
+	int ret = mr_open(device, pool->base, pool->bytes, pool->fd, &pool->mrs[idx]);
+
+	for (uint32_t i = 0; ret == 0 && i < client->registration_count; i++) {
+		struct client_registration *reg = &client->registrations[i];
+
+		if (client_gpu_owns(reg->data))
+			gpu_mr_open(client, idx, reg);
+		else
+			ret = mr_open(device, reg->data, reg->bytes, -1, &reg->mrs[idx]);
+	}
+	if (ret == 0)
+		ret = device_cache_open(client, device);
+	if (ret == 0)
+		return 0;
+	for (uint32_t i = 0; i < client->registration_count; i++)
+		mr_close(&client->registrations[i].mrs[idx]);
+	mr_close(&pool->mrs[idx]);
 	return ret;
 }
 

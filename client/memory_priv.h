@@ -48,9 +48,12 @@ bool client_memory_known(const struct client_call *call);
 void client_runs_end(struct client_call *call, uint64_t moved);
 /* The local key of a run that client_runs made for the call. */
 uint32_t client_run_lkey(const struct client_call *call, const struct capsule_run *run);
-/* 0 bytes, or no device: no cache. */
-int client_reg_cache_open(struct neb_client *client, uint64_t bytes);
+/* For each device, if the options want it. */
+int client_reg_cache_open(struct neb_client *client);
 void client_registrations_close(struct neb_client *client);
+/* Lets the last of the client's devices know the pool and what is registered. Errors of rp_mr_open;
+ * then it knows nothing. */
+int client_memory_join(struct neb_client *client);
 /* Copies into the call's into, or out of its body, from an offset on. The copy is counted. */
 void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);

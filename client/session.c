@@ -89,12 +89,22 @@ static void session_free(struct client_session *session)
 	free(session);
 }
 
+/* The client can do without it. */
+static bool is_further(const struct client_session *session)
+{
+	const struct client_session *best = client_path_best(session->client);
+
+	return session->endpoint->told && best && best->phase == SESSION_OPEN;
+}
+
 static int session_connect(struct client_session *session, const char **ret_why)
 {
-	const struct capsule_private private_data = {
-		.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
-	char address[CLIENT_ADDRESS_BYTES];
-	int ret = client_resolve(session->endpoint->host, address, sizeof(address), ret_why);
+	const struct capsule_private private_data = {.magic = CAPSULE_MAGIC,
+		.version_max = CAPSULE_VERSION,
+		.flags = is_further(session) ? CAPSULE_PRIVATE_FURTHER : 0};
+	char *address = session->endpoint->address;
+	int ret = client_resolve(
+		session->endpoint->host, address, sizeof(session->endpoint->address), ret_why);
 
 	if (ret == 0)
 		ret = session_memory(session);
@@ -180,7 +190,8 @@ static void paths_begin(struct neb_client *client, uint64_t now_ns)
 
 		if (endpoint->scheme != CLIENT_RDMA || endpoint->group != client->group)
 			continue;
-		if (!client->paths[path] && endpoint->retry_ns <= now_ns)
+		if (!client->paths[path] && endpoint->retry_ns <= now_ns &&
+			(!endpoint->told || endpoint->store_id))
 			client_session_begin(client, endpoint, &client->paths[path]);
 		path++;
 	}
@@ -209,6 +220,31 @@ void client_paths_probe(struct neb_client *client, uint64_t now_ns)
 		paths_begin(client, now_ns);
 }
 
+uint32_t client_paths_now(const struct neb_client *client)
+{
+	uint32_t path = 0, count = 0;
+
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
+		const struct client_endpoint *endpoint = &client->endpoints[i];
+
+		if (endpoint->scheme != CLIENT_RDMA || endpoint->group != client->group)
+			continue;
+		if (path < client->path_count &&
+			(client->paths[path] || !endpoint->told || endpoint->store_id))
+			count++;
+		path++;
+	}
+	return count;
+}
+
+void client_paths_told(struct client_session *session)
+{
+	struct neb_client *client = session->client;
+
+	if (client->group == session->endpoint->group && client_has_path(client))
+		paths_begin(client, clock_now_ns());
+}
+
 /* ---- Set-up. ---- */
 
 static void send_hello(struct client_session *session)
@@ -224,6 +260,7 @@ static void send_hello(struct client_session *session)
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
 			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE | CAPSULE_FEATURE_ONCE |
 			    CAPSULE_FEATURE_PARTS |
+			    (client_wants_told(session) ? CAPSULE_FEATURE_PATHS : 0) |
 			    (client->leases ? CAPSULE_FEATURE_LEASES | CAPSULE_FEATURE_CLOCK : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
@@ -245,8 +282,9 @@ static void on_challenge(
 		challenge->version != CAPSULE_VERSION ||
 		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES |
 					       CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_ONCE |
-					       CAPSULE_FEATURE_PARTS)) ||
+					       CAPSULE_FEATURE_PARTS | CAPSULE_FEATURE_PATHS)) ||
 		(!client->leases && challenge->features & CAPSULE_FEATURE_LEASES) ||
+		(!client_wants_told(session) && challenge->features & CAPSULE_FEATURE_PATHS) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
 		challenge->inline_bytes > client->inline_bytes_max) {
@@ -258,6 +296,7 @@ static void on_challenge(
 	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
 	session->once = challenge->features & CAPSULE_FEATURE_ONCE;
 	session->parts = challenge->features & CAPSULE_FEATURE_PARTS;
+	session->paths = challenge->features & CAPSULE_FEATURE_PATHS;
 	if (client->require_encryption && !session->encrypted) {
 		client_session_lose(session, -EACCES, "the server does not offer encryption");
 		return;
@@ -322,12 +361,15 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 		session->free_slots[i] = (uint16_t)(session->slot_count - 1 - i);
 	session->free_count = session->slot_count;
 	session->phase = SESSION_OPEN;
+	if (!session->paths)
+		client_told_none(client, session->endpoint->group);
 	client->stats.sessions_opened++;
 	board_add(client->paths_up_shown, 1);
 	if (session->endpoint->warned)
 		client_log(client, NEB_LOG_WARN, "rdma://%s:%u: back", session->endpoint->host,
 			session->endpoint->port);
 	session->endpoint->warned = false;
+	session->endpoint->proven = true;
 	session->endpoint->backoff_ns = 0;
 	session->endpoint->why[0] = '\0';
 	client_calls_kick(client);
@@ -387,7 +429,7 @@ void client_session_lose(struct client_session *session, int error, const char *
 		*session->home = NULL;
 	if (why != session->endpoint->why)
 		snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
-	client->rdma_error = session->endpoint->error = error;
+	client_endpoint_error(client, session->endpoint, error);
 	if (was_open) {
 		client->stats.sessions_lost++;
 		board_add(client->paths_up_shown, UINT64_MAX); /* less 1 */

@@ -312,6 +312,11 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 		if (*session->home == session)
 			*session->home = NULL;
 		client_calls_kick(session->client);
+	} else if (head->kind == CAPSULE_PATHS) {
+		if (client_told(session, capsule, bytes) != 0)
+			client_session_lose(session, -EPROTO, "the server's PATHS is malformed");
+		else
+			client_paths_told(session);
 	} else {
 		client_session_lose(
 			session, -EPROTO, "a capsule of a kind that servers do not send");

@@ -75,6 +75,7 @@ struct client_session {
 	bool once;    /* the server remembers what it did for numbered requests */
 	bool streams; /* of lists may be asked for */
 	bool parts;   /* of encrypted bodies may be asked for */
+	bool paths;   /* the server will tell its addresses */
 	/* The call whose body comes in parts: for one there are receives. Or NULL. */
 	const struct client_call *parted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
@@ -127,6 +128,10 @@ struct client_session *client_path_best(const struct neb_client *client);
 struct client_session *client_session_of(const struct neb_client *client, uint32_t serial);
 /* Begins sessions on the paths that have none while others have one, when they are due. */
 void client_paths_probe(struct neb_client *client, uint64_t now_ns);
+/* The paths of the group in use, without those that are told no more. */
+uint32_t client_paths_now(const struct neb_client *client);
+/* The session's server has told addresses: sessions begin there, if its group is the one in use. */
+void client_paths_told(struct client_session *session);
 /* Begins one. It is put into *home, and taken out when it takes no new calls. */
 void client_session_begin(
 	struct neb_client *client, struct client_endpoint *endpoint, struct client_session **home);
@@ -142,6 +147,15 @@ void client_session_broken(struct client_session *session, enum rp_status status
 	__attribute__((cold));
 /* A set-up capsule came. */
 void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
+
+/* ---- told.c ---- */
+/* Whether the session's server is asked for its further addresses. */
+bool client_wants_told(const struct client_session *session);
+/* The server of this group tells no addresses. */
+void client_told_none(struct neb_client *client, uint32_t group);
+/* A verified PATHS came: its addresses become endpoints. -EPROTO: malformed, or not asked for. */
+int client_told(struct client_session *session, const void *capsule, uint32_t bytes)
+	__attribute__((cold));
 
 /* ---- session_dp.c ---- */
 /* 0; -EAGAIN: no free slot; other errors: this call cannot be sent. */

@@ -100,7 +100,9 @@ struct neb_options {
 	 * session by each, through the device that leads there, and spreads its requests; those of
 	 * a path that is lost go on by another one at once, and the path is tried again. A write
 	 * whose answer was lost is done once: the server remembers its answer (docs/spec/wire.md,
-	 * section 9). The environment
+	 * section 9). A server tells a proven client its other addresses, which are then paths,
+	 * too; "?paths=given" at the end of an RDMA endpoint keeps to those in this text. The
+	 * environment
 	 * variable NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", redirects connections from the
 	 * first address to the second. All endpoints must serve one store: the first that answers
 	 * determines it, and requests to an endpoint of another store fail without effect. With

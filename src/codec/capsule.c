@@ -183,7 +183,7 @@ ptrdiff_t capsule_head_check(const void *data, size_t len, size_t bytes_max)
 		return -EAGAIN;
 	if (head->magic != CAPSULE_MAGIC || head->version != CAPSULE_VERSION)
 		return -EPROTO;
-	if (head->kind < CAPSULE_HELLO || head->kind > CAPSULE_GOODBYE)
+	if (head->kind < CAPSULE_HELLO || head->kind > CAPSULE_PATHS)
 		return -EPROTO;
 	if ((head->flags & ~CAPSULE_FLAG_SEALED) || head->reserved != 0 ||
 		(head->flags && head->kind < CAPSULE_REQUEST))
@@ -631,6 +631,69 @@ size_t capsule_refuse_encode(
 	refuse->reserved = 0;
 	put(put((uint8_t *)(refuse + 1), code), message);
 	return refuse->head.bytes;
+}
+
+/* The IPv4 address in it, or NULL. */
+static const uint8_t *address_v4(const struct capsule_address *address)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(address->ip, prefix, sizeof(prefix)) ? NULL : address->ip + sizeof(prefix);
+}
+
+bool capsule_address_is_host(const struct capsule_address *address)
+{
+	static const uint8_t any[16];
+	const uint8_t *ip = address->ip, *v4 = address_v4(address);
+
+	if (v4)
+		return v4[0] && v4[0] < 224 && !(v4[0] == 169 && v4[1] == 254);
+	return memcmp(ip, any, sizeof(any)) && ip[0] != 0xff &&
+	       !(ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80);
+}
+
+bool capsule_address_is_loopback(const struct capsule_address *address)
+{
+	static const uint8_t one[16] = {[15] = 1};
+	const uint8_t *v4 = address_v4(address);
+
+	return v4 ? v4[0] == 127 : !memcmp(address->ip, one, sizeof(one));
+}
+
+int capsule_paths_decode(const void *capsule, size_t len,
+	const struct capsule_address **ret_addresses, uint32_t *ret_count)
+{
+	const struct capsule_paths_wire *paths = capsule;
+
+	if (len < sizeof(*paths) + CAPSULE_TAG_BYTES || paths->count < 1 ||
+		paths->count > CAPSULE_ADDRESSES_MAX ||
+		len != sizeof(*paths) + paths->count * sizeof(paths->addresses[0]) +
+				CAPSULE_TAG_BYTES)
+		return -EPROTO;
+	if (paths->reserved[0] | paths->reserved[1] | paths->reserved[2])
+		return -EPROTO;
+	for (uint32_t i = 0; i < paths->count; i++) {
+		const struct capsule_address *address = &paths->addresses[i];
+
+		if (!address->port ||
+			address->reserved[0] | address->reserved[1] | address->reserved[2])
+			return -EPROTO;
+	}
+	*ret_addresses = paths->addresses;
+	*ret_count = paths->count;
+	return 0;
+}
+
+size_t capsule_paths_encode(const struct capsule_address *addresses, uint32_t count, void *buf)
+{
+	struct capsule_paths_wire *paths = buf;
+	size_t len = sizeof(*paths) + count * sizeof(*addresses) + CAPSULE_TAG_BYTES;
+
+	CHECK(count >= 1 && count <= CAPSULE_ADDRESSES_MAX);
+	*paths = (struct capsule_paths_wire){.count = (uint16_t)count};
+	head_init(&paths->head, CAPSULE_PATHS, len);
+	memcpy(paths->addresses, addresses, count * sizeof(*addresses));
+	return len;
 }
 
 void capsule_goodbye_finish(

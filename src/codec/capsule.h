@@ -32,8 +32,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is read in p
 #define CAPSULE_MESSAGE_LEN_MAX	   1024u
 /* An encrypted body comes in at most so many parts, the last one with the answer. */
 #define CAPSULE_PARTS_MAX 8u
-/* Beyond one receive per credit: for GOODBYE. */
+/* Beyond one receive per credit: for PATHS and GOODBYE. */
 #define CAPSULE_SPARE_RECEIVES 2u
+/* Addresses that a server tells. */
+#define CAPSULE_ADDRESSES_MAX 8u
 
 enum capsule_kind {
 	CAPSULE_HELLO = 1,
@@ -44,6 +46,7 @@ enum capsule_kind {
 	CAPSULE_REQUEST = 6,
 	CAPSULE_RESPONSE = 7,
 	CAPSULE_GOODBYE = 8,
+	CAPSULE_PATHS = 9,
 };
 
 enum capsule_opcode {
@@ -102,6 +105,7 @@ enum capsule_goodbye_reason {
 #define CAPSULE_FEATURE_ONCE  64u /* HELLO: would number; CHALLENGE: the server remembers */
 /* HELLO: knows parts of encrypted bodies; CHALLENGE: the client may ask for them */
 #define CAPSULE_FEATURE_PARTS 128u
+#define CAPSULE_FEATURE_PATHS 256u /* HELLO: wants to know them; CHALLENGE: PATHS will follow */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
@@ -125,8 +129,10 @@ enum capsule_goodbye_reason {
 struct capsule_private { /* the connection manager's private data, both ways */
 	uint32_t magic;
 	uint16_t version_max;
-	uint16_t reserved;
+	uint16_t flags;
 };
+/* The client has another session with this server, and can do without this one. */
+#define CAPSULE_PRIVATE_FURTHER 1u
 _Static_assert(sizeof(struct capsule_private) == 8, "wire.md section 1");
 
 struct capsule_head {
@@ -257,6 +263,25 @@ struct capsule_goodbye_wire {
 };
 _Static_assert(sizeof(struct capsule_goodbye_wire) == 48, "wire.md section 6");
 
+/* An address where the server listens for sessions (section 3). */
+struct capsule_address {
+	uint8_t ip[16]; /* IPv6; IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;
+	uint16_t reserved[3];
+};
+_Static_assert(sizeof(struct capsule_address) == 24, "wire.md section 3");
+struct capsule_paths_wire {
+	struct capsule_head head;
+	uint16_t count;
+	uint16_t reserved[3];
+	struct capsule_address addresses[]; /* and the tag */
+};
+_Static_assert(sizeof(struct capsule_paths_wire) == 32, "wire.md section 3");
+#define CAPSULE_PATHS_BYTES_MAX              \
+	(sizeof(struct capsule_paths_wire) + \
+		CAPSULE_ADDRESSES_MAX * sizeof(struct capsule_address) + CAPSULE_TAG_BYTES)
+_Static_assert(CAPSULE_PATHS_BYTES_MAX <= CAPSULE_BYTES_MIN, "every client can receive it");
+
 /* Memory that a client may read by itself (section 8): a slot in the server's memory that holds a
  * body of bytes_total bytes. */
 struct capsule_lease {
@@ -385,6 +410,17 @@ struct capsule_response {
 int capsule_response_decode(const void *capsule, size_t len, struct capsule_response *ret_response);
 ptrdiff_t capsule_response_encode(
 	const struct capsule_response *response, void *buf, size_t buf_bytes);
+/* Whether the address may be one host's, from others' view: not "any", a group's, or of one link.
+ */
+bool capsule_address_is_host(const struct capsule_address *address);
+bool capsule_address_is_loopback(const struct capsule_address *address);
+/* 0 or -EPROTO: the addresses of a PATHS capsule, which point into it. The tag must have been
+ * verified. */
+int capsule_paths_decode(const void *capsule, size_t len,
+	const struct capsule_address **ret_addresses, uint32_t *ret_count);
+/* Returns the length, as capsule_request_encode; buf has CAPSULE_PATHS_BYTES_MAX, count is 1 to
+ * CAPSULE_ADDRESSES_MAX. */
+size_t capsule_paths_encode(const struct capsule_address *addresses, uint32_t count, void *buf);
 /* Where the inline body of an encoded response lies. */
 static inline uint8_t *capsule_response_body(void *capsule)
 {

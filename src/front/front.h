@@ -102,6 +102,10 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
  * to the front with the fewest sessions. Before the reactor runs, or on its thread; once for each
  * address, FRONT_ADDRESSES_MAX times at most: -ENOSPC. -EADDRINUSE. */
 int front_native_listen(struct front_native *first, const char *address, uint16_t port);
+/* An address of the server that clients are told when they are proven (wire.md, PATHS), loopback
+ * only those on the simulated device. All devices' fronts tell it. When nobody has a session yet.
+ * -EINVAL: not a numeric address of a host; -ENOSPC. */
+int front_native_announce(struct front_native *first, const char *address, uint16_t port);
 /* Where it listens, at the first of its addresses; 0 when it does not. */
 uint16_t front_native_port(const struct front_native *front);
 /* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. Requests

@@ -198,6 +198,7 @@ struct config {
 		bool enabled;
 		char address[CONFIG_TEXT_MAX]; /* without port; "" is any */
 		char paths[CONFIG_TEXT_MAX];   /* further ones: "ADDRESS,ADDRESS=DEVICE" */
+		bool tell_paths;
 		uint64_t port;
 		char device_name[CONFIG_TEXT_MAX];
 		uint64_t ib_port;

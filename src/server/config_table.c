@@ -377,6 +377,10 @@ const struct config_key CONFIG_KEYS[] = {
 		"Further addresses where RDMA listens, on the same port, so that clients have "
 		"several ways to this server: up to three, separated by commas: ADDRESS (by the "
 		"card that has it), or ADDRESS=DEVICE"),
+	FLAG("rdma.tell_paths", rdma.tell_paths, "true",
+		"Tell clients with valid keys rdma.address and rdma.paths, so that a client that "
+		"was given one of the addresses uses them all; false: only those that it was "
+		"given, as where clients reach this server by other addresses than its own"),
 	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port where RDMA listens"),
 	TEXT("rdma.device_name", rdma.device_name, "auto",
 		"RDMA device: a name such as mlx5_0; simulated; or auto: the card that has "

@@ -98,6 +98,23 @@ int paths_fronts_open(struct paths *paths, uint32_t core_idx, const struct front
 	return ret;
 }
 
+/* A text that is no host's address, as 0.0.0.0, cannot be told. */
+static void addresses_tell(
+	const struct paths *paths, const struct config *config, struct front_native *first)
+{
+	uint16_t port = front_native_port(first);
+
+	if (!paths->count || !config->rdma.tell_paths)
+		return;
+	if (front_native_announce(first, config->rdma.address, port))
+		log_info("server", "rdma.address: clients are not told of '%s'",
+			config->rdma.address);
+	for (uint32_t i = 0; i < paths->count; i++)
+		if (front_native_announce(first, paths->paths[i].address, port))
+			log_info("server", "rdma.paths: clients are not told of '%s'",
+				paths->paths[i].address);
+}
+
 int paths_listen(struct paths *paths, const struct config *config, struct front_native *first)
 {
 	int ret = front_native_listen(first, config->rdma.address, (uint16_t)config->rdma.port);
@@ -120,6 +137,8 @@ int paths_listen(struct paths *paths, const struct config *config, struct front_
 			log_error("server", "rdma.paths: RDMA cannot listen on '%s' port %u: %s",
 				path->address, front_native_port(first), strerror(-ret));
 	}
+	if (!ret)
+		addresses_tell(paths, config, first);
 	return ret;
 }
 

@@ -34,8 +34,8 @@ int paths_open(const struct config *config, const struct rp_open_opts *opts, str
  * first one they are. */
 int paths_fronts_open(struct paths *paths, uint32_t core_idx, const struct front_native_opts *opts,
 	struct front_native *beside);
-/* Listens at rdma.address by first, and at all others, on the same port. -EADDRINUSE; the log says
- * where. */
+/* Listens at rdma.address by first, and at all others, on the same port, and lets clients be told
+ * of them (rdma.tell_paths). -EADDRINUSE; the log says where. */
 int paths_listen(struct paths *paths, const struct config *config, struct front_native *first);
 /* As those of front_native. */
 void paths_drain(struct paths *paths, uint32_t core_idx, uint64_t deadline_ns);

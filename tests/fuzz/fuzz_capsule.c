@@ -72,6 +72,21 @@ static void try_response(size_t len)
 		      len - sizeof(struct capsule_head) - CAPSULE_TAG_BYTES) == 0);
 }
 
+static void try_paths(size_t len)
+{
+	const struct capsule_address *addresses;
+	uint32_t count;
+
+	if (capsule_paths_decode(capsule, len, &addresses, &count) != 0)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		(void)(capsule_address_is_host(&addresses[i]) &&
+			capsule_address_is_loopback(&addresses[i]));
+	CHECK(capsule_paths_encode(addresses, count, again) == len);
+	CHECK(memcmp(capsule + sizeof(struct capsule_head), again + sizeof(struct capsule_head),
+		      len - sizeof(struct capsule_head) - CAPSULE_TAG_BYTES) == 0);
+}
+
 static void try_setup(size_t len)
 {
 	struct slice access_key, code, message;
@@ -104,5 +119,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		return 0;
 	try_request(len);
 	try_response(len);
+	try_paths(len);
 	return 0;
 }

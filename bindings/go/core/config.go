@@ -49,7 +49,8 @@ const (
 //	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: a connection to the first goes
 //	                            to the second
 type Config struct {
-	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://. With http://HOST:PORT?rdma=owner of a
+	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://. The further addresses that the server
+	// tells are used, too, unless the text ends in ?paths=given. With http://HOST:PORT?rdma=owner of a
 	// cluster's gateway, requests go to the owners of the buckets by RDMA, once the gateway has told them.
 	Endpoint string
 	// Endpoints are several endpoints, in order of preference. Set either this or Endpoint.
@@ -80,6 +81,9 @@ type Config struct {
 
 	// MemoryPool is the memory for AllocateBuffer: 64 MiB.
 	MemoryPool PoolSize
+	// MapBytesMax limits the bytes of all maps that are in memory, 32 MiB at least: no limit. Beyond it, those that came
+	// first are dropped, and come again when they are touched.
+	MapBytesMax int64
 	// RequestsMax limits the requests in flight, 1 to 256: 64. More requests wait.
 	RequestsMax int
 	// PartBytes sends longer bodies in parts of this size, 5 MiB to 5 GiB. By default bodies over PutBytesMax, the
@@ -102,6 +106,9 @@ var ports = map[string]string{"rdma": "9100", "http": "9000", "https": "9443"}
 // ways are how bytes go by RDMA although requests go by HTTP: by tokens, or straight to the owners in a cluster.
 var ways = map[string]bool{"": true, "?rdma": true, "?rdma=hipobj": true, "?rdma=owner": true}
 
+// given is an RDMA endpoint whose further addresses, which the server tells, are not used.
+const given = "?paths=given"
+
 type endpoint struct{ scheme, host, port, way string }
 
 // parseEndpoint takes HOST, HOST:PORT or a URL; without a scheme it is RDMA.
@@ -118,8 +125,9 @@ func parseEndpoint(text string) (endpoint, error) {
 	if !known {
 		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not rdma, http or https", text, scheme)
 	}
-	if !ways[way] || (way != "" && scheme == "rdma") {
-		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not ?rdma, ?rdma=hipobj or ?rdma=owner of an HTTP endpoint", text, way)
+	if scheme == "rdma" && way != "" && way != given || scheme != "rdma" && !ways[way] {
+		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not ?rdma, ?rdma=hipobj or ?rdma=owner of an HTTP endpoint, "+
+			"nor ?paths=given of an RDMA one", text, way)
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
 	if strings.Contains(strings.TrimSuffix(address, "]"), "]:") || strings.Count(address, ":") == 1 {

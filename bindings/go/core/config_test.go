@@ -17,6 +17,7 @@ func TestEndpoints(t *testing.T) {
 		{Config{Endpoints: []string{"rdma://a", "http://b/"}, FallbackHTTP: true}, "rdma://a:9100,http://b:9000", Auto},
 		{Config{Endpoint: "http://b", Transport: HTTP}, "http://b:9000", HTTP},
 		{Config{Endpoints: []string{"http://a?rdma=owner", "https://b:1/?rdma"}}, "http://a:9000?rdma=owner,https://b:1?rdma", Auto},
+		{Config{Endpoint: "rdma://a?paths=given"}, "rdma://a:9100?paths=given", RDMA},
 	} {
 		text, transport, err := test.config.endpoints()
 		if err != nil || text != test.want || transport != test.transport {
@@ -27,6 +28,7 @@ func TestEndpoints(t *testing.T) {
 		{}, {Endpoint: "ftp://a"}, {Endpoint: "a:0"}, {Endpoint: "a:70000"}, {Endpoint: "::1"}, {Endpoint: "rdma://"},
 		{Endpoint: "a:9100", Endpoints: []string{"b"}}, {Endpoint: "a:x"}, {Endpoint: "http://a?rdma=other"},
 		{Endpoint: "rdma://a?rdma=owner"}, {Endpoint: "http://a?"},
+		{Endpoint: "rdma://a?paths=all"}, {Endpoint: "http://a?paths=given"},
 	} {
 		if text, _, err := bad.endpoints(); err == nil {
 			t.Errorf("%+v: %q", bad, text)

@@ -18,6 +18,8 @@ PORTS = {"rdma": 9100, "http": 9000, "https": 9443}
 
 # How bytes go by RDMA although requests go by HTTP: by tokens, or straight to the owners in a cluster.
 WAYS = ("?rdma", "?rdma=hipobj", "?rdma=owner")
+# An RDMA endpoint whose further addresses, which the server tells, are not used.
+GIVEN = "?paths=given"
 
 
 def _split(endpoint: str) -> tuple[str, str, int, str]:
@@ -26,8 +28,8 @@ def _split(endpoint: str) -> tuple[str, str, int, str]:
     scheme, found, address = text.rstrip("/").partition("://")
     if not found:
         scheme, address = "rdma", scheme
-    if mark and (mark + way not in WAYS or scheme == "rdma"):
-        raise ValueError(f"endpoint {endpoint!r}: {mark + way} is none of {', '.join(WAYS)} of an HTTP endpoint")
+    if mark and (mark + way != GIVEN if scheme == "rdma" else mark + way not in WAYS):
+        raise ValueError(f"endpoint {endpoint!r}: {mark + way} is none of {', '.join(WAYS)} of an HTTP endpoint, nor {GIVEN} of an RDMA one")
     if scheme not in PORTS:
         raise ValueError(f"endpoint {endpoint!r}: {scheme} is not rdma, http or https")
     host, found, port = address.rpartition(":")

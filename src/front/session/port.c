@@ -2,6 +2,7 @@
  * registrations of the region, the listener, and connection events. The first front's reactor takes
  * the events. A connection goes to the front with the fewest sessions; later events of the
  * connection are sent there as messages. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +192,13 @@ static struct front_native *place_take(struct native_port *port, bool *ret_crowd
 	return best;
 }
 
+/* Half of the places is for clients that have no session yet. */
+static bool is_dispensable(const struct native_port *port, const struct capsule_private *hello)
+{
+	return hello->flags & CAPSULE_PRIVATE_FURTHER &&
+	       native_places_taken(port->places) >= port->fronts[0]->opts.sessions_max / 2;
+}
+
 static void on_connect_request(struct native_port *port, const struct rp_cm_event *event)
 {
 	struct note note = {.event = *event};
@@ -203,6 +211,13 @@ static void on_connect_request(struct native_port *port, const struct rp_cm_even
 	}
 	if (!port->listener_count) {
 		reject(event, "the server is draining");
+		return;
+	}
+	if (is_dispensable(port, &hello)) {
+		log_debug("rdma",
+			"%s: a further session is not accepted: half of the places are taken",
+			event->peer);
+		rp_reject(event->request, NULL, 0);
 		return;
 	}
 	note.front = place_take(port, &note.crowded);
@@ -282,6 +297,22 @@ int front_native_listen(struct front_native *first, const char *address, uint16_
 	log_info("rdma", "listening on %s:%u, device %s (%s), %u event loop%s", address,
 		rp_listener_port(*listener), first->attr.name, first->attr.transport,
 		port->front_count, port->front_count == 1 ? "" : "s");
+	return 0;
+}
+
+int front_native_announce(struct front_native *first, const char *address, uint16_t port)
+{
+	struct native_places *places = first->port->places;
+	struct capsule_address told = {.ip = {[10] = 0xff, [11] = 0xff}, .port = port};
+
+	if (!port ||
+		(inet_pton(AF_INET, address, told.ip + 12) != 1 &&
+			inet_pton(AF_INET6, address, told.ip) != 1) ||
+		!capsule_address_is_host(&told))
+		return -EINVAL;
+	if (places->address_count == CAPSULE_ADDRESSES_MAX)
+		return -ENOSPC;
+	places->addresses[places->address_count++] = told;
 	return 0;
 }
 

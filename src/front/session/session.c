@@ -182,11 +182,11 @@ int native_session_accept(struct front_native *front, const struct rp_cm_event *
 /* ---- Set-up. ---- */
 
 /* Uses a frame when the capsule does not fit inline in a work request. */
-static void setup_send(struct native_session *session, void *capsule)
+static void capsule_post(struct native_session *session, void *capsule, bool sealed)
 {
 	struct front_native *front = session->front;
 	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
-	struct native_out out = {.capsule = capsule, .wait = true};
+	struct native_out out = {.capsule = capsule, .sealed = sealed, .wait = true};
 
 	if (bytes > session->wr_inline_bytes) {
 		if (region_lease(front->region, 1, OWNER_RDMA, &out.span) != 0) {
@@ -197,6 +197,11 @@ static void setup_send(struct native_session *session, void *capsule)
 		out.capsule = out.span.data;
 	}
 	native_send_capsule(session, &out);
+}
+
+static void setup_send(struct native_session *session, void *capsule)
+{
+	capsule_post(session, capsule, false);
 }
 
 static void refuse(
@@ -214,12 +219,44 @@ static void refuse(
 	native_session_settle(session);
 }
 
+/* The addresses that the session's client may be told, as many as are returned. */
+static uint32_t addresses_of(const struct native_session *session,
+	struct capsule_address ret_addresses[CAPSULE_ADDRESSES_MAX])
+{
+	const struct native_places *places = session->front->port->places;
+	uint32_t count = 0;
+
+	/* Loopback leads another host to itself. */
+	for (uint32_t i = 0; i < places->address_count; i++) {
+		const struct capsule_address *address = &places->addresses[i];
+
+		if (capsule_address_is_loopback(address) && !session->front->attr.simulated)
+			continue;
+		if (ret_addresses)
+			ret_addresses[count] = *address;
+		count++;
+	}
+	return count;
+}
+
+/* PATHS, if CHALLENGE has announced it. */
+static void addresses_send(struct native_session *session)
+{
+	struct capsule_address addresses[CAPSULE_ADDRESSES_MAX];
+	uint8_t capsule[CAPSULE_PATHS_BYTES_MAX] __attribute__((aligned(8)));
+
+	if (session->phase != NATIVE_OPEN || !(session->challenge.features & CAPSULE_FEATURE_PATHS))
+		return;
+	capsule_paths_encode(addresses, addresses_of(session, addresses), capsule);
+	capsule_post(session, capsule, true);
+}
+
 static void on_hello(struct native_session *session, struct native_recv *recv)
 {
 	const struct front_native *front = session->front;
 	const struct capsule_hello_wire *hello = (const void *)recv->span.data;
 	struct slice access_key;
-	uint32_t capsule_bytes;
+	uint32_t capsule_bytes, wanted;
 
 	if (recv->bytes > sizeof(session->hello) ||
 		capsule_hello_decode(hello, recv->bytes, &access_key) != 0) {
@@ -244,6 +281,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);
 	session->parts = session->encrypted && (hello->features & CAPSULE_FEATURE_PARTS);
 	memcpy(session->hello, hello, recv->bytes);
+	wanted = hello->features;
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
 	session->challenge = (struct capsule_challenge_wire){
 		.version = CAPSULE_VERSION,
@@ -255,7 +293,8 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 			    (session->leases ? CAPSULE_FEATURE_LEASES : 0) |
 			    (session->streams ? CAPSULE_FEATURE_STREAMS : 0) |
 			    (session->parts ? CAPSULE_FEATURE_PARTS : 0) |
-			    (hello->features & CAPSULE_FEATURE_ONCE),
+			    (addresses_of(session, NULL) ? wanted & CAPSULE_FEATURE_PATHS : 0) |
+			    (wanted & CAPSULE_FEATURE_ONCE),
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
 		.store_id = hello->features & CAPSULE_FEATURE_STORE ? front->opts.store_id : 0,
@@ -327,6 +366,7 @@ static void open_session(
 	counter_add(&sessions_opened, 1);
 	session_tell(session);
 	setup_send(session, &welcome);
+	addresses_send(session);
 }
 
 /* Whether the places that are left are for other keys: one client of many processes, or a hostile

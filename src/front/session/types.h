@@ -181,6 +181,9 @@ struct native_places {
 	_Atomic uint32_t recv_frames;
 	uint32_t recv_frames_max;
 	struct native_once *once;
+	/* The addresses that proven clients are told; fixed before there is a session. */
+	uint32_t address_count;
+	struct capsule_address addresses[CAPSULE_ADDRESSES_MAX];
 };
 
 /* Shared by the fronts of all reactors: the device has one registration of the region, and one

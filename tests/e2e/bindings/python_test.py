@@ -405,10 +405,11 @@ def test_settings():
     tap.check(text(["[::1]:7", "[fe80::1]"], False) == "rdma://[::1]:7,rdma://[fe80::1]:9100", "IPv6")
     ways = ["http://a/?rdma=owner", "https://b:1?rdma=hipobj", "http://c?rdma"]
     tap.check(text(ways, True) == "http://a:9000?rdma=owner,https://b:1?rdma=hipobj,http://c:9000?rdma", "ways of RDMA behind HTTP", text(ways, True))
+    tap.check(text(["rdma://a?paths=given"], False) == "rdma://a:9100?paths=given", "no paths but those that were given", text(["rdma://a?paths=given"], False))
     with RDMAClient(f"http://{HTTP}?rdma=owner", *KEYS) as client:
         tap.check(client.create_bucket("owner-asked").transport == "http", "?rdma=owner of a server that is no gateway is HTTP")
         client.delete_bucket("owner-asked")
-    for bad in ("ftp://x", "a:b", "::1", "a:0", ":9", "a:70000", "http://a?rdma=other", "rdma://a?rdma=owner", "http://a?"):
+    for bad in ("ftp://x", "a:b", "::1", "a:0", ":9", "a:70000", "http://a?rdma=other", "rdma://a?rdma=owner", "http://a?", "http://a?paths=given", "rdma://a?paths=all"):
         tap.check(raised(ValueError, text, [bad], False) is not None, f"no endpoint: {bad}")
     os.environ["NEBULAIO_CONNECT_TO"] = f"a:9100={RDMA}"
     with RDMAClient("rdma://a", *KEYS) as client:

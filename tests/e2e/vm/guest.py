@@ -242,7 +242,7 @@ class Client:
     """`nebulaio cp` and its kin over RDMA only; they find the device by themselves."""
 
     def __init__(self, address):
-        self.options = ["--transport", "strict", "--endpoint", f"rdma://{address}:9100",
+        self.options = ["--transport", "strict", "--endpoint", f"rdma://{address}:9100?paths=given",
                         "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
 
     def command(self, verb, *operands):

@@ -30,7 +30,7 @@ PATIENCE_NS = 400 * 10**9
 
 def open_native(address, keys=KEYS, **options):
     # The set-up of a session takes long on a busy emulated machine.
-    endpoints = options.pop("endpoints", f"rdma://{address}:9100")
+    endpoints = options.pop("endpoints", f"rdma://{address}:9100?paths=given")
     return native.Native(endpoints, keys, request_timeout_ns=PATIENCE_NS,
                          **{"device_name": guest.DEVICE, "connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
 
@@ -278,7 +278,7 @@ def hosts_lost(address, agent):
     """RoCE packets are dropped, both ports stay up, and HTTP continues. A server that is only stopped is waited
     for; once nothing acknowledges, its requests go by HTTP, and the server ends the sessions, also one without requests."""
     said = queue.Queue()
-    waiting = open_native(address, transport=native.AUTO, endpoints=f"rdma://{address}:9100,http://{address}:9000",
+    waiting = open_native(address, transport=native.AUTO, endpoints=f"rdma://{address}:9100?paths=given,http://{address}:9000",
                           keepalive_ns=10**9, connect_timeout_ns=10**10, log=lambda _, text: said.put(text))
     idle = open_native(address)
     body = os.urandom(MIB)
@@ -314,13 +314,15 @@ def hosts_lost(address, agent):
 
 
 class Writer(threading.Thread):
-    """Puts new objects by two paths, the second network first, on condition that there is none, and reads them back."""
+    """Puts new objects by two paths, the second network first, on condition that there is none, and reads them back. One
+    writer is given both, the other learns the second one from the server."""
 
     def __init__(self, address, number):
         super().__init__()
         self.said = queue.Queue()
         # Silence on a path is asked after a quarter of this.
-        self.client = open_native(address, endpoints=f"rdma://{guest.SECOND[address]}:9100,{address}:9100", device_name="auto",
+        given = f"rdma://{guest.SECOND[address]}:9100" + ("" if number else f",{address}:9100")
+        self.client = open_native(address, endpoints=given, device_name="auto",
                                   keepalive_ns=8 * 10**9, connect_timeout_ns=10**10, log=lambda _, text: self.said.put(text))
         self.number, self.count = number, 0
         self.stats = self.client.stats()

@@ -18,7 +18,7 @@ struct rig {
 	struct front_native *front, *second; /* of the second path; NULL: none */
 	struct s3 *s3;
 	pthread_t thread;
-	char endpoint[96];
+	char endpoint[96], endpoint_first[48];
 	bool drained;
 };
 
@@ -72,11 +72,22 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+static void ports_tell(struct rig *rig)
+{
+	const uint16_t ports[] = {front_native_port(rig->front),
+		rig->second ? front_native_port(rig->second) : 0, rig->opts.tells_port};
+
+	for (size_t i = 0; i < ARRAY_LEN(ports); i++)
+		CHECK(!ports[i] || front_native_announce(rig->front, "127.0.0.1", ports[i]) == 0);
+}
+
 static void listen_on_reactor(struct rig *rig, void *arg)
 {
 	*(int *)arg = front_native_listen(rig->front, "127.0.0.1", rig->opts.port);
 	if (rig->second && *(int *)arg == 0)
 		*(int *)arg = front_native_listen(rig->second, "127.0.0.1", 0);
+	if (rig->opts.tells)
+		ports_tell(rig);
 }
 
 struct rig *rig_open(const struct rig_opts *opts)
@@ -125,11 +136,12 @@ struct rig *rig_open(const struct rig_opts *opts)
 	assert_int_equal(pthread_create(&rig->thread, NULL, thread_main, rig), 0);
 	run(rig, listen_on_reactor, &ret);
 	assert_int_equal(ret, 0);
-	snprintf(rig->endpoint, sizeof(rig->endpoint), "rdma://127.0.0.1:%u",
+	snprintf(rig->endpoint_first, sizeof(rig->endpoint_first), "rdma://127.0.0.1:%u",
 		front_native_port(rig->front));
+	snprintf(rig->endpoint, sizeof(rig->endpoint), "%s", rig->endpoint_first);
 	if (rig->second)
-		snprintf(rig->endpoint, sizeof(rig->endpoint), "rdma://127.0.0.1:%u,127.0.0.1:%u",
-			front_native_port(rig->front), front_native_port(rig->second));
+		snprintf(rig->endpoint, sizeof(rig->endpoint), "%s,127.0.0.1:%u",
+			rig->endpoint_first, front_native_port(rig->second));
 	return rig;
 }
 
@@ -184,6 +196,11 @@ struct region *rig_region(const struct rig *rig)
 struct s3 *rig_s3(struct rig *rig)
 {
 	return rig->s3;
+}
+
+const char *rig_endpoint_first(const struct rig *rig)
+{
+	return rig->endpoint_first;
 }
 
 const char *rig_endpoint(const struct rig *rig)

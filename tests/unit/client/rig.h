@@ -27,6 +27,8 @@ struct rig_opts {
 	uint64_t lease_ns;	 /* 0: a minute */
 	uint64_t store_id;	 /* 0: not sent */
 	const char *second;	 /* device of a second path; NULL: there is none */
+	bool tells;		 /* proven clients are told the ports … */
+	uint16_t tells_port;	 /* … and this one, unless it is 0 */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);
@@ -44,7 +46,9 @@ uint64_t rig_path_requests(struct rig *rig, uint32_t path);
 bool rig_sessions_become(struct rig *rig, uint32_t count);
 /* Frames that are not free, once the reactor is idle. */
 uint64_t rig_frames_used(struct rig *rig);
-/* "rdma://127.0.0.1:PORT", and with a second path ",127.0.0.1:PORT" */
+/* "rdma://127.0.0.1:PORT" */
+const char *rig_endpoint_first(const struct rig *rig);
+/* The same, and with a second path ",127.0.0.1:PORT" */
 const char *rig_endpoint(const struct rig *rig);
 /* Bytes that depend only on the seed and their offset. */
 void rig_fill(void *data, size_t bytes, uint64_t seed);

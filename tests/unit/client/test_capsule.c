@@ -223,7 +223,7 @@ static void test_head(void **state)
 	REFUSED(magic, 1);
 	REFUSED(version, 2);
 	REFUSED(kind, 0);
-	REFUSED(kind, 9);
+	REFUSED(kind, 10);
 	REFUSED(flags, 2);
 	REFUSED(reserved, 1);
 	REFUSED(bytes, 23);
@@ -411,6 +411,71 @@ static void test_keys(void **state)
 	assert_memory_not_equal(keys.client_tag, keys.server_tag, 16);
 }
 
+static const struct capsule_address ADDRESSES[] = {
+	{.ip = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1}, .port = 9100},
+	{.ip = {0x20, 1, 0xd, 0xb8, [15] = 7}, .port = 9101},
+};
+
+static void test_paths(void **state)
+{
+	struct capsule_paths_wire *wire = (void *)buf;
+	const struct capsule_address *addresses;
+	size_t len = capsule_paths_encode(ADDRESSES, ARRAY_LEN(ADDRESSES), buf);
+	uint32_t count;
+
+	(void)state;
+	assert_int_equal(len, 32 + 2 * 24 + CAPSULE_TAG_BYTES);
+	assert_int_equal(capsule_head_check(buf, len, sizeof(buf)), len);
+	assert_int_equal(capsule_paths_decode(buf, len, &addresses, &count), 0);
+	assert_int_equal(count, 2);
+	assert_memory_equal(addresses, ADDRESSES, sizeof(ADDRESSES));
+	assert_int_equal(capsule_paths_decode(buf, len - 1, &addresses, &count), -EPROTO);
+	assert_int_equal(capsule_paths_decode(buf, 8, &addresses, &count), -EPROTO);
+	for (uint16_t i = 0; i <= CAPSULE_ADDRESSES_MAX + 1; i++) {
+		wire->count = i;
+		assert_int_equal(
+			capsule_paths_decode(buf, len, &addresses, &count), i == 2 ? 0 : -EPROTO);
+	}
+	wire->count = 2;
+	wire->reserved[2] = 1;
+	assert_int_equal(capsule_paths_decode(buf, len, &addresses, &count), -EPROTO);
+	wire->reserved[2] = 0;
+	wire->addresses[1].reserved[0] = 1;
+	assert_int_equal(capsule_paths_decode(buf, len, &addresses, &count), -EPROTO);
+	wire->addresses[1].reserved[0] = 0;
+	wire->addresses[0].port = 0;
+	assert_int_equal(capsule_paths_decode(buf, len, &addresses, &count), -EPROTO);
+}
+
+static void test_addresses(void **state)
+{
+	struct capsule_address any = {.port = 1}, one = {.ip = {[15] = 1}, .port = 1};
+	struct capsule_address v4 = {.ip = {[10] = 0xff, [11] = 0xff}, .port = 1};
+	struct capsule_address v6 = {.port = 1};
+
+	(void)state;
+	assert_true(capsule_address_is_host(&ADDRESSES[0]));
+	assert_true(capsule_address_is_host(&ADDRESSES[1]));
+	assert_false(capsule_address_is_loopback(&ADDRESSES[0]));
+	assert_false(capsule_address_is_loopback(&ADDRESSES[1]));
+	assert_false(capsule_address_is_host(&any));
+	assert_true(capsule_address_is_host(&one));
+	assert_true(capsule_address_is_loopback(&one));
+	assert_false(capsule_address_is_host(&v4));
+	v4.ip[12] = 127;
+	assert_true(capsule_address_is_loopback(&v4));
+	v4.ip[12] = 224; /* a group */
+	assert_false(capsule_address_is_host(&v4));
+	v4.ip[12] = 169; /* of one link */
+	v4.ip[13] = 254;
+	assert_false(capsule_address_is_host(&v4));
+	v6.ip[0] = 0xff;
+	assert_false(capsule_address_is_host(&v6));
+	v6.ip[0] = 0xfe;
+	v6.ip[1] = 0x80;
+	assert_false(capsule_address_is_host(&v6));
+}
+
 static void test_setup_refused(void **state)
 {
 	struct capsule_hello_wire hello = {.version_min = 1,
@@ -462,6 +527,8 @@ int main(void)
 		cmocka_unit_test(test_headers),
 		cmocka_unit_test(test_response),
 		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_setup_refused),
 	};
 

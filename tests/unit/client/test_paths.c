@@ -4,6 +4,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -330,6 +331,224 @@ static void test_places(void **state)
 	rig_close(rig);
 }
 
+/* ---- Addresses that the server tells. ---- */
+
+static const struct rig_opts TELLS = {.second = PLAIN, .tells = true, .store_id = 77};
+
+static void path_used(struct neb_client *client, struct rig *rig, uint8_t *data)
+{
+	struct neb_iov body = {data, BYTES};
+	char keys[WINDOW][16];
+
+	for (uint32_t i = 0; i < WINDOW; i++) {
+		const struct neb_request put = {.op = NEB_PUT_OBJECT,
+			.bucket = B,
+			.key = keys[i],
+			.body = &body,
+			.body_count = 1};
+
+		snprintf(keys[i], sizeof(keys[i]), "told-%u", i);
+		assert_int_equal(neb_submit(client, &put, NULL), 0);
+	}
+	results_take(client, WINDOW);
+	assert_true(rig_path_requests(rig, 0) > 0);
+	assert_true(rig_path_requests(rig, 1) > 0);
+}
+
+/* A client that was given one address uses both, on a device that it has and on one that it opens
+ * for it, whose keys for the pool and for registered memory it then has. */
+static void told(const char *devices, bool encrypted)
+{
+	static uint8_t data[BYTES];
+	struct rig_opts opts = TELLS;
+	struct neb_client *client;
+	struct rig *rig;
+	void *pooled;
+
+	opts.encrypted = encrypted;
+	rig = rig_open(&opts);
+	client = client_open(rig_endpoint_first(rig), devices, NEB_STRICT);
+	assert_int_equal(neb_register(client, data, sizeof(data)), 0);
+	assert_int_equal(neb_buffer_alloc(client, BYTES, &pooled), 0);
+	paths_await(client, 2);
+	assert_int_equal(stats_of(client).paths, 2);
+	assert_string_equal(neb_client_device(client), devices);
+	rig_fill(data, BYTES, 9);
+	memcpy(pooled, data, BYTES);
+	path_used(client, rig, data);
+	path_used(client, rig, pooled);
+	/* The second path's session told the same: nothing new. */
+	assert_int_equal(stats_of(client).sessions_opened, 2);
+	assert_int_equal(neb_unregister(client, data), 0);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+static void test_told(void **state)
+{
+	(void)state;
+	told(PLAIN, false);
+	told(PLAIN " " PLAIN ":seed=2", false);
+	told(PLAIN " " PLAIN ":seed=2", true);
+}
+
+/* A told path takes the requests of the given one, which is lost. */
+static void test_told_takes_over(void **state)
+{
+	struct rig *rig = rig_open(&TELLS);
+	struct neb_client *client =
+		client_open(rig_endpoint_first(rig), "simulated:vanish=40 " PLAIN, NEB_STRICT);
+
+	(void)state;
+	paths_await(client, 2);
+	writes_run(client, rig);
+	assert_true(stats_of(client).sessions_lost > 0);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+static void given_alone(struct rig *rig, const char *suffix)
+{
+	struct neb_client *client;
+	char endpoint[80];
+
+	snprintf(endpoint, sizeof(endpoint), "%s%s", rig_endpoint_first(rig), suffix);
+	client = client_open(endpoint, PLAIN, NEB_STRICT);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(neb_ping(client, NULL), 0);
+	assert_int_equal(stats_of(client).paths, 1);
+	assert_int_equal(stats_of(client).sessions_opened, 1);
+	assert_int_equal(rig_sessions(rig), 1);
+	neb_client_close(client);
+	assert_true(rig_sessions_become(rig, 0));
+}
+
+/* Nothing is used but what was given: because the program says so, because nothing is told, or
+ * because the server does not name its store. */
+static void test_given(void **state)
+{
+	struct rig_opts opts = TELLS;
+	struct rig *rig = rig_open(&opts);
+
+	(void)state;
+	given_alone(rig, "?paths=given");
+	rig_close(rig);
+	opts.tells = false;
+	rig = rig_open(&opts);
+	given_alone(rig, "");
+	rig_close(rig);
+	opts.tells = true;
+	opts.store_id = 0;
+	rig = rig_open(&opts);
+	given_alone(rig, "");
+	rig_close(rig);
+}
+
+static void note_log(void *arg, enum neb_log_level level, const char *text)
+{
+	bool *seen = arg;
+
+	assert_true(level < NEB_LOG_WARN);
+	*seen |= strstr(text, "another store") != NULL;
+}
+
+/* A told address where another store listens gets no request, and one where nobody listens does not
+ * disturb. */
+static void test_told_another(void **state)
+{
+	struct rig *other = rig_open(&(struct rig_opts){.store_id = 78});
+	struct rig_opts opts = {.tells = true, .store_id = 77, .tells_port = rig_port(other)};
+	struct rig *rig = rig_open(&opts);
+	bool seen = false;
+	const struct neb_options options = {.endpoints = rig_endpoint_first(rig),
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_RDMA,
+		.device_name = PLAIN,
+		.log = note_log,
+		.log_arg = &seen};
+	uint64_t deadline_ns = clock_now_ns() + PATIENCE;
+	uint8_t data[BYTES] = {0};
+	struct neb_client *client;
+
+	(void)state;
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	do {
+		assert_int_equal(neb_put(client, B, "key", data, BYTES, NULL), 0);
+		assert_true(clock_now_ns() < deadline_ns);
+	} while (!seen);
+	assert_int_equal(stats_of(client).paths_up, 1);
+	assert_int_equal(fake_s3_puts(rig_s3(other)), 0);
+	rig_close(other);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(neb_put(client, B, "key", data, BYTES, NULL), 0);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+static void *drain(void *arg)
+{
+	rig_drain(arg);
+	return NULL;
+}
+
+/* The client sees its sessions end meanwhile, so that they end at once. */
+static void server_end(struct rig *rig, struct neb_client *client)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, drain, rig), 0);
+	paths_await(client, 0);
+	pthread_join(thread, NULL);
+	rig_close(rig);
+}
+
+/* A server that comes back tells other addresses: the old ones are forgotten, and their places used
+ * again. */
+static void test_told_anew(void **state)
+{
+	struct rig_opts opts = TELLS;
+	struct neb_client *client;
+	struct rig *rig;
+
+	(void)state;
+	rig = rig_open(&opts);
+	opts.port = rig_port(rig);
+	client = client_open(rig_endpoint_first(rig), PLAIN, NEB_RDMA);
+	assert_int_equal(neb_ping(client, NULL), 0);
+	for (uint32_t i = 0; i < 9; i++) {
+		paths_await(client, opts.tells ? 2 : 1);
+		assert_int_equal(stats_of(client).paths, opts.tells ? 2 : 1);
+		server_end(rig, client);
+		opts.tells = i % 3 != 1;
+		opts.store_id += i % 3 == 0; /* it may have a new store, too */
+		rig = rig_open(&opts);
+		assert_int_equal(neb_ping(client, NULL), 0);
+	}
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* Further sessions leave half of the places to clients that have none: here 4 of 8, of which one is
+ * kept for other keys. */
+static void test_told_places(void **state)
+{
+	struct rig *rig = rig_open(&TELLS);
+	struct neb_client *clients[5];
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(clients); i++) {
+		clients[i] = client_open(rig_endpoint_first(rig), PLAIN, NEB_RDMA);
+		for (uint32_t j = 0; j < 3; j++)
+			for (uint32_t k = 0; k <= i; k++)
+				assert_int_equal(neb_ping(clients[k], NULL), 0);
+	}
+	assert_true(rig_sessions(rig) <= 7);
+	for (uint32_t i = 0; i < ARRAY_LEN(clients); i++)
+		neb_client_close(clients[i]);
+	rig_close(rig);
+}
+
 static void text_refused(const char *endpoints)
 {
 	const struct neb_options options = {
@@ -346,6 +565,8 @@ static void test_texts(void **state)
 	text_refused("http://127.0.0.1:9000,127.0.0.1:9001");
 	text_refused("rdma://127.0.0.1,:9100");
 	text_refused("rdma://a,b:0");
+	text_refused("rdma://127.0.0.1:9100?paths=all");
+	text_refused("http://127.0.0.1:9000?paths=given");
 	text_refused("rdma://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4,127.0.0.1:5,"
 		     "127.0.0.1:6,127.0.0.1:7,127.0.0.1:8,127.0.0.1:9");
 }
@@ -360,6 +581,12 @@ int main(void)
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_leases),
 		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_told),
+		cmocka_unit_test(test_told_takes_over),
+		cmocka_unit_test(test_given),
+		cmocka_unit_test(test_told_another),
+		cmocka_unit_test(test_told_anew),
+		cmocka_unit_test(test_told_places),
 		cmocka_unit_test(test_texts),
 	};
 

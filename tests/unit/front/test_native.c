@@ -152,8 +152,8 @@ static void tells_its_sessions(void)
 
 static void connections_come_in(void *arg)
 {
-	struct capsule_private stranger = PRIVATE;
-	struct rp_conn_request requests[5];
+	struct capsule_private stranger = PRIVATE, further = PRIVATE;
+	struct rp_conn_request requests[5], more[3];
 	struct peer peer;
 
 	(void)arg;
@@ -167,6 +167,15 @@ static void connections_come_in(void *arg)
 	fake_connect(&requests[0], &stranger, sizeof(stranger));
 	fake_connect(&requests[1], &PRIVATE, sizeof(PRIVATE) - 1);
 	RIG_UNTIL(requests[0].rejected && requests[1].rejected);
+	/* Further sessions of clients that have one get half of the places. */
+	further.flags = CAPSULE_PRIVATE_FURTHER;
+	for (int i = 0; i < 3; i++)
+		fake_connect(&more[i], &further, sizeof(further));
+	RIG_UNTIL(more[2].rejected);
+	assert_int_equal(front_native_sessions(rig_front), 2);
+	for (int i = 0; i < 2; i++)
+		fake_event(RP_CM_DISCONNECTED, more[i].qp);
+	RIG_UNTIL(front_native_sessions(rig_front) == 0);
 	/* As many connections as places, and one more. */
 	for (int i = 0; i < 5; i++)
 		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));

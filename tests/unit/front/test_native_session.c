@@ -211,6 +211,64 @@ static void encryption_is_required(void *arg)
 }
 RIG_TEST(encryption_is_required);
 
+/* Behind WELCOME, sealed; loopback only on the simulated device; nothing to who does not ask. */
+static void told_to(struct peer *peer, uint32_t wanted, uint32_t count, uint16_t port)
+{
+	const struct capsule_address *addresses;
+	struct capsule_head *head;
+	uint32_t got;
+
+	peer_init(peer);
+	peer->features = wanted;
+	assert_int_equal(peer_accept(peer), 0);
+	peer_challenge(peer);
+	assert_int_equal(peer->challenge.features & CAPSULE_FEATURE_PATHS,
+		count ? CAPSULE_FEATURE_PATHS : 0);
+	peer_prove(peer);
+	assert_int_equal(((struct capsule_head *)peer_take(peer))->kind, CAPSULE_WELCOME);
+	if (count) {
+		head = peer_take(peer);
+		assert_int_equal(head->kind, CAPSULE_PATHS);
+		assert_int_equal(capsule_unseal(&peer->in, head, head->bytes), 0);
+		assert_int_equal(capsule_paths_decode(head, head->bytes, &addresses, &got), 0);
+		assert_int_equal(got, count);
+		assert_int_equal(addresses[0].port, port);
+	}
+	peer_ping(peer);
+	peer_close(peer);
+}
+
+static void addresses_are_told(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	told_to(&peer, CAPSULE_FEATURE_PATHS, 0, 0);
+	assert_int_equal(front_native_announce(rig_front, "", 9100), -EINVAL);
+	assert_int_equal(front_native_announce(rig_front, "0.0.0.0", 9100), -EINVAL);
+	assert_int_equal(front_native_announce(rig_front, "fe80::1", 9100), -EINVAL);
+	assert_int_equal(front_native_announce(rig_front, "server-1", 9100), -EINVAL);
+	assert_int_equal(front_native_announce(rig_front, "192.0.2.1", 0), -EINVAL);
+	assert_int_equal(front_native_announce(rig_front, "127.0.0.1", 9101), 0);
+	rig_front->attr.simulated = false;
+	told_to(&peer, CAPSULE_FEATURE_PATHS, 0, 0);
+	rig_front->attr.simulated = true;
+	told_to(&peer, CAPSULE_FEATURE_PATHS, 1, 9101);
+	assert_int_equal(front_native_announce(rig_front, "2001:db8::1", 9102), 0);
+	told_to(&peer, CAPSULE_FEATURE_PATHS, 2, 9101);
+	told_to(&peer, CAPSULE_FEATURE_PATHS | CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_DEMAND,
+		2, 9101);
+	told_to(&peer, CAPSULE_FEATURE_STREAMS, 0, 0);
+	rig_front->attr.simulated = false;
+	told_to(&peer, CAPSULE_FEATURE_PATHS, 1, 9102);
+	for (uint32_t i = 2; i < CAPSULE_ADDRESSES_MAX; i++)
+		assert_int_equal(front_native_announce(rig_front, "192.0.2.1", 9100), 0);
+	assert_int_equal(front_native_announce(rig_front, "192.0.2.1", 9100), -ENOSPC);
+	told_to(&peer, CAPSULE_FEATURE_PATHS, CAPSULE_ADDRESSES_MAX - 1, 9102);
+	rig_drain(0);
+}
+RIG_TEST(addresses_are_told);
+
 static void proofs_that_prove_nothing(void *arg)
 {
 	struct peer peer;
@@ -708,6 +766,7 @@ int main(void)
 		RIG_UNIT(malformed_hellos_end_the_session, 0),
 		RIG_UNIT(versions_that_do_not_meet, 0),
 		RIG_UNIT(encryption_is_required, .encryption_required = true),
+		RIG_UNIT(addresses_are_told, 0),
 		RIG_UNIT(proofs_that_prove_nothing, 0),
 		RIG_UNIT(set_up_out_of_turn, 0),
 		RIG_UNIT(a_proof_keeps_the_session, 0),
