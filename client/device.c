@@ -25,6 +25,28 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 	return ret ? -EHOSTUNREACH : 0;
 }
 
+void client_source(const struct client_endpoint *endpoint, char ret_source[RP_ADDRESS_TEXT_BYTES])
+{
+	char address[CLIENT_ADDRESS_BYTES];
+	const char *why;
+
+	ret_source[0] = '\0';
+	if (client_resolve(endpoint->host, address, sizeof(address), &why) == 0)
+		(void)rp_source(address, ret_source);
+}
+
+/* The endpoint whose route chooses the GID of a new device. The connection manager chooses that of
+ * a session by itself, so where the client's first device has queue pairs for tokens or
+ * hipobj-rc-v2, too, these decide. */
+static const struct client_endpoint *routed(
+	const struct neb_client *client, const struct client_endpoint *endpoint)
+{
+	for (uint32_t i = 0; i < client->endpoint_count && !client->device_count; i++)
+		if (client->endpoints[i].token || client->endpoints[i].hipobj)
+			return &client->endpoints[i];
+	return endpoint;
+}
+
 /* Completions of a session that are no request's: set-up, spare receives, keepalives, and what the
  * device has more than was asked for. */
 #define COMPLETIONS_MORE 128u
@@ -86,10 +108,12 @@ static uint32_t completions_max(const struct neb_client *client)
 	return MAX(sessions * (client->requests_max * 4 + COMPLETIONS_MORE), COMPLETIONS_MIN);
 }
 
-/* The device of that name, opened now if the client does not have it. */
-static int device_take(struct neb_client *client, const char *name, uint32_t *ret_idx)
+/* The device of that name, opened now if the client does not have it, for this endpoint. */
+static int device_take(struct neb_client *client, const char *name,
+	const struct client_endpoint *endpoint, uint32_t *ret_idx)
 {
-	struct rp_open_opts opts = {.device_name = name, .gid_index = -1};
+	char source[RP_ADDRESS_TEXT_BYTES];
+	struct rp_open_opts opts = {.device_name = name, .gid_index = -1, .address = source};
 	struct client_device *device = &client->devices[client->device_count];
 	struct rp_device_attr attr = {.simulated = true};
 	int ret;
@@ -99,6 +123,7 @@ static int device_take(struct neb_client *client, const char *name, uint32_t *re
 			return 0;
 	if (client->device_count == CLIENT_DEVICES_MAX)
 		return -ENOSPC;
+	client_source(routed(client, endpoint), source);
 	ret = rp_open(&opts, &device->rp);
 	if (ret == 0)
 		ret = rp_pd_open(device->rp, &device->pd);
@@ -126,7 +151,7 @@ static int endpoint_device(struct neb_client *client, struct client_endpoint *en
 
 	if (ret)
 		return ret;
-	ret = device_take(client, ret_found->device_name, &endpoint->device_idx);
+	ret = device_take(client, ret_found->device_name, endpoint, &endpoint->device_idx);
 	if (ret)
 		snprintf(ret_found->why, sizeof(ret_found->why), "RDMA device %.60s: %s",
 			ret_found->device_name,

@@ -99,12 +99,14 @@ static int device_choose(
 static int device_open(struct neb_minter *minter, const char *wanted)
 {
 	char name[sizeof(((struct rp_found *)0)->device_name)];
-	const struct rp_open_opts opts = {.device_name = name, .gid_index = -1};
+	char source[RP_ADDRESS_TEXT_BYTES];
+	const struct rp_open_opts opts = {.device_name = name, .gid_index = -1, .address = source};
 	struct rp_device_attr attr;
 	int ret = device_choose(minter, wanted, name, sizeof(name));
 
 	if (ret)
 		return ret;
+	client_source(&minter->control->endpoints[0], source);
 	ret = rp_open(&opts, &minter->device);
 	if (ret == 0)
 		ret = rp_pd_open(minter->device, &minter->domain.pd);

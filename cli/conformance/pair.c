@@ -21,19 +21,20 @@ struct conf_device {
 	struct rp_wc last; /* completion of the newest work request that has one */
 };
 
-/* Finds the named card, or the card that leads to the endpoint. */
-static int name_find(const struct conf_opts *opts, struct rp_found *ret_found)
+/* The endpoint's host, and its port or 0. */
+static int host_of(const struct conf_opts *opts, char ret_host[256], uint16_t *ret_port)
 {
 	struct slice rest = slice_str(strstr(opts->endpoint, "://") + 3);
 	struct slice host = slice_split(&rest, '/');
-	char text[256], *colon;
+	char *colon;
 
-	if (slice_copy_str(host, text, sizeof(text)))
+	if (slice_copy_str(host, ret_host, 256))
 		return -EINVAL;
-	colon = strrchr(text, ':');
+	colon = strrchr(ret_host, ':');
 	if (colon)
 		*colon++ = '\0';
-	return rp_find(text, colon ? (uint16_t)strtoul(colon, NULL, 10) : 0, ret_found);
+	*ret_port = colon ? (uint16_t)strtoul(colon, NULL, 10) : 0;
+	return 0;
 }
 
 static void progress(struct conf_device *device)
@@ -60,15 +61,22 @@ int conf_device_open(struct conf *conf)
 		.bytes = CONF_MEMORY_BYTES,
 		.access = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE,
 		.fd = -1};
-	struct rp_open_opts opts = {.device_name = conf->opts->device_name, .gid_index = -1};
+	char host[256], source[RP_ADDRESS_TEXT_BYTES] = "";
+	struct rp_open_opts opts = {
+		.device_name = conf->opts->device_name, .gid_index = -1, .address = source};
 	struct rp_found found = {0};
-	int ret = 0;
+	uint16_t port;
+	int ret;
 
 	if (!device)
 		return -ENOMEM;
 	conf->device = device;
-	if (!opts.device_name || strcmp(opts.device_name, "auto") == 0) {
-		ret = name_find(conf->opts, &found);
+	ret = host_of(conf->opts, host, &port);
+	/* By the GID that the route leads to. A host that is a name has none here. */
+	if (ret == 0)
+		(void)rp_source(host, source);
+	if (ret == 0 && (!opts.device_name || strcmp(opts.device_name, "auto") == 0)) {
+		ret = rp_find(host, port, &found);
 		opts.device_name = found.device_name;
 	}
 	if (ret == 0)

@@ -183,6 +183,21 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
 		address, leaves, strerror(-err));
 }
 
+int rp_source(const char *address, char ret_source[RP_ADDRESS_TEXT_BYTES])
+{
+	union verbs_address to, from = {0};
+	char text[INET6_ADDRSTRLEN];
+	int err = verbs_address_parse(address, FIND_PORT, &to);
+
+	if (!err)
+		err = route_source(&to, &from);
+	if (err)
+		return err;
+	address_text(&from, text);
+	snprintf(ret_source, RP_ADDRESS_TEXT_BYTES, "%s", text);
+	return 0;
+}
+
 /* The first card with an active port, "mlx5_0:1". */
 static bool card_active(char *ret_name, size_t name_bytes)
 {

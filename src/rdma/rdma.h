@@ -197,6 +197,11 @@ struct rp_found {
  * simulated device, when a server listens there on it, or when no card leads to an address of this
  * host. The address is numeric. -ENODEV: none. */
 int rp_find(const char *address, uint16_t port, struct rp_found *ret_found);
+/* The numeric address of this host that packets to a numeric address leave from, by the routes: of
+ * the interface, also a VLAN's, whose GID a client's queue pairs should have. -EINVAL: not an
+ * address; -ENETUNREACH and others: no route. */
+#define RP_ADDRESS_TEXT_BYTES 64u
+int rp_source(const char *address, char ret_source[RP_ADDRESS_TEXT_BYTES]);
 /* For a server that listens at the address; "" and "0.0.0.0" are any address. The card that has the
  * address, or for any address the first card whose port is up. The simulated device, when only
  * processes of this host can reach the address, or when there is no card. */

@@ -6,7 +6,7 @@ import pathlib
 
 import nebula
 
-AUTO, RDMA, HTTP, STRICT = range(4)
+AUTO, RDMA, HTTP, STRICT, NONE, TOKEN = range(6)
 LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 
 GET_OBJECT, PUT_OBJECT = 1, 2  # enum neb_op

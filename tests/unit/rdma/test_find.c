@@ -57,6 +57,19 @@ static void test_a_listener_is_found(void **state)
 	rp_close(device);
 }
 
+static void test_sources(void **state)
+{
+	char source[RP_ADDRESS_TEXT_BYTES] = "none";
+
+	(void)state;
+	assert_int_equal(rp_source("no address", source), -EINVAL);
+	assert_string_equal(source, "none");
+	assert_int_equal(rp_source("127.0.0.1", source), 0);
+	assert_string_equal(source, "127.0.0.1");
+	assert_int_equal(rp_source("127.1.2.3", source), 0);
+	assert_string_equal(source, "127.0.0.1");
+}
+
 static void test_other_hosts(void **state)
 {
 	struct rp_found found = {0};
@@ -82,6 +95,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_this_host),
 		cmocka_unit_test(test_a_listener_is_found),
+		cmocka_unit_test(test_sources),
 		cmocka_unit_test(test_other_hosts),
 	};
 
