@@ -79,6 +79,11 @@ type Client struct {
 	// The maximum of one PutObject, and the size of a part.
 	putBytes, partBytes int
 	requestTimeout      time.Duration
+	config              Config // for the mapper
+
+	mapMutex  sync.Mutex
+	mapper    *mapper // nil: nothing was mapped yet
+	mapClosed bool
 
 	mutex   sync.Mutex
 	wanted  *sync.Cond
@@ -136,6 +141,9 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.MapBytesMax != 0 && config.MapBytesMax < mapBytesMin {
+		return nil, fmt.Errorf("nebulaio: MapBytesMax %d is less than %d", config.MapBytesMax, mapBytesMin)
+	}
 	if config.MemoryPool == 0 {
 		config.MemoryPool = poolBytesPreset
 	}
@@ -155,7 +163,7 @@ func NewClient(config Config) (*Client, error) {
 	options.one_sided_reads = C.bool(config.OneSidedReads)
 	c, err := open(options, bytes, config.Log, endpoints)
 	if err == nil {
-		c.putBytes, c.partBytes = putBytes, partBytes
+		c.config, c.putBytes, c.partBytes = config, putBytes, partBytes
 		c.requestTimeout = config.RequestTimeout
 		if c.requestTimeout <= 0 {
 			c.requestTimeout = requestTimeoutPreset
@@ -224,6 +232,7 @@ func (c *Client) logEnd() {
 // Close ends the requests in flight and the client; calls that wait return ErrClosed. Buffers of AllocateBuffer no
 // longer exist: a goroutine that still reads or writes one crashes. Close may be called twice.
 func (c *Client) Close() error {
+	c.mapperClose()
 	c.mutex.Lock()
 	c.closing = true
 	c.wake()
@@ -351,7 +360,11 @@ func (c *Client) Stats() Stats {
 
 func (one *call) take(native *C.struct_neb_result) {
 	one.errno = syscall.Errno(-native.error)
-	one.result = Result{
+	one.result = resultOf(native)
+}
+
+func resultOf(native *C.struct_neb_result) Result {
+	return Result{
 		Status:      int(native.status),
 		Transport:   Transport(C.GoString(C.neb_transport_name(native.transport))),
 		Fallback:    C.GoString(&native.fallback[0]),

@@ -2,6 +2,8 @@
 #include "native.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "_cgo_export.h"
@@ -86,4 +88,57 @@ int native_minter_open(struct neb_options *options, uintptr_t log, struct neb_mi
 {
 	set_log(options, log);
 	return neb_minter_open(options, ret_minter);
+}
+
+/* ---- Objects as memory. ---- */
+
+struct native_mapper {
+	struct neb_mapper *neb;
+	bool opened;
+	char why[NATIVE_WHY_BYTES];
+};
+
+static void mapper_log(void *arg, enum neb_log_level level, const char *text)
+{
+	struct native_mapper *mapper = arg;
+
+	if (!mapper->opened)
+		snprintf(mapper->why, sizeof(mapper->why), "%s", text);
+	else if (level >= NEB_LOG_WARN)
+		fprintf(stderr, "nebulaio: %s\n", text);
+}
+
+int native_mapper_open(struct neb_options *options, uint64_t resident_bytes_max,
+	struct native_mapper **ret_mapper, char ret_why[NATIVE_WHY_BYTES])
+{
+	const struct neb_mapper_options more = {.resident_bytes_max = resident_bytes_max};
+	struct native_mapper *mapper = calloc(1, sizeof(*mapper));
+	int ret = mapper ? 0 : -ENOMEM;
+
+	ret_why[0] = '\0';
+	if (ret)
+		return ret;
+	options->log = mapper_log;
+	options->log_arg = mapper;
+	ret = neb_mapper_open(options, &more, &mapper->neb);
+	mapper->opened = ret == 0;
+	if (ret) {
+		memcpy(ret_why, mapper->why, sizeof(mapper->why));
+		free(mapper);
+		return ret;
+	}
+	*ret_mapper = mapper;
+	return 0;
+}
+
+void native_mapper_close(struct native_mapper *mapper)
+{
+	neb_mapper_close(mapper->neb);
+	free(mapper);
+}
+
+int native_map(struct native_mapper *mapper, const char *bucket, const char *key,
+	const char *version_id, struct neb_map **ret_map, struct neb_result *ret_result)
+{
+	return neb_map(mapper->neb, bucket, key, version_id, ret_map, ret_result);
 }

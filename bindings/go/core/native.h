@@ -28,4 +28,16 @@ int native_open(struct neb_options *options, uintptr_t log, struct neb_client **
 /* The same of neb_minter_open; the log may be called from any goroutine's thread. */
 int native_minter_open(struct neb_options *options, uintptr_t log, struct neb_minter **ret_minter);
 
+/* A mapper, and the last line of its log until it is open. */
+struct native_mapper;
+#define NATIVE_WHY_BYTES 200u
+/* As neb_mapper_open. Warnings go to standard error: the mapper's thread may not wait for Go.
+ * ret_why: the reason for an error. */
+int native_mapper_open(struct neb_options *options, uint64_t resident_bytes_max,
+	struct native_mapper **ret_mapper, char ret_why[NATIVE_WHY_BYTES]);
+void native_mapper_close(struct native_mapper *mapper);
+/* As neb_map. */
+int native_map(struct native_mapper *mapper, const char *bucket, const char *key,
+	const char *version_id, struct neb_map **ret_map, struct neb_result *ret_result);
+
 #endif

@@ -22,6 +22,8 @@ type (
 	ListOptions = core.ListOptions
 	FanOut      = core.FanOut
 	Stats       = core.Stats
+	Map         = core.Map
+	MapStats    = core.MapStats
 	Minter      = core.Minter
 	Token       = core.Token
 	TokenUse    = core.TokenUse
