@@ -301,6 +301,15 @@ static struct s3_origin_stream *stream_make(
 	return stream;
 }
 
+const struct s3_error *s3_origin_stream_failed(struct s3_call *call, int error)
+{
+	if (error != -ESHUTDOWN)
+		return s3_fail_errno(call, error);
+	return s3_fail(call, S3_E_SLOW_DOWN,
+		"The object came from the bucket's origin, and was deleted or replaced, or it did "
+		"not come whole: ask again.");
+}
+
 void s3_origin_stream_close(struct s3_origin_stream *stream)
 {
 	piece_close(stream);

@@ -18,5 +18,7 @@ struct s3_origin_stream;
 void s3_origin_stream_close(struct s3_origin_stream *stream);
 /* The source of such a read, once. */
 int s3_origin_stream_source(struct s3_origin_stream *stream, struct flow_source **ret_source);
+/* The error of an answer whose source failed before its head was sent. */
+const struct s3_error *s3_origin_stream_failed(struct s3_call *call, int error);
 
 #endif

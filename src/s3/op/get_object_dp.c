@@ -37,6 +37,8 @@ static const struct s3_error *send_body(
 	if (ret && !reply->status) {
 		/* The head has not been sent, either. */
 		call->header_count = call->header_base;
+		if (__builtin_expect(read->stream != NULL, 0))
+			return s3_origin_stream_failed(call, ret);
 		return s3_fail_errno(call, ret);
 	}
 	reply->broken = true;
