@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/base.h"
+
 void buf_init(struct buf *buf, size_t bytes_max)
 {
 	*buf = (struct buf){.bytes_max = bytes_max};
@@ -36,6 +38,7 @@ static bool buf_reserve(struct buf *buf, size_t more)
 	cap = buf->cap ? buf->cap : 256;
 	while (cap < need)
 		cap *= 2;
+	cap = MIN(cap, buf->bytes_max);
 	grown = realloc(buf->data, cap);
 	if (!grown) {
 		buf->failed = true;
@@ -46,9 +49,15 @@ static bool buf_reserve(struct buf *buf, size_t more)
 	return true;
 }
 
+char *buf_room(struct buf *buf, size_t more)
+{
+	return buf_reserve(buf, more) ? buf->data + buf->len : NULL;
+}
+
 void buf_put(struct buf *buf, const void *data, size_t len)
 {
-	if (!len || !buf_reserve(buf, len))
+	/* Nearly always there is room. */
+	if (!len || ((len > buf->cap - buf->len || buf->failed) && !buf_reserve(buf, len)))
 		return;
 	memcpy(buf->data + buf->len, data, len);
 	buf->len += len;

@@ -21,7 +21,6 @@
 #define PATTERN_MAIL	"dd n yyyy hh:mm:ss"
 #define PATTERN_AHEAD	"hhmm"
 #define PATTERN_BASIC	"yyyyooddThhmmssZ"
-#define PATTERN_DAY	"yyyyoodd"
 
 #define SECONDS_PER_DAY	       86400
 #define FRACTION_DIGITS_MAX    9u
@@ -39,6 +38,8 @@ static const char *const weekdays[] = {
 static const char *const months[] = {
 	"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+/* Days of a year without a leap day before its months. */
+static const int month_begins[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
 
 static bool is_leap(int year)
 {
@@ -57,6 +58,11 @@ static int64_t days_before_year(int year)
 
 	return 365ll * (year - 1970) + (last / 4 - last / 100 + last / 400) -
 	       (1969 / 4 - 1969 / 100 + 1969 / 400);
+}
+
+static int days_before_month(int year, int month)
+{
+	return month_begins[month - 1] + (month > 2 && is_leap(year));
 }
 
 /* 1970-01-01 was a Thursday. */
@@ -153,11 +159,11 @@ static int to_ms(const struct fields *fields, int64_t *ret_ms)
 
 	if (fields->year < 1970 || fields->year > 9999 || fields->month < 1 || fields->month > 12 ||
 		fields->day < 1 || fields->day > days_in_month(fields->year, fields->month) ||
-		fields->hour > 23 || fields->minute > 59 || fields->second > 59)
+		fields->hour < 0 || fields->hour > 23 || fields->minute < 0 ||
+		fields->minute > 59 || fields->second < 0 || fields->second > 59)
 		return -EINVAL;
-	days = days_before_year(fields->year) + fields->day - 1;
-	for (int month = 1; month < fields->month; month++)
-		days += days_in_month(fields->year, month);
+	days = days_before_year(fields->year) + days_before_month(fields->year, fields->month) +
+	       fields->day - 1;
 	if (fields->weekday >= 0 && fields->weekday != weekday_of(days))
 		return -EINVAL;
 	*ret_ms = (days * SECONDS_PER_DAY + fields->hour * 3600 + fields->minute * 60 +
@@ -177,7 +183,6 @@ static struct fields of_ms(int64_t ms)
 		.second = second_of_day % 60,
 		.millisecond = (int)(ms % 1000),
 		.weekday = weekday_of(days),
-		.month = 1,
 	};
 
 	CHECK(ms >= 0);
@@ -188,9 +193,11 @@ static struct fields of_ms(int64_t ms)
 	while (days_before_year(fields.year) > days)
 		fields.year--;
 	days -= days_before_year(fields.year);
-	for (; days >= days_in_month(fields.year, fields.month); fields.month++)
-		days -= days_in_month(fields.year, fields.month);
-	fields.day = (int)days + 1;
+	/* The month begun when all would have 32 days: the right one, or the one before. */
+	fields.month = (int)(days / 32) + 1;
+	if (fields.month < 12 && days >= days_before_month(fields.year, fields.month + 1))
+		fields.month++;
+	fields.day = (int)days - days_before_month(fields.year, fields.month) + 1;
 	return fields;
 }
 
@@ -226,9 +233,26 @@ static void format(int64_t ms, const char *pattern, char *ret_text)
 	}
 }
 
+static void put_two(char *at, int value)
+{
+	at[0] = (char)('0' + value / 10);
+	at[1] = (char)('0' + value % 10);
+}
+
+/* Each answer about an object has one: without a pattern. */
 void date_http_format(int64_t ms, char ret_text[DATE_HTTP_LEN])
 {
-	format(ms, PATTERN_IMF, ret_text);
+	struct fields fields = of_ms(ms);
+
+	memcpy(ret_text, "Thu, 01 Jan 1970 00:00:00 GMT", DATE_HTTP_LEN);
+	memcpy(ret_text, weekdays[fields.weekday], 3);
+	put_two(ret_text + 5, fields.day);
+	memcpy(ret_text + 8, months[fields.month - 1], 3);
+	put_two(ret_text + 12, fields.year / 100);
+	put_two(ret_text + 14, fields.year % 100);
+	put_two(ret_text + 17, fields.hour);
+	put_two(ret_text + 20, fields.minute);
+	put_two(ret_text + 23, fields.second);
 }
 
 int date_http_parse(struct slice text, int64_t *ret_ms)
@@ -362,16 +386,50 @@ void date_basic_format(int64_t ms, char ret_text[DATE_BASIC_LEN])
 	format(ms, PATTERN_BASIC, ret_text);
 }
 
+/* The number of a run of digits; below 0 when one of them is none. */
+static int take_digits(const char *at, size_t count)
+{
+	int value = 0;
+	bool wrong = false;
+
+	for (size_t i = 0; i < count; i++) {
+		unsigned digit = (unsigned char)at[i] - (unsigned)'0';
+
+		wrong |= digit > 9;
+		value = value * 10 + (int)(digit & 15);
+	}
+	return wrong ? -1 : value;
+}
+
+/* yyyymmdd. What is no number is out of its range, too: to_ms refuses it. */
+static struct fields day_at(const char *at)
+{
+	return (struct fields){.year = take_digits(at, 4),
+		.month = take_digits(at + 4, 2),
+		.day = take_digits(at + 6, 2),
+		.weekday = -1};
+}
+
+/* Each signed request has both, so they are read without a pattern. */
 int date_basic_parse(struct slice text, int64_t *ret_ms)
 {
 	struct fields fields;
 
-	return parse(text, PATTERN_BASIC, &fields) ? -EINVAL : to_ms(&fields, ret_ms);
+	if (text.len != DATE_BASIC_LEN || text.data[8] != 'T' || text.data[15] != 'Z')
+		return -EINVAL;
+	fields = day_at(text.data);
+	fields.hour = take_digits(text.data + 9, 2);
+	fields.minute = take_digits(text.data + 11, 2);
+	fields.second = take_digits(text.data + 13, 2);
+	return to_ms(&fields, ret_ms);
 }
 
 int date_day_parse(struct slice text, int64_t *ret_ms)
 {
 	struct fields fields;
 
-	return parse(text, PATTERN_DAY, &fields) ? -EINVAL : to_ms(&fields, ret_ms);
+	if (text.len != DATE_DAY_LEN)
+		return -EINVAL;
+	fields = day_at(text.data);
+	return to_ms(&fields, ret_ms);
 }

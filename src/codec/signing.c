@@ -41,9 +41,9 @@ void signing_string(
 	hex_encode(digest, sizeof(digest), hex);
 	buf_put_str(out, SIGNING_ALGORITHM "\n");
 	buf_put_slice(out, timestamp);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	buf_put_slice(out, scope);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	buf_put(out, hex, sizeof(hex));
 }
 

@@ -8,19 +8,24 @@
 
 #include "base/base.h"
 
-static const char hex_lower[] = "0123456789abcdef";
 static const char hex_upper[] = "0123456789ABCDEF";
 static const char base64_digits[] =
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/* The two digits of each byte, one after the other. */
+#define HEX_ROW(high)                                                                         \
+	high "0" high "1" high "2" high "3" high "4" high "5" high "6" high "7" high "8" high \
+	     "9" high "a" high "b" high "c" high "d" high "e" high "f"
+static const char hex_pairs[] = HEX_ROW("0") HEX_ROW("1") HEX_ROW("2") HEX_ROW("3") HEX_ROW("4")
+	HEX_ROW("5") HEX_ROW("6") HEX_ROW("7") HEX_ROW("8") HEX_ROW("9") HEX_ROW("a") HEX_ROW("b")
+		HEX_ROW("c") HEX_ROW("d") HEX_ROW("e") HEX_ROW("f");
 
 void hex_encode(const void *data, size_t len, char *ret_text)
 {
 	const uint8_t *bytes = data;
 
-	for (size_t i = 0; i < len; i++) {
-		ret_text[2 * i] = hex_lower[bytes[i] >> 4];
-		ret_text[2 * i + 1] = hex_lower[bytes[i] & 15];
-	}
+	for (size_t i = 0; i < len; i++)
+		memcpy(ret_text + 2 * i, hex_pairs + 2 * bytes[i], 2);
 }
 
 /* 0 to 15, or -1. Uses a table, because branches on the digits of a digest cannot be predicted. */
@@ -56,17 +61,17 @@ static int hex_value(char c)
 int hex_decode(struct slice text, void *ret_data, size_t len)
 {
 	uint8_t *bytes = ret_data;
+	int seen = 0;
 
 	if (text.len % 2 || text.len / 2 != len)
 		return -EINVAL;
 	for (size_t i = 0; i < len; i++) {
 		int high = hex_value(text.data[2 * i]), low = hex_value(text.data[2 * i + 1]);
 
-		if ((high | low) < 0)
-			return -EINVAL;
-		bytes[i] = (uint8_t)(high << 4 | low);
+		seen |= high | low;
+		bytes[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
 	}
-	return 0;
+	return seen < 0 ? -EINVAL : 0;
 }
 
 size_t base64_encode(const void *data, size_t len, char *ret_text)
@@ -136,13 +141,15 @@ int base64_decode(struct slice text, void *ret_data, size_t data_bytes_max, size
 	return 0;
 }
 
-static bool is_unreserved(char c)
-{
-	char lower = c | 0x20;
-
-	return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-	       c == '_' || c == '~';
-}
+static const bool is_unreserved[256] = {
+	['0' ... '9'] = true,
+	['A' ... 'Z'] = true,
+	['a' ... 'z'] = true,
+	['-'] = true,
+	['.'] = true,
+	['_'] = true,
+	['~'] = true,
+};
 
 void uri_encode(struct slice text, unsigned flags, struct buf *out)
 {
@@ -151,7 +158,7 @@ void uri_encode(struct slice text, unsigned flags, struct buf *out)
 	while (run < text.len) {
 		uint8_t byte = (uint8_t)text.data[run];
 
-		if (is_unreserved((char)byte) || (byte == '/' && flags & URI_KEEP_SLASH)) {
+		if (is_unreserved[byte] || (byte == '/' && flags & URI_KEEP_SLASH)) {
 			run++;
 			continue;
 		}
@@ -258,24 +265,55 @@ static bool has_control(uint64_t word)
 	return (((word - EACH(0x20)) & ~word) | ((del - EACH(1)) & ~del)) & EACH(0x80);
 }
 
+static uint64_t word_at(const char *text)
+{
+	uint64_t word;
+
+	memcpy(&word, text, sizeof(word));
+	return word;
+}
+
+/* Whether a text of eight bytes or more has a control character, tabs too. The last word may begin
+ * within the one before. */
+static bool text_has_control(struct slice text)
+{
+	for (size_t at = 0; at + sizeof(uint64_t) < text.len; at += sizeof(uint64_t))
+		if (has_control(word_at(text.data + at)))
+			return true;
+	return has_control(word_at(text.data + text.len - sizeof(uint64_t)));
+}
+
+/* Sums that carry into a byte's highest bit compare its other seven. */
+static uint64_t word_lower(uint64_t word)
+{
+	uint64_t low = word & EACH(0x7f);
+	uint64_t from_a = low + EACH(0x80 - 'A'), past_z = low + EACH(0x7f - 'Z');
+
+	return word | (from_a & ~past_z & ~word & EACH(0x80)) >> 2;
+}
+
+void text_lower(struct slice text, char *ret_text)
+{
+	size_t at = 0;
+
+	for (; text.len - at >= sizeof(uint64_t); at += sizeof(uint64_t)) {
+		uint64_t word = word_lower(word_at(text.data + at));
+
+		memcpy(ret_text + at, &word, sizeof(word));
+	}
+	for (; at < text.len; at++)
+		ret_text[at] = (char)word_lower((uint8_t)text.data[at]);
+}
+
 bool field_value_is_valid(struct slice value)
 {
 	const uint8_t *pos = (const uint8_t *)value.data;
-	size_t at = 0;
 
-	while (at < value.len) {
-		uint64_t word;
-
-		if (value.len - at >= sizeof(word)) {
-			memcpy(&word, pos + at, sizeof(word));
-			if (!has_control(word)) {
-				at += sizeof(word);
-				continue;
-			}
-		}
+	if (value.len >= sizeof(uint64_t) && !text_has_control(value))
+		return true;
+	for (size_t at = 0; at < value.len; at++) {
 		if ((pos[at] < 0x20 && pos[at] != '\t') || pos[at] == 0x7f)
 			return false;
-		at++;
 	}
 	return true;
 }

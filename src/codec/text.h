@@ -44,6 +44,10 @@ int uri_decode(
  * The empty text is well-formed. */
 bool utf8_is_valid(struct slice text);
 
+/* Writes text.len bytes: ASCII letters in lower case, all else as it is. ret_text may be the text
+ * itself. */
+void text_lower(struct slice text, char *ret_text);
+
 /* Whether bytes can be a header's value (RFC 9110 section 5.5): without control characters, except
  * tabs. Those could end the header early. */
 bool field_value_is_valid(struct slice value);

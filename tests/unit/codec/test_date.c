@@ -168,6 +168,25 @@ static void test_basic_and_day_refuse(void **state)
 	assert_refused(date_day_parse, "199411060");
 	assert_refused(date_day_parse, "19941306");
 	assert_refused(date_day_parse, "1994110x");
+	/* Each place has characters of its own: none other, not even those beside the digits. */
+	for (size_t i = 0; i < DATE_BASIC_LEN; i++) {
+		static const char wrong[] = "/:xTZ -\xff";
+
+		for (size_t w = 0; w < sizeof(wrong); w++) {
+			char text[] = "19941106T084937Z";
+
+			if (text[i] == wrong[w])
+				continue;
+			text[i] = wrong[w];
+			assert_int_equal(
+				date_basic_parse(slice_of(text, DATE_BASIC_LEN), &(int64_t){0}),
+				-EINVAL);
+			if (i < DATE_DAY_LEN)
+				assert_int_equal(
+					date_day_parse(slice_of(text, DATE_DAY_LEN), &(int64_t){0}),
+					-EINVAL);
+		}
+	}
 }
 
 /* Compared with the C library's calendar, and converted back. */

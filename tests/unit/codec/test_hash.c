@@ -253,10 +253,12 @@ static void test_secrets(void **state)
 	memcpy(b, a, sizeof(b));
 	assert_true(secret_equal(a, b, 32));
 	assert_true(secret_equal(a, b, 0));
-	for (unsigned i = 0; i < 32; i++) {
-		b[i] ^= 1;
-		assert_false(secret_equal(a, b, 32));
-		b[i] ^= 1;
+	for (unsigned len = 1; len <= 32; len++) {
+		for (unsigned i = 0; i < sizeof(b); i++) {
+			b[i] ^= (uint8_t)(1u << i % 8);
+			assert_int_equal(secret_equal(a, b, len), i >= len);
+			b[i] = a[i];
+		}
 	}
 	secret_wipe(a, sizeof(a));
 	for (unsigned i = 0; i < sizeof(a); i++)

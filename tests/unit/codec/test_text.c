@@ -264,6 +264,34 @@ static void test_field_values_have_no_control_characters(void **state)
 	}
 }
 
+/* Each byte at each place; in its own memory, too. */
+static void test_lower_case(void **state)
+{
+	char text[20], lower[20];
+
+	(void)state;
+	for (size_t len = 0; len <= sizeof(text); len++) {
+		for (unsigned byte = 0; byte < 256 * len; byte++) {
+			size_t at = byte / 256;
+			char c = (char)byte;
+
+			memset(text, 'Q', sizeof(text));
+			memset(lower, 'R', sizeof(lower));
+			text[at] = c;
+			text_lower(slice_of(text, len), lower);
+			for (size_t i = 0; i < sizeof(lower); i++) {
+				char expected = i >= len ? 'R' : i != at ? 'q' : c;
+
+				if (i == at && i < len && c >= 'A' && c <= 'Z')
+					expected = (char)(c + 'a' - 'A');
+				assert_int_equal(lower[i], expected);
+			}
+			text_lower(slice_of(text, len), text);
+			assert_memory_equal(text, lower, len);
+		}
+	}
+}
+
 static void test_xml(void **state)
 {
 	struct buf out;
@@ -314,6 +342,7 @@ int main(void)
 		cmocka_unit_test(test_uri_round_trips),
 		cmocka_unit_test(test_utf8_equals_the_definition),
 		cmocka_unit_test(test_field_values_have_no_control_characters),
+		cmocka_unit_test(test_lower_case),
 		cmocka_unit_test(test_xml),
 		cmocka_unit_test(test_output_that_does_not_fit_is_marked),
 	};
