@@ -229,7 +229,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	fiber_request_set(request->request_id);
 	call->magic = S3_CALL_MAGIC;
 	call->s3 = s3;
-	call->request = request;
+	s3_call_request(call, request);
 	call->reply = reply;
 	call->operation = s3_operation_at(S3_OPERATION_UNKNOWN);
 	call->log_name = NULL;

@@ -130,6 +130,6 @@ const struct s3_error *s3_presigned_headers(struct s3_call *call)
 	*copy = *request;
 	copy->headers = headers;
 	copy->header_count = count;
-	call->request = copy;
+	s3_call_request(call, copy);
 	return NULL;
 }

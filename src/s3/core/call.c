@@ -12,11 +12,28 @@
 /* Size of the elements that an error adds to its document. */
 #define DETAIL_BYTES_MAX (32u * LIMIT_HTTP_HEAD_BYTES_MAX)
 
+/* One of 64 marks for a name, by its length and its last character without case. A call looks for
+ * twenty headers, and most requests have none of them: no mark, no header. */
+static uint64_t mark_of(struct slice name)
+{
+	return name.len ? 1ull << ((name.len + 5u * (name.data[name.len - 1] | 0x20u)) & 63) : 0;
+}
+
+void s3_call_request(struct s3_call *call, const struct s3_request *request)
+{
+	call->request = request;
+	call->header_marks = 0;
+	for (uint32_t i = 0; i < request->header_count; i++)
+		call->header_marks |= mark_of(request->headers[i].name);
+}
+
 static const struct s3_header *find_header(const struct s3_call *call, struct slice name)
 {
 	const struct s3_request *request = call->request;
 
 	s3_call_check(call);
+	if (!(call->header_marks & mark_of(name)))
+		return NULL;
 	for (uint32_t i = 0; i < request->header_count; i++)
 		if (slice_eq_nocase(request->headers[i].name, name))
 			return &request->headers[i];

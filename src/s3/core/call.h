@@ -66,7 +66,8 @@ struct iam_session;
 struct s3_call {
 	uint32_t magic; /* until it is answered */
 	struct s3 *s3;
-	const struct s3_request *request;
+	const struct s3_request *request; /* set by s3_call_request */
+	uint64_t header_marks;		  /* of its headers' names */
 	struct s3_reply *reply;
 	const struct s3_operation *operation;
 	const char *log_name;  /* its name in access logs after "REST."; NULL: none */
@@ -127,6 +128,8 @@ static inline void s3_call_check(const struct s3_call *call)
  * with. */
 typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
 
+/* The request that the call is about: at its begin, and when it gets more headers. */
+void s3_call_request(struct s3_call *call, const struct s3_request *request);
 /* The value of a request header, empty data when absent. */
 struct slice s3_call_header(const struct s3_call *call, struct slice name);
 bool s3_call_has_header(const struct s3_call *call, struct slice name);

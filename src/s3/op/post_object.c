@@ -327,7 +327,7 @@ static const struct s3_error *make_request(struct s3_call *call, struct post *po
 	post->request = *call->request;
 	post->request.headers = headers;
 	post->request.header_count = count;
-	call->request = &post->request;
+	s3_call_request(call, &post->request);
 	return NULL;
 }
 
@@ -444,7 +444,7 @@ const struct s3_error *s3_op_post_object(struct s3_call *call)
 	if (post->body)
 		flow_source_close(post->body);
 	/* The headers built above point into the text. */
-	call->request = request;
+	s3_call_request(call, request);
 	buf_free(&post->text);
 	return error;
 }

@@ -37,9 +37,9 @@ static struct s3_call route(const struct asked *asked)
 		.header_count = asked->level == S3_LEVEL_ACCOUNT || asked->header.len ? 1 : 0};
 	struct s3_call call = {.magic = S3_CALL_MAGIC,
 		.s3 = fake_s3,
-		.operation = s3_operation_at(S3_OPERATION_UNKNOWN),
-		.request = &request};
+		.operation = s3_operation_at(S3_OPERATION_UNKNOWN)};
 
+	s3_call_request(&call, &request);
 	mem_arena_init(&call.arena);
 	assert_null(s3_route(&call));
 	mem_arena_free(&call.arena);
@@ -142,9 +142,9 @@ static const char *declined_by(const char *query)
 		.headers = &none};
 	struct s3_call call = {.magic = S3_CALL_MAGIC,
 		.s3 = fake_s3,
-		.operation = s3_operation_at(S3_OPERATION_UNKNOWN),
-		.request = &request};
+		.operation = s3_operation_at(S3_OPERATION_UNKNOWN)};
 
+	s3_call_request(&call, &request);
 	mem_arena_init(&call.arena);
 	assert_null(s3_route(&call));
 	slice_copy_str(call.declined, name, sizeof(name));
