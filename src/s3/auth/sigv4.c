@@ -2,7 +2,6 @@
  * string. */
 #include "s3/auth/sigv4.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -363,6 +362,10 @@ static void canonical_query(
 static void put_value(struct slice value, struct buf *out)
 {
 	value = slice_trim(value);
+	if (!value.len || (!memchr(value.data, ' ', value.len) && !memchr(value.data, '\t', value.len))) {
+		buf_put_slice(out, value);
+		return;
+	}
 	while (value.len) {
 		size_t run = 0;
 
@@ -378,19 +381,14 @@ static void put_value(struct slice value, struct buf *out)
 	}
 }
 
-/* Signed headers come in lower case from nearly every client. */
 static void put_lower(struct slice name, struct buf *out)
 {
-	size_t at = out->len;
-	bool upper = false;
+	char *to = buf_room(out, name.len);
 
-	for (size_t i = 0; i < name.len; i++)
-		upper |= name.data[i] >= 'A' && name.data[i] <= 'Z';
-	buf_put_slice(out, name);
-	if (!upper || out->failed)
+	if (!to)
 		return;
-	for (; at < out->len; at++)
-		out->data[at] = (char)tolower((unsigned char)out->data[at]);
+	text_lower(name, to);
+	out->len += name.len;
 }
 
 /* "name:value,value
@@ -405,16 +403,16 @@ static void canonical_headers(
 		bool first = true;
 
 		put_lower(name, out);
-		buf_put(out, ":", 1);
+		buf_put_byte(out, ':');
 		for (uint32_t i = 0; i < request->header_count; i++) {
 			if (!slice_eq_nocase(request->headers[i].name, name))
 				continue;
 			if (!first)
-				buf_put(out, ",", 1);
+				buf_put_byte(out, ',');
 			first = false;
 			put_value(request->headers[i].value, out);
 		}
-		buf_put(out, "\n", 1);
+		buf_put_byte(out, '\n');
 	}
 }
 
@@ -422,14 +420,14 @@ void sigv4_canonical(const struct s3_request *request, const struct s3_params *p
 	const struct sigv4_claim *claim, struct buf *out)
 {
 	buf_put_slice(out, request->method_text);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	canonical_path(request->path, out);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	canonical_query(params, claim, out);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	canonical_headers(request, claim, out);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	put_lower(claim->signed_headers, out);
-	buf_put(out, "\n", 1);
+	buf_put_byte(out, '\n');
 	buf_put_slice(out, claim->payload_hash);
 }

@@ -1,6 +1,5 @@
 /* s3/object/meta.c: the headers that are stored with an object and returned with it, and refusal of
  * headers that ask for unsupported features. */
-#include <ctype.h>
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -125,11 +124,12 @@ static struct slice without_aws_chunked(struct s3_call *call, struct slice value
 
 static void put_pair(struct buf *out, struct slice name, struct slice value)
 {
-	size_t at = out->len;
+	char *to = buf_room(out, name.len);
 
-	buf_put_slice(out, name);
-	for (; !out->failed && at < out->len; at++)
-		out->data[at] = (char)tolower((unsigned char)out->data[at]);
+	if (!to)
+		return;
+	text_lower(name, to);
+	out->len += name.len;
 	buf_put(out, "", 1);
 	buf_put_slice(out, value);
 	buf_put(out, "", 1);
