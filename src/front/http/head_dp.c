@@ -1,9 +1,10 @@
 /* front/http/head_dp.c: parses a head into a request.
  *
  * The head is first scanned for its end, which also refuses lone LFs and folded lines. llhttp then
- * gets the whole head, so that every name and value is one run of the head's own bytes. This file
- * refuses heads that llhttp accepts but a proxy in front might read differently: spaces in names,
- * several lengths, a length beside a transfer coding, codings other than chunked.
+ * gets the request line. The lines of the headers are split here: every name and value is one run of
+ * the head's own bytes. Heads that a proxy in front might read differently are refused: spaces in
+ * names, control characters in values, several lengths, a length beside a transfer coding, codings
+ * other than chunked.
  *
  * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */
 #include "front/http/http_priv.h"
@@ -34,7 +35,7 @@ int http_head_scan(struct http_scan *scan, const char *data, uint32_t len)
 	return -EAGAIN;
 }
 
-/* ---- llhttp's callbacks. ---- */
+/* ---- The lines of the headers. ---- */
 
 /* RFC 9110's tchar: the characters of a header's name. */
 static const bool is_token[256] = {
@@ -67,36 +68,29 @@ static bool token_valid(struct slice text)
 	return text.len > 0;
 }
 
-static int on_field(llhttp_t *parser, const char *at, size_t len)
+/* The lines up to the empty one, each with its CRLF. 0, or the status to refuse the head with. */
+static uint32_t split_lines(struct http_head *head, const char *data, const char *end)
 {
-	struct http_head *head = parser->data;
-	struct s3_header *header;
+	while (data < end) {
+		const char *lf = memchr(data, '\n', (size_t)(end - data));
+		struct slice value = slice_of(data, (size_t)(lf - 1 - data));
+		struct s3_header *header = &head->headers[head->header_count];
 
-	if (head->header_count == ARRAY_LEN(head->headers)) {
-		head->refusal = 431;
-		return HPE_USER;
-	}
-	header = &head->headers[head->header_count++];
-	header->name = slice_of(at, len);
-	header->value = SLICE_NONE;
-	if (!token_valid(header->name)) {
-		head->refusal = 400;
-		return HPE_USER;
+		if (head->header_count == ARRAY_LEN(head->headers))
+			return 431;
+		header->name = slice_split(&value, ':');
+		if (!value.data || !token_valid(header->name))
+			return 400;
+		header->value = slice_trim(value);
+		if (!field_value_is_valid(header->value))
+			return 400;
+		head->header_count++;
+		data = lf + 1;
 	}
 	return 0;
 }
 
-static int on_value(llhttp_t *parser, const char *at, size_t len)
-{
-	struct http_head *head = parser->data;
-	struct s3_header *header = &head->headers[head->header_count - 1];
-
-	if (!header->value.len)
-		header->value = slice_of(at, len);
-	else /* llhttp splits a run only inside a value; the parts are adjacent */
-		header->value.len = (size_t)(at + len - header->value.data);
-	return 0;
-}
+/* ---- llhttp's callback. ---- */
 
 static int on_headers_end(llhttp_t *parser)
 {
@@ -105,8 +99,6 @@ static int on_headers_end(llhttp_t *parser)
 }
 
 static const llhttp_settings_t settings = {
-	.on_header_field = on_field,
-	.on_header_value = on_value,
 	.on_headers_complete = on_headers_end,
 };
 
@@ -254,18 +246,18 @@ static uint32_t split_target(struct http_head *head)
 
 static uint32_t judge(struct http_head *head)
 {
-	uint32_t status;
+	uint32_t status, coding = 0;
 
 	for (uint32_t i = 0; i < head->header_count; i++) {
-		struct s3_header *header = &head->headers[i];
-
-		header->value = slice_trim(header->value);
-		status = note_header(head, header);
-		if (status)
+		status = note_header(head, &head->headers[i]);
+		if (status == 400)
 			return status;
+		coding = status ? status : coding;
 	}
 	if (head->has_length && head->has_transfer_coding)
 		return 400;
+	if (coding)
+		return coding;
 	status = split_target(head);
 	if (status)
 		return status;
@@ -281,8 +273,6 @@ static uint32_t judge(struct http_head *head)
 static __attribute__((noinline, cold)) uint32_t parse_refusal(
 	const struct http_head *head, llhttp_errno_t err)
 {
-	if (head->refusal)
-		return head->refusal;
 	if (slice_eq(head->method_text, SLICE("PRI")))
 		return 505; /* the start of HTTP/2 */
 	switch (err) {
@@ -297,7 +287,7 @@ static __attribute__((noinline, cold)) uint32_t parse_refusal(
 
 /* Versions of llhttp differ in the bytes that they take in a target. Browsers and tools send names
  * in UTF-8 there: llhttp gets a letter in place of each byte above ASCII. None takes control
- * characters. */
+ * characters. The line is a whole head for it: an empty line follows. */
 static llhttp_errno_t execute(struct http_head *head, const char *data, uint32_t len)
 {
 	const char *at = data;
@@ -315,12 +305,15 @@ static llhttp_errno_t execute(struct http_head *head, const char *data, uint32_t
 			err = llhttp_execute(&head->parser, "x", 1);
 		at = c + 1;
 	}
-	return err ? err : llhttp_execute(&head->parser, at, (size_t)(data + len - at));
+	if (!err)
+		err = llhttp_execute(&head->parser, at, (size_t)(data + len - at));
+	return err ? err : llhttp_execute(&head->parser, "\r\n", 2);
 }
 
 uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len)
 {
 	struct slice rest = slice_of(data, len), line;
+	uint32_t line_len = (uint32_t)((const char *)memchr(data, '\n', len) + 1 - data), status;
 	llhttp_errno_t err;
 
 	memset(&head->target, 0,
@@ -331,7 +324,7 @@ uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len)
 	head->target = slice_split(&line, ' ');
 	llhttp_init(&head->parser, HTTP_REQUEST, &settings);
 	head->parser.data = head;
-	err = execute(head, data, len);
+	err = execute(head, data, line_len);
 	if (err != HPE_PAUSED)
 		return parse_refusal(head, err);
 	if (head->parser.http_major != 1)
@@ -344,5 +337,6 @@ uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len)
 	head->http_1_0 = !head->parser.http_minor;
 	head->keep_alive = !head->http_1_0;
 	head->method = method_of(head->parser.method);
-	return judge(head);
+	status = split_lines(head, data + line_len, data + len - 2);
+	return status ? status : judge(head);
 }

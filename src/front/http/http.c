@@ -368,7 +368,7 @@ static uint32_t note_via(struct http_conn *conn)
 	conn->request.peer = net_peer(conn->stream);
 	conn->request.transport = opts->transport;
 	conn->request.carry = S3_CARRY_NONE;
-	while (at < head->header_count &&
+	while (opts->via_secret && at < head->header_count &&
 		!slice_eq_nocase(head->headers[at].name, SLICE(VIA_HEADER)))
 		at++;
 	if (!opts->via_secret || at == head->header_count)

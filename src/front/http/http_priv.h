@@ -156,7 +156,6 @@ struct http_head {
 	bool http_1_0;
 	bool keep_alive;
 	bool asterisk;	  /* OPTIONS * */
-	uint32_t refusal; /* a status found in a callback; 0: none */
 	uint32_t header_count;
 	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX + HTTP_VIA_HEADERS];
 };

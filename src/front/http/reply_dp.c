@@ -43,6 +43,8 @@ static void put_value(struct writer *out, struct slice value)
 	char *from = out->at;
 
 	put(out, value.data, value.len);
+	if (field_value_is_valid(value))
+		return;
 	for (char *at = from; at < out->at; at++) {
 		if ((unsigned char)*at < ' ' && *at != '\t')
 			*at = ' ';

@@ -207,6 +207,8 @@ static void test_lengths(void **state)
 	assert_int_equal(parse("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 42 \r\n\r\n"), 0);
 	assert_true(head.has_length);
 	assert_int_equal(head.content_length, 42);
+	assert_int_equal(parse("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length:\t7\t\r\n\r\n"), 0);
+	assert_int_equal(head.content_length, 7);
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		snprintf(text, sizeof(text),
 			"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: %s\r\n\r\n", bad[i]);
@@ -282,6 +284,8 @@ static void test_smuggled_bytes(void **state)
 		BYTES("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA: b\rc\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA: b\r\r\n\r\n"),
+		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA:\rB: c\r\n\r\n"),
+		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA: \rContent-Length: 3\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\rHost: h\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA\r: bc\r\n\r\n"),
 		BYTES("GET / HTTP/1.1\r\nHost: h\r\nA: b\x7f\r\n\r\n"),
