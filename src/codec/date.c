@@ -401,7 +401,7 @@ static int take_digits(const char *at, size_t count)
 	return wrong ? -1 : value;
 }
 
-/* yyyymmdd. What is no number is out of its range, too: to_ms refuses it. */
+/* yyyymmdd. A run that is no number is below its range: to_ms refuses it. */
 static struct fields day_at(const char *at)
 {
 	return (struct fields){.year = take_digits(at, 4),

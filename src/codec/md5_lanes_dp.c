@@ -11,8 +11,8 @@
 #include "base/base.h"
 
 #define MD5_BLOCK_BYTES 64u
-/* A turn with few lanes takes as long as one with all: 0.99 GB/s with two, 7.8 with sixteen (AVX-512;
- * 3.7 with AVX2's eight), and libcrypto 0.77 for one message. */
+/* A turn with few lanes takes as long as one with all: 0.99 GB/s with two, 7.8 with sixteen
+ * (AVX-512; 3.7 with AVX2's eight), and libcrypto 0.77 for one message. */
 #define LANES_USED_MIN 2u
 _Static_assert(MD5_CBLOCK == MD5_BLOCK_BYTES, "libcrypto's block is MD5's");
 

@@ -61,17 +61,17 @@ static int hex_value(char c)
 int hex_decode(struct slice text, void *ret_data, size_t len)
 {
 	uint8_t *bytes = ret_data;
-	int seen = 0;
 
 	if (text.len % 2 || text.len / 2 != len)
 		return -EINVAL;
 	for (size_t i = 0; i < len; i++) {
 		int high = hex_value(text.data[2 * i]), low = hex_value(text.data[2 * i + 1]);
 
-		seen |= high | low;
-		bytes[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
+		if ((high | low) < 0)
+			return -EINVAL;
+		bytes[i] = (uint8_t)(high << 4 | low);
 	}
-	return seen < 0 ? -EINVAL : 0;
+	return 0;
 }
 
 size_t base64_encode(const void *data, size_t len, char *ret_text)

@@ -1,10 +1,10 @@
 /* front/http/head_dp.c: parses a head into a request.
  *
  * The head is first scanned for its end, which also refuses lone LFs and folded lines. llhttp then
- * gets the request line. The lines of the headers are split here: every name and value is one run of
- * the head's own bytes. Heads that a proxy in front might read differently are refused: spaces in
- * names, control characters in values, several lengths, a length beside a transfer coding, codings
- * other than chunked.
+ * gets the request line. The lines of the headers are split here: every name and value is one run
+ * of the head's own bytes. Heads that a proxy in front might read differently are refused: spaces
+ * in names, control characters in values, several lengths, a length beside a transfer coding,
+ * codings other than chunked.
  *
  * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */
 #include "front/http/http_priv.h"

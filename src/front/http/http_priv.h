@@ -155,7 +155,7 @@ struct http_head {
 	bool chunked;
 	bool http_1_0;
 	bool keep_alive;
-	bool asterisk;	  /* OPTIONS * */
+	bool asterisk; /* OPTIONS * */
 	uint32_t header_count;
 	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX + HTTP_VIA_HEADERS];
 };

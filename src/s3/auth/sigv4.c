@@ -362,7 +362,8 @@ static void canonical_query(
 static void put_value(struct slice value, struct buf *out)
 {
 	value = slice_trim(value);
-	if (!value.len || (!memchr(value.data, ' ', value.len) && !memchr(value.data, '\t', value.len))) {
+	if (!value.len ||
+		(!memchr(value.data, ' ', value.len) && !memchr(value.data, '\t', value.len))) {
 		buf_put_slice(out, value);
 		return;
 	}
