@@ -46,9 +46,9 @@ struct rp_flow_rule {
 int rp_flow_open(struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
 void rp_flow_close(struct rp_flow *flow); /* takes NULL; before its queue pair */
 
-/* A member of a group for questions and answers of one size: a UD queue pair with a device handle
- * of its own, and slots, each with memory for one incoming datagram and one answer. Used by one
- * thread at a time, which polls cq and, for GROUP_JOINED, device. */
+/* A member of a group, for questions and answers of one size, or for datagrams to all: a UD queue
+ * pair with a device handle of its own, and slots, each with memory for one incoming datagram and
+ * one answer. Used by one thread at a time, which polls cq and, for GROUP_JOINED, device. */
 struct rp_member_opts {
 	struct rp_open_opts device;
 	const char *group;
@@ -80,5 +80,8 @@ int rp_member_post(struct rp_member *member, uint64_t slot);
 int rp_member_answer(struct rp_member *member, const struct rp_wc *wc);
 /* Sends the out of slot slot_count, which receives nothing, to the group. After GROUP_JOINED. */
 int rp_member_ask(struct rp_member *member);
+/* Sends so many bytes of the slot's out to the group. After GROUP_JOINED. The out is busy until the
+ * send completes. */
+int rp_member_tell(struct rp_member *member, uint64_t slot, uint32_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* rdma/member.c: a member of a multicast group: a UD queue pair with everything that it needs, and
- * memory for its datagrams. Used by clients that look for servers, and by the servers that
- * answer. */
+ * memory for its datagrams. Used by clients that look for servers, by the servers that
+ * answer, and by both ends of the multicast of an object. */
 #include "rdma/datagram.h"
 
 #include <errno.h>
@@ -35,10 +35,10 @@ int rp_member_post(struct rp_member *member, uint64_t slot)
 	return rp_post_recv(member->qp, &(struct rp_recv_wr){slot, &sge, 1}, 1, &posted);
 }
 
-static int out_send(struct rp_member *member, uint64_t slot, struct rp_ah *ah, uint32_t qpn)
+static int out_send(
+	struct rp_member *member, uint64_t slot, uint32_t bytes, struct rp_ah *ah, uint32_t qpn)
 {
-	struct rp_sge sge = {
-		(uintptr_t)rp_member_out(member, slot), member->bytes, rp_mr_lkey(member->mr)};
+	struct rp_sge sge = {(uintptr_t)rp_member_out(member, slot), bytes, rp_mr_lkey(member->mr)};
 	const struct rp_send_wr wr = {.wr_id = slot,
 		.opcode = RP_SEND,
 		.flags = RP_SEND_SIGNALED,
@@ -54,10 +54,16 @@ static int out_send(struct rp_member *member, uint64_t slot, struct rp_ah *ah, u
 	return rp_post_send(member->qp, &wr, 1, &posted);
 }
 
-int rp_member_ask(struct rp_member *member)
+int rp_member_tell(struct rp_member *member, uint64_t slot, uint32_t bytes)
 {
 	CHECK(member->group != NULL);
-	return out_send(member, member->slot_count, rp_group_ah(member->group), RP_GROUP_QPN);
+	CHECK(bytes <= member->bytes);
+	return out_send(member, slot, bytes, rp_group_ah(member->group), RP_GROUP_QPN);
+}
+
+int rp_member_ask(struct rp_member *member)
+{
+	return rp_member_tell(member, member->slot_count, member->bytes);
 }
 
 int rp_member_answer(struct rp_member *member, const struct rp_wc *wc)
@@ -68,7 +74,8 @@ int rp_member_answer(struct rp_member *member, const struct rp_wc *wc)
 	CHECK(!member->to[wc->wr_id]);
 	err = rp_ah_from_wc(
 		member->pd, wc, rp_member_in(member, wc->wr_id), &member->to[wc->wr_id]);
-	return err ? err : out_send(member, wc->wr_id, member->to[wc->wr_id], wc->src_qpn);
+	return err ? err
+		   : out_send(member, wc->wr_id, member->bytes, member->to[wc->wr_id], wc->src_qpn);
 }
 
 static int memory_open(struct rp_member *member)
