@@ -6,14 +6,12 @@
  * above the floor. When the floor stands for too long, those who stand on it fall out: they are
  * served on, and nobody waits for them any more. A group is over when no read of it is open, and
  * all members have everything, have left, or are silent. */
-#include "flow/fan_out.h"
+#include "flow/fan_out_priv.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS	    (250 * NS_PER_MS) /* how often a waiting read looks whether its client left */
 #define BUDGET_PART 4u
 /* A group is over after so many patiences without a read, or when after one patience a newcomer
  * begins at the start: the same job, started again. Readers that read piecewise say no goodbye. */
@@ -32,46 +30,6 @@ DEFINE_COUNTER(members_apart, "nebulaio_fan_out_alone_total", "why=\"apart\"",
 	"Requests that asked for a group and are served alone.");
 DEFINE_COUNTER(members_full, "nebulaio_fan_out_alone_total", "why=\"full\"",
 	"Requests that asked for a group and are served alone.");
-
-struct flow_fans {
-	pthread_mutex_t lock; /* of everything below, and of all groups */
-	struct flow_fans_opts opts;
-	struct list groups;
-	uint32_t group_count;
-	uint32_t gathering; /* requests that wait for a start */
-	bool stopped;
-};
-
-struct fan_member {
-	struct list link;
-	uint64_t number;
-	uint64_t reached; /* of the object: what its reads have delivered, or began with */
-	uint64_t moved_ns;
-	uint32_t reads; /* open */
-	bool counts;	/* others wait for it */
-	bool slow;
-};
-
-struct fan_group {
-	struct list link;
-	struct slice object, name; /* in texts */
-	uint64_t object_bytes;
-	uint32_t count; /* of members that it waits for */
-	uint32_t member_count;
-	uint32_t reads; /* open */
-	uint16_t share; /* whose first member made it */
-	bool running;
-	uint64_t start_by_ns, start_ns, idle_ns;
-	uint64_t floor;	    /* UINT64_MAX: nobody counts */
-	uint64_t top;	    /* where the fastest was */
-	uint64_t stood_ns;  /* since when the floor stands while somebody waits */
-	uint64_t wait_ns;   /* since when somebody waits */
-	uint64_t waited_ns; /* in all, before that */
-	uint32_t pacing;    /* reads that wait for the floor */
-	struct list members;
-	struct list waiters;
-	char texts[];
-};
 
 /* A fiber that waits: for the start, or for the floor. */
 struct fan_waiter {
@@ -95,8 +53,7 @@ static void woken(struct reactor_msg *msg)
 }
 
 /* Under the lock, which is given up meanwhile. */
-static void wait_until(
-	struct flow_fans *fans, struct fan_group *group, uint64_t offset, uint64_t until_ns)
+void fan_wait(struct flow_fans *fans, struct fan_group *group, uint64_t offset, uint64_t until_ns)
 {
 	struct fan_waiter waiter = {.reactor = reactor_self(),
 		.fiber = fiber_self(),
@@ -125,7 +82,7 @@ static bool above(const struct flow_fans *fans, const struct fan_group *group, u
 }
 
 /* Wakes those that need not wait any more. */
-static void wake(struct flow_fans *fans, struct fan_group *group)
+void fan_wake(struct flow_fans *fans, struct fan_group *group)
 {
 	LIST_FOR_EACH_SAFE (link, &group->waiters) {
 		struct fan_waiter *waiter = CONTAINER_OF(link, struct fan_waiter, link);
@@ -154,7 +111,7 @@ static void floor_find(struct flow_fans *fans, struct fan_group *group, uint64_t
 		return;
 	group->floor = floor;
 	group->stood_ns = now_ns;
-	wake(fans, group);
+	fan_wake(fans, group);
 }
 
 static void member_forget(
@@ -250,7 +207,7 @@ static void pace(struct flow_fans *fans, struct flow_fan_read *read)
 		if (until_ns <= now_ns)
 			slow_drop(fans, group, read->offset, now_ns);
 		else
-			wait_until(fans, group, read->offset, until_ns);
+			fan_wait(fans, group, read->offset, until_ns);
 		now_ns = clock_now_ns();
 	}
 	if (--group->pacing == 0)
@@ -274,7 +231,7 @@ static void start(struct flow_fans *fans, struct fan_group *group, uint64_t now_
 	group->start_ns = now_ns;
 	counter_add(&groups_begun, 1);
 	counter_add(&members_joined, group->member_count);
-	wake(fans, group);
+	fan_wake(fans, group);
 }
 
 static struct fan_member *member_add(
@@ -314,6 +271,7 @@ static void group_free(struct flow_fans *fans, struct fan_group *group)
 	}
 	list_remove(&group->link);
 	fans->group_count--;
+	fan_cast_drop(fans, group);
 	free(group);
 }
 
@@ -336,7 +294,7 @@ static bool over(const struct fan_group *group)
 	return !group->reads;
 }
 
-static void groups_tidy(struct flow_fans *fans, uint64_t now_ns)
+void fan_groups_tidy(struct flow_fans *fans, uint64_t now_ns)
 {
 	LIST_FOR_EACH_SAFE (link, &fans->groups) {
 		struct fan_group *group = CONTAINER_OF(link, struct fan_group, link);
@@ -395,13 +353,13 @@ static struct fan_group *group_add(
 }
 
 /* The member of the read, which becomes one when it begins at the start. */
-static enum flow_fan_role join(struct flow_fans *fans, const struct flow_fan_ask *ask,
-	uint64_t now_ns, struct flow_fan_read *read)
+enum flow_fan_role fan_join(struct flow_fans *fans, const struct flow_fan_ask *ask, uint64_t now_ns,
+	struct flow_fan_read *read)
 {
 	struct fan_group *group = group_find(fans, ask);
 	struct fan_member *member = group ? member_find(group, ask->member) : NULL;
 
-	if (ask->object_bytes <= fans->opts.window_bytes)
+	if (ask->object_bytes <= fans->opts.window_bytes && !ask->casts)
 		return FLOW_FAN_SMALL;
 	if (!member && ask->offset)
 		return FLOW_FAN_APART;
@@ -433,7 +391,7 @@ static enum flow_fan_role join(struct flow_fans *fans, const struct flow_fan_ask
 	return FLOW_FAN_MEMBER;
 }
 
-static bool client_left(struct flow_fans *fans, const struct flow_fan_ask *ask)
+bool fan_client_left(struct flow_fans *fans, const struct flow_fan_ask *ask)
 {
 	bool left;
 
@@ -446,7 +404,7 @@ static bool client_left(struct flow_fans *fans, const struct flow_fan_ask *ask)
 }
 
 /* Waits for the start. Under the lock, which is given up meanwhile. False: the client has left. */
-static bool gather(struct flow_fans *fans, const struct flow_fan_ask *ask, struct fan_group *group)
+bool fan_gather(struct flow_fans *fans, const struct flow_fan_ask *ask, struct fan_group *group)
 {
 	bool left = false;
 
@@ -458,8 +416,8 @@ static bool gather(struct flow_fans *fans, const struct flow_fan_ask *ask, struc
 		if (now_ns >= group->start_by_ns || fans->stopped) {
 			start(fans, group, now_ns);
 		} else {
-			wait_until(fans, group, 0, MIN(group->start_by_ns, now_ns + LOOK_NS));
-			left = !group->running && client_left(fans, ask);
+			fan_wait(fans, group, 0, MIN(group->start_by_ns, now_ns + FAN_LOOK_NS));
+			left = !group->running && fan_client_left(fans, ask);
 		}
 	}
 	fans->gathering--;
@@ -485,7 +443,7 @@ static struct counter *alone_counter(enum flow_fan_role role)
 }
 
 /* Ends the read. Under the lock. */
-static void leave(struct flow_fans *fans, struct flow_fan_read *read, bool all)
+void fan_leave(struct flow_fans *fans, struct flow_fan_read *read, bool all)
 {
 	struct fan_group *group = read->group;
 	struct fan_member *member = read->member;
@@ -498,13 +456,15 @@ static void leave(struct flow_fans *fans, struct flow_fan_read *read, bool all)
 	group->idle_ns = now_ns;
 	if (!all || !member->number || member->reached >= group->object_bytes)
 		member_forget(fans, group, member, now_ns);
+	if (!all)
+		fan_cast_leave(fans, group, member);
 	/* One that left before the start makes room for another. */
 	if (!group->running && !member->counts && !member->reads) {
 		list_remove(&member->link);
 		free(member);
 		group->member_count--;
 	}
-	groups_tidy(fans, now_ns);
+	fan_groups_tidy(fans, now_ns);
 	read->group = NULL;
 }
 
@@ -519,6 +479,7 @@ int flow_fans_open(const struct flow_fans_opts *opts, struct flow_fans **ret_fan
 	fans->opts = *opts;
 	pthread_mutex_init(&fans->lock, NULL);
 	list_init(&fans->groups);
+	list_init(&fans->dead);
 	*ret_fans = fans;
 	return 0;
 }
@@ -529,6 +490,7 @@ void flow_fans_close(struct flow_fans *fans)
 		return;
 	LIST_FOR_EACH_SAFE (link, &fans->groups)
 		group_free(fans, CONTAINER_OF(link, struct fan_group, link));
+	fan_casts_close(fans);
 	pthread_mutex_destroy(&fans->lock);
 	free(fans);
 }
@@ -538,7 +500,7 @@ void flow_fans_stop(struct flow_fans *fans)
 	pthread_mutex_lock(&fans->lock);
 	fans->stopped = true;
 	LIST_FOR_EACH (link, &fans->groups)
-		wake(fans, CONTAINER_OF(link, struct fan_group, link));
+		fan_wake(fans, CONTAINER_OF(link, struct fan_group, link));
 	pthread_mutex_unlock(&fans->lock);
 }
 
@@ -551,15 +513,19 @@ enum flow_fan_role flow_fan_begin(
 	CHECK(ask->count >= 1);
 	*ret_read = (struct flow_fan_read){.fans = fans, .offset = ask->offset};
 	pthread_mutex_lock(&fans->lock);
-	groups_tidy(fans, now_ns);
-	role = join(fans, ask, now_ns, ret_read);
-	if (role == FLOW_FAN_MEMBER && !gather(fans, ask, ret_read->group)) {
-		leave(fans, ret_read, false);
+	fan_groups_tidy(fans, now_ns);
+	role = fan_join(fans, ask, now_ns, ret_read);
+	if (role == FLOW_FAN_MEMBER && !fan_gather(fans, ask, ret_read->group)) {
+		fan_leave(fans, ret_read, false);
 		role = FLOW_FAN_APART;
 	}
-	if (role == FLOW_FAN_MEMBER)
+	if (role == FLOW_FAN_MEMBER) {
+		/* It reads by itself. */
+		fan_cast_leave(fans, ret_read->group, ret_read->member);
 		ret_read->members = ret_read->group->member_count;
+	}
 	pthread_mutex_unlock(&fans->lock);
+	fan_casts_bury(fans);
 	if (alone_counter(role))
 		counter_add(alone_counter(role), 1);
 	return role;
@@ -604,6 +570,7 @@ struct flow_source *flow_fan_source(struct flow_fan_read *read, struct flow_sour
 void flow_fan_end(struct flow_fan_read *read, bool all)
 {
 	pthread_mutex_lock(&read->fans->lock);
-	leave(read->fans, read, all);
+	fan_leave(read->fans, read, all);
 	pthread_mutex_unlock(&read->fans->lock);
+	fan_casts_bury(read->fans);
 }

@@ -7,6 +7,7 @@
 #ifndef FLOW_FAN_OUT_H
 #define FLOW_FAN_OUT_H
 
+#include "codec/cast.h"
 #include "flow/flow.h"
 
 #define FLOW_FAN_WINDOW_BYTES (32 * MIB)
@@ -15,9 +16,20 @@
 #define FLOW_FAN_MEMBERS_MAX  1024u /* of a group; and requests of all groups that wait to begin */
 #define FLOW_FAN_NAME_MAX     64u
 
+#define FLOW_CAST_GROUPS_MAX 8u /* at a time, each with an address of its own */
+#define FLOW_CAST_RATE_MIN   (4 * MIB)
+
+/* Multicast: for groups whose members ask for it. */
+struct flow_cast_opts {
+	struct rp_open_opts device; /* the strings live as long as the groups */
+	const char *group;	    /* IPv4: the first of FLOW_CAST_GROUPS_MAX addresses in a row */
+	uint64_t rate; /* bytes a second of one group, at most; FLOW_CAST_RATE_MIN and more */
+};
+
 struct flow_fans;
 struct flow_fans_opts {
-	uint64_t window_bytes; /* how far the fastest may be ahead of the slowest */
+	struct flow_cast_opts cast; /* group "" or NULL: none */
+	uint64_t window_bytes;	    /* how far the fastest may be ahead of the slowest */
 	/* How long the others wait for a member that does not move. In all, they wait no longer
 	 * than this and a quarter of the time since the group began. */
 	uint64_t patience_ns;
@@ -42,6 +54,8 @@ struct flow_fan_ask {
 	bool (*left)(const void *arg); /* whether nobody waits for the bytes any more, or NULL */
 	const void *arg;
 	uint16_t share; /* of the principal: it may have half of the groups */
+	bool casts;	/* it asks for multicast, and has a number */
+	uint64_t bytes; /* of the part that it asks for */
 };
 enum flow_fan_role {
 	FLOW_FAN_MEMBER,
@@ -59,6 +73,7 @@ struct flow_fan_read {
 	struct fan_group *group; /* NULL: alone */
 	struct fan_member *member;
 	uint64_t offset;  /* of the next piece, in the object */
+	uint64_t end;	  /* of the part, by multicast */
 	uint32_t members; /* of the group, when this read began */
 };
 /* Waits until the group begins. Only a member's read is in step; the others are served alone, and
@@ -69,5 +84,36 @@ enum flow_fan_role flow_fan_begin(
 struct flow_source *flow_fan_source(struct flow_fan_read *read, struct flow_source *inner);
 /* all: every byte was delivered; otherwise the member leaves the group. */
 void flow_fan_end(struct flow_fan_read *read, bool all);
+
+/* ---- Multicast: the bytes go out once, for all members that ask for it. ----
+ *
+ * A member enters the group, which gives it an address and a key; it joins, posts receives, and
+ * asks for part after part, several at a time. A part goes out when all members that were there at
+ * the start, or have caught up, have asked for it; one of them is told to send it. The answer to a
+ * question comes when the part has been sent, so a member then knows what it missed and reads that
+ * by itself. */
+
+/* Makes the read's member of the group, and the multicast with the first one. FLOW_FAN_MEMBER: with
+ * *ret_why NULL, and the grant; or with the reason why there is no multicast, and then it is a
+ * member as any other. Fiber call. */
+enum flow_fan_role flow_cast_enter(struct flow_fans *fans, const struct flow_fan_ask *ask,
+	struct cast_grant *ret_grant, const char **ret_why);
+
+enum flow_cast_part {
+	FLOW_CAST_SEND, /* the caller is to send it */
+	FLOW_CAST_SENT, /* while this read waited */
+	FLOW_CAST_PAST, /* before */
+	FLOW_CAST_OFF,	/* there is no multicast (any more), or the read is no part */
+};
+/* Waits until the part that begins at the read's offset was sent, or is to be sent. lost: how many
+ * datagrams the member missed since it asked last. Then flow_fan_end, if FLOW_FAN_MEMBER. Fiber
+ * call. */
+enum flow_fan_role flow_cast_ask(struct flow_fans *fans, const struct flow_fan_ask *ask,
+	uint64_t lost, struct flow_fan_read *ret_read, enum flow_cast_part *ret_part);
+/* After FLOW_CAST_SEND: moves the source's bytes, which are the part's, to the group. 0 or -errno:
+ * the multicast is then over. Closes the source. Fiber call. */
+int flow_cast_send(struct flow_fan_read *read, struct flow_source *source);
+/* After FLOW_CAST_SEND, when there is no source for that reason: the multicast is over. */
+void flow_cast_fail(struct flow_fan_read *read, int error);
 
 #endif

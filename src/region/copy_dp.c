@@ -21,6 +21,7 @@ static const char *const why_names[COPY_WHY_COUNT] = {
 	[COPY_LEASE] = "lease",
 	[COPY_DAX] = "dax",
 	[COPY_REPLICATE] = "replicate",
+	[COPY_CAST] = "multicast",
 };
 static _Thread_local struct copy_counts counts_own;
 static struct list threads = {.next = &threads, .prev = &threads};

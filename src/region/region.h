@@ -211,6 +211,7 @@ enum region_copy_why {
 	COPY_LEASE,	 /* an object's body into memory that a client may read by itself */
 	COPY_DAX,	 /* to and from a volume in persistent memory, the log included */
 	COPY_REPLICATE,	 /* a version's bytes on their way to a replication target */
+	COPY_CAST,	 /* a multicast datagram that begins in one piece and ends in the next */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);

@@ -92,7 +92,9 @@ static int open_oidc(const struct s3_opts *opts, struct s3 *s3)
 
 static int open_fans(const struct s3_opts *opts, struct s3 *s3)
 {
-	const struct flow_fans_opts fans = {.window_bytes = FLOW_FAN_WINDOW_BYTES,
+	const struct flow_cast_opts none = {.group = NULL};
+	const struct flow_fans_opts fans = {.cast = opts->multicast ? *opts->multicast : none,
+		.window_bytes = FLOW_FAN_WINDOW_BYTES,
 		.patience_ns = opts->fan_out_patience_ns ? opts->fan_out_patience_ns
 							 : FLOW_FAN_PATIENCE_NS};
 

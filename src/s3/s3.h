@@ -12,6 +12,7 @@
 
 struct s3;
 
+struct flow_cast_opts;
 struct s3_vault_opts;
 
 /* Names of buckets that several stores share. On a helper thread; both may block. */
@@ -46,6 +47,8 @@ struct s3_opts {
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;
 	uint64_t fan_out_patience_ns; /* 0: FLOW_FAN_PATIENCE_NS */
+	/* Of fan-outs (flow/fan_out.h); the strings live as long as s3; NULL: none. */
+	const struct flow_cast_opts *multicast;
 	uint64_t notify_queue_bytes;
 	/* "none", "public" or "any", as in enum s3_notify_topics. NULL: none */
 	const char *notify_topics;

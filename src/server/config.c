@@ -11,6 +11,7 @@
 #include "server/config_priv.h"
 
 #include "etcd/etcd.h"
+#include "flow/fan_out.h"
 
 #define CONFIG_DEPTH_MAX  8
 #define IDLE_SPIN_NS_AUTO (50 * NS_PER_US)
@@ -633,6 +634,20 @@ static void check_openid(const struct config *config, struct config_error *ret_e
 			"both set: set only one of them");
 }
 
+static void check_multicast(const struct config *config, struct config_error *ret_error)
+{
+	const char *first = config->fan_out.multicast;
+	struct in_addr address = {0};
+	bool good = inet_pton(AF_INET, first, &address) == 1;
+	uint64_t last = (uint64_t)ntohl(address.s_addr) + FLOW_CAST_GROUPS_MAX - 1;
+
+	if (first[0] && (!good || ntohl(address.s_addr) >> 28 != 0xe || last >> 28 != 0xe))
+		complain(ret_error,
+			"fan_out.multicast: '%s' is not the first of %u IPv4 multicast addresses, "
+			"such as 239.192.78.128",
+			first, FLOW_CAST_GROUPS_MAX);
+}
+
 static void check_storage(const struct config *config, struct config_error *ret_error)
 {
 	if (config->storage.volume[0] && config->storage.volumes[0])
@@ -787,6 +802,7 @@ int config_check(const struct config *config, bool development, struct config_er
 	check_https(config, development, ret_error);
 	check_console(config, development, ret_error);
 	check_openid(config, ret_error);
+	check_multicast(config, ret_error);
 	check_storage(config, ret_error);
 	check_etcd(config, ret_error);
 	check_rdma(config, ret_error);

@@ -147,6 +147,8 @@ struct config {
 	} logging;
 	struct {
 		uint64_t patience_s;
+		char multicast[64];
+		uint64_t multicast_rate;
 	} fan_out;
 	struct {
 		char targets[CONFIG_TEXT_MAX];

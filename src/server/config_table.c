@@ -1,6 +1,7 @@
 /* server/config_table.c: every key of the configuration, once: its type, bounds, default and
  * meaning. */
 #include "codec/discovery.h"
+#include "flow/fan_out.h"
 #include "server/config.h"
 
 #define FLAG(p, f, d, h)                                                             \
@@ -328,6 +329,11 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("fan_out.patience_s", fan_out.patience_s, 1, 60, "5",
 		"How long the clients of a fan-out wait for one that stands still, before it falls "
 		"out: docs/design/fan-out.md"),
+	TEXT("fan_out.multicast", fan_out.multicast, "",
+		"IPv4 multicast address, the first of 8 in a row, to send objects to clients of a "
+		"fan-out that ask for multicast; empty: no multicast"),
+	BYTES("fan_out.multicast_rate", fan_out.multicast_rate, FLOW_CAST_RATE_MIN, 128 * GIB,
+		"1GiB", "Bytes a second, at most, of one object's multicast"),
 
 	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
 		"Size of the unified region's data frames"),

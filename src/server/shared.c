@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "flow/fan_out.h"
 #include "s3/vault.h"
 #include "server/identities.h"
 #include "server/keys.h"
@@ -146,6 +147,15 @@ static int open_keys(const struct config *config, struct store *store,
 	return ret ? ret : recovery_keep(config, store, paths.files, ARRAY_LEN(paths.files));
 }
 
+static struct flow_cast_opts multicast_opts(const struct config *config)
+{
+	return (struct flow_cast_opts){
+		.device = server_device_opts(config),
+		.group = config->rdma.enabled ? config->fan_out.multicast : "",
+		.rate = config->fan_out.multicast_rate,
+	};
+}
+
 int server_open_s3(struct server *server)
 {
 	const struct config *config = &server->config;
@@ -161,6 +171,7 @@ int server_open_s3(struct server *server)
 		.ca_file = config->encryption.kms.vault.ca_file,
 		.cache_s = (uint32_t)config->encryption.kms.vault.cache_seconds,
 	};
+	const struct flow_cast_opts multicast = multicast_opts(config);
 	const struct s3_opts opts = {
 		.store_id = store_id(server->store),
 		.names = names_of(server->names),
@@ -181,6 +192,7 @@ int server_open_s3(struct server *server)
 		.notify_queue_bytes = config->notification.queue_bytes,
 		.notify_retry_s = (uint32_t)config->notification.retry_seconds,
 		.fan_out_patience_ns = config->fan_out.patience_s * NS_PER_S,
+		.multicast = &multicast,
 		.encryption_keys = keys,
 		.kms_keys = config->encryption.kms.keys,
 		.kms_default_key = config->encryption.kms.default_key,

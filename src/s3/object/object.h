@@ -57,6 +57,9 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 /* Joins the fan-out that the request's header names, and waits until it begins; nothing without the
  * header. Then s3_read_send reads in step (object/fan_out.c). Fiber call. */
 const struct s3_error *s3_fan_out_begin(struct s3_call *call, struct s3_read *read);
+/* HeadObject's part in a multicast, which the same header asks for: enters the group, or has a part
+ * sent to it, and adds the answer's headers. Fiber call. */
+const struct s3_error *s3_fan_out_head(struct s3_call *call, struct s3_read *read);
 /* Offers the body for a lease, when it may be leased (object/lease.c). */
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 

@@ -12,5 +12,11 @@ const struct s3_error *s3_op_head_object(struct s3_call *call)
 	error = s3_read_begin(call, &read);
 	if (error)
 		return s3_origin_head(call, error);
-	return read.get ? s3_read_send(call, &read) : NULL;
+	if (!read.get)
+		return NULL;
+	if (__builtin_expect(call->request->header_count != 0, 0))
+		error = s3_fan_out_head(call, &read);
+	if (error)
+		store_get_close(read.get);
+	return error ? error : s3_read_send(call, &read);
 }
