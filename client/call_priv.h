@@ -202,4 +202,18 @@ int client_get_batch(
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);
 
+/* ---- fan_cast.c ---- */
+/* A download by multicast. */
+struct client_cast {
+	const struct neb_fan_out *fan_out;
+	struct neb_multicast *told;
+	const char *value;    /* of NEB_FAN_OUT_HEADER */
+	const char *if_match; /* the version */
+	uint64_t object_bytes;
+	struct neb_result *result; /* of the last answer, or of the one that failed */
+};
+/* Reads the object. -EOPNOTSUPP: not by multicast, told has the reason, and nothing was read; other
+ * errors are the download's. */
+int client_cast_get(struct neb_client *client, const struct client_cast *cast);
+
 #endif

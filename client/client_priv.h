@@ -13,6 +13,8 @@
  *   call.c        a request's life: copied, routed, tried again, finished
  *   progress.c    the rounds that drive all calls; submit, poll, wait
  *   batch.c       many reads by one call
+ *   fan_out.c     one object as one client of a group
+ *   fan_cast.c    the same by multicast
  *   session.c     an RDMA session's life: connect, prove, fail
  *   session_dp.c  capsules out and in: the way of the microsecond
  *   lease_dp.c    objects read from the server's memory
@@ -127,6 +129,7 @@ struct neb_client {
 	const char *rdma_why; /* no session is ever tried; NULL: device_why */
 	int wake_fd;	      /* an eventfd that neb_wake writes */
 	int watch_fd; /* a wait that sleeps ends when it is readable, as by neb_wake; -1: none */
+	bool watch_quiet;    /* it only ends the sleep */
 	_Atomic bool woken;  /* a wait that spins reads this */
 	char *device_wanted; /* the option; NULL: none */
 	uint64_t reg_cache_bytes;

@@ -104,6 +104,20 @@ static int read_parts(struct neb_client *client, struct fan *fan, uint64_t first
 	return ret && fan->result->error ? fan->result->error : ret;
 }
 
+static int end(struct fan *fan, int ret)
+{
+	fan->result->error = ret;
+	fan->result->bytes = fan->result->object_bytes = fan->bytes;
+	return ret;
+}
+
+/* By multicast alone the bytes may go to a function. */
+static bool has_place(const struct neb_fan_out *own, uint64_t bytes)
+{
+	return bytes <= own->data_bytes ||
+	       (own->multicast && own->multicast->only && own->multicast->take);
+}
+
 int neb_get_fan_out(
 	struct neb_client *client, const struct neb_fan_out *fan_out, struct neb_result *ret_result)
 {
@@ -115,7 +129,7 @@ int neb_get_fan_out(
 	ret = fan.own.bucket && fan.own.key ? neb_fan_out_header(&fan.own, fan.value) : -EINVAL;
 	if (!ret)
 		ret = neb_head(client, fan.own.bucket, fan.own.key, fan.result);
-	if (!ret && fan.result->object_bytes > fan.own.data_bytes)
+	if (!ret && !has_place(&fan.own, fan.result->object_bytes))
 		ret = -EMSGSIZE;
 	if (ret || !fan.result->object_bytes) {
 		fan.result->error = ret;
@@ -125,6 +139,16 @@ int neb_get_fan_out(
 	snprintf(fan.if_match, sizeof(fan.if_match), "\"%s\"", fan.result->etag);
 	fan.headers[0] = (struct neb_header){NEB_FAN_OUT_HEADER, fan.value};
 	fan.headers[1] = (struct neb_header){"If-Match", fan.if_match};
+	if (fan.own.multicast) {
+		ret = client_cast_get(client, &(struct client_cast){.fan_out = &fan.own,
+						      .told = fan.own.multicast,
+						      .value = fan.value,
+						      .if_match = fan.if_match,
+						      .object_bytes = fan.bytes,
+						      .result = fan.result});
+		if (ret != -EOPNOTSUPP || fan.own.multicast->only)
+			return end(&fan, ret);
+	}
 	/* The first part waits for the group. */
 	ret = read_parts(client, &fan, 0, 1,
 		(fan.own.wait_ns ? fan.own.wait_ns : WAIT_NS) + client->request_timeout_ns);
@@ -132,7 +156,5 @@ int neb_get_fan_out(
 	if (!ret && fan.bytes > PART_BYTES)
 		ret = fan.stopped ? fan.stopped
 				  : read_parts(client, &fan, 1, (fan.bytes - 1) / PART_BYTES, 0);
-	fan.result->error = ret;
-	fan.result->bytes = fan.result->object_bytes = fan.bytes;
-	return ret;
+	return end(&fan, ret);
 }

@@ -341,7 +341,7 @@ void client_sleep(struct neb_client *client, uint64_t until_ns)
 	/* neb_wake sets woken before it writes; the caller looks at woken next. */
 	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
 		continue;
-	if (watched && client->watch_fd >= 0)
+	if (watched && client->watch_fd >= 0 && !client->watch_quiet)
 		client->woken = true;
 	for (uint32_t i = 0; i < client->device_count; i++)
 		rp_cq_disarm(client->devices[i].cq);

@@ -403,6 +403,7 @@ NEB_API int neb_get_batch(struct neb_client *client, const struct neb_batch *bat
  * part of the object once from its volumes for all of them. Each client has its own request, rights
  * and transport. A client that is late, too slow or gone does not hold up the others; it is then
  * served alone (docs/design/fan-out.md). Zero it, then set name and members. */
+struct neb_multicast;
 struct neb_fan_out {
 	/* The same for all clients of the group: 1 to 64 letters, digits, '.', '_' and '-'. */
 	const char *name;
@@ -417,6 +418,31 @@ struct neb_fan_out {
 	size_t data_bytes;
 	neb_batch_keep_fn *keep_on; /* or NULL; as of a batch */
 	void *arg;
+	/* Not NULL: the bytes come by multicast where that is possible. */
+	struct neb_multicast *multicast;
+};
+/* Multicast: the server sends each part of the object once, as UD datagrams to a group of the
+ * network, and each client reads what it did not get over its own RDMA session. It needs a session,
+ * a device with UD queue pairs and multicast, and fan_out.multicast in the server's configuration;
+ * without them, and for the part of the object that is left when it fails, the group is served as
+ * without multicast. Datagrams are sealed under a key that the session hands out, so sealed
+ * sessions use it, too; each is decrypted from its receive into your memory, which is the one copy.
+ * Zero it. */
+struct neb_multicast {
+	/* In: without multicast from the start, return -EOPNOTSUPP, and read nothing. */
+	bool only;
+	/* In, with only: gets the object's bytes in order, in place of neb_fan_out.data. Not 0: it
+	 * is the call's error. */
+	int (*take)(void *arg, uint64_t offset, const void *data, uint64_t bytes);
+	/* Out. */
+	bool used;	     /* some bytes came by multicast */
+	bool verified;	     /* all bytes match the object's CRC-64/NVME */
+	uint64_t bytes;	     /* that came by multicast */
+	uint64_t bytes_read; /* over the session */
+	uint64_t datagrams;  /* that were taken */
+	uint64_t repeated;   /* that came twice or too late */
+	uint64_t strange;    /* that were not of the group's sender */
+	char why[96];	     /* why it was not used, or ended early; else empty */
 };
 /* Fetches a whole object as one client of a group, in requests of 8 MiB, 4 at a time. result is the
  * last request's, with the object's bytes, and the headers of its answer: "x-nebulaio-fan-out" is

@@ -37,12 +37,15 @@ uint16_t program_port_free(void)
 static void program_exec(const struct program *child, int out)
 {
 	const char *program = getenv("PROGRAM_UNDER_TEST");
+	char multicast[64];
 
+	snprintf(multicast, sizeof(multicast), "fan_out.multicast=%s", child->multicast);
 	dup2(out, STDOUT_FILENO);
 	setenv("NEBULAIO_ROOT_USER", RIG_ACCESS_KEY, 1);
 	setenv("NEBULAIO_ROOT_PASSWORD", RIG_SECRET_KEY, 1);
 	execl(program, program, "serve", "--data", child->dir, "--http", child->http + 7, "--rdma",
-		child->rdma + 7, "--set", "admin.address=", "--set", "console.address=", NULL);
+		child->rdma + 7, "--set", "admin.address=", "--set", "console.address=", "--set",
+		multicast, NULL);
 	_exit(127);
 }
 
@@ -59,6 +62,8 @@ int program_open(void **state)
 	assert_non_null(mkdtemp(child->dir));
 	snprintf(child->rdma, sizeof(child->rdma), "rdma://127.0.0.1:%u", program_port_free());
 	snprintf(child->http, sizeof(child->http), "http://127.0.0.1:%u", program_port_free());
+	snprintf(child->multicast, sizeof(child->multicast), "239.254.%u.%u",
+		(unsigned)getpid() >> 5 & 0xff, (unsigned)(getpid() & 0x1f) << 3);
 	snprintf(child->both, sizeof(child->both), "%s,%s", child->rdma, child->http);
 	assert_int_equal(pipe(out), 0);
 	fflush(NULL);

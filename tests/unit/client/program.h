@@ -10,6 +10,7 @@ struct program {
 	pid_t pid;
 	char dir[64];
 	char rdma[64], http[64], both[160]; /* endpoints */
+	char multicast[32];		    /* its fan_out.multicast */
 };
 /* cmocka's set-up and tear-down of a group: *state is a struct program. The keys are the rig's. */
 int program_open(void **state);
