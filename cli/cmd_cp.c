@@ -29,10 +29,14 @@ static const char CP_USAGE[] =
 	"                     by checksum and not sent again. Without --resume, cp aborts an\n"
 	"                     interrupted upload and starts a new one.\n"
 	"  -q, --quiet        print no names\n"
-	"      --fan-out NAME:COUNT    download together with other clients: COUNT of them run cp\n"
-	"                     with this NAME at about the same time. The server waits up to 10\n"
+	"      --fan-out NAME:COUNT[:multicast]\n"
+	"                     download together with other clients: COUNT of them run cp with\n"
+	"                     this NAME at about the same time. The server waits up to 10\n"
 	"                     seconds for all, keeps them in step and reads each large object\n"
 	"                     once from its disks. One that is late or slow is served alone.\n"
+	"                     With :multicast the server also sends each byte once for all that\n"
+	"                     ask for it, where the network has multicast\n"
+	"                     (fan_out.multicast in the server's configuration).\n"
 	"      --content-type TYPE     of the stored object; also --cache-control,\n"
 	"                     --content-encoding and --storage-class\n"
 	"      --metadata NAME=VALUE   user metadata; may be given several times\n"
@@ -182,7 +186,14 @@ struct cp_opts {
 	char *metadata[TRANSFER_HEADERS_MAX]; /* names of headers that were made here */
 	unsigned metadata_count;
 	char fan_out[NEB_FAN_OUT_BYTES]; /* empty: no --fan-out */
+	struct neb_fan_out group;	 /* the same */
+	bool multicast;
 };
+
+static const struct neb_fan_out *multicast_of(const struct cp_opts *opts)
+{
+	return opts->multicast ? &opts->group : NULL;
+}
 
 /* Borrows the value: argv lives as long as the program. */
 static int header_add(const struct cli_command *command, struct cp_opts *opts, const char *name,
@@ -231,20 +242,27 @@ static int encryption_add(const struct cli_command *command, struct cp_opts *opt
 			     command, opts, "x-amz-server-side-encryption", key ? "aws:kms" : kind);
 }
 
-/* NAME:COUNT, for this process one member of the group. */
+/* NAME:COUNT[:multicast], for this process one member of the group. */
 static int fan_out_parse(const struct cli_command *command, struct cp_opts *opts, char *text)
 {
-	struct neb_fan_out fan_out = {.name = text};
 	char *colon = strrchr(text, ':'), *end = "";
 
+	opts->multicast = colon && strcmp(colon, ":multicast") == 0;
+	if (opts->multicast) {
+		*colon = '\0';
+		colon = strrchr(text, ':');
+	}
+	opts->group = (struct neb_fan_out){.name = text};
+	while (!opts->group.member)
+		random_fill(&opts->group.member, sizeof(opts->group.member));
 	if (colon) {
 		*colon = '\0';
-		fan_out.members = (uint32_t)MIN(strtoul(colon + 1, &end, 10), UINT32_MAX);
+		opts->group.members = (uint32_t)MIN(strtoul(colon + 1, &end, 10), UINT32_MAX);
 	}
-	if (*end || neb_fan_out_header(&fan_out, opts->fan_out))
+	if (*end || neb_fan_out_header(&opts->group, opts->fan_out))
 		return cli_usage_error(command,
-			"--fan-out must be NAME:COUNT, with a NAME of 1 to 64 letters, digits, "
-			"'.', '_' and '-', and a COUNT of 1 to 1024");
+			"--fan-out must be NAME:COUNT or NAME:COUNT:multicast, with a NAME of 1 to "
+			"64 letters, digits, '.', '_' and '-', and a COUNT of 1 to 1024");
 	return CLI_OK;
 }
 
@@ -333,7 +351,8 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 		.md5 = opts->md5,
 		.resume = opts->resume,
 		.quiet = opts->quiet,
-		.fan_out = opts->fan_out[0] ? opts->fan_out : NULL};
+		.fan_out = opts->fan_out[0] ? opts->fan_out : NULL,
+		.multicast = multicast_of(opts)};
 	struct tree tree = {0};
 	int ret;
 
@@ -390,6 +409,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	transfer.headers = &opts.headers;
 	transfer.md5 = opts.md5;
 	transfer.fan_out = opts.fan_out[0] ? opts.fan_out : NULL;
+	transfer.multicast = multicast_of(&opts);
 	names[1] = strdup(argv[optind + 1]);
 	ret = names[1] ? cp(&transfer, argv[optind], argv[optind + 1]) : CLI_FAILED;
 	if (!ret)

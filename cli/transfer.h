@@ -51,7 +51,11 @@ struct transfer {
 	/* A download is one of several clients': the value of NEB_FAN_OUT_HEADER; NULL: it is not.
 	 */
 	const char *fan_out;
-	char fan_out_role[40]; /* out: the server's answer to that, of the last part; or empty */
+	/* The same as a group, when it is to come by multicast; NULL: it is not. */
+	const struct neb_fan_out *multicast;
+	/* out: the server's answer to that, of the last part, and how much came by multicast or why
+	 * nothing did; or empty */
+	char fan_out_role[160];
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a

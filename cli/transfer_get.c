@@ -82,12 +82,32 @@ static int part_start(struct download *download)
 /* Keeps what the server says of the fan-out. */
 static void role_keep(struct transfer *transfer, const struct neb_result *result)
 {
-	const char *value;
+	const char *value, *part;
 	int len = neb_result_header(result, NEB_FAN_OUT_HEADER, &value);
 
-	if (transfer->fan_out)
-		snprintf(transfer->fan_out_role, sizeof(transfer->fan_out_role), "%.*s",
-			len > 0 ? len : 0, len > 0 ? value : "");
+	if (!transfer->fan_out)
+		return;
+	part = len > 0 ? memmem(value, (size_t)len, "; part=", 7) : NULL;
+	if (part)
+		len = (int)(part - value);
+	snprintf(transfer->fan_out_role, sizeof(transfer->fan_out_role), "%.*s", len > 0 ? len : 0,
+		len > 0 ? value : "");
+}
+
+/* Adds to that how it went by multicast. */
+static void multicast_keep(struct transfer *transfer, const struct neb_multicast *told)
+{
+	size_t len = strlen(transfer->fan_out_role);
+	char *end = transfer->fan_out_role + len;
+	uint64_t all = told->bytes + told->bytes_read;
+
+	if (told->used)
+		snprintf(end, sizeof(transfer->fan_out_role) - len, "; multicast=%u%%%s%s",
+			(unsigned)(told->bytes * 100 / MAX(all, 1)), told->why[0] ? ": " : "",
+			told->why);
+	else if (len)
+		snprintf(
+			end, sizeof(transfer->fan_out_role) - len, "; no multicast: %s", told->why);
 }
 
 const char *transfer_fan_out_text(const struct transfer *transfer)
@@ -158,9 +178,57 @@ static int download_parts(struct download *download, int fd)
 	return ret;
 }
 
+/* ---- By multicast. ---- */
+
+struct taking {
+	struct transfer *transfer;
+	int fd;
+};
+
+/* The take of struct neb_multicast. */
+static int bytes_take(void *arg, uint64_t offset, const void *data, uint64_t bytes)
+{
+	struct taking *taking = (struct taking *)arg;
+
+	(void)offset;
+	if (write_all(taking->fd, (const char *)data, bytes))
+		return -EIO;
+	taking->transfer->bytes += bytes;
+	progress_add(&taking->transfer->progress, bytes);
+	return 0;
+}
+
+/* True: it is over, with *ret_code. False: there is no multicast, and nothing was read. */
+static bool multicast_get(
+	struct transfer *transfer, struct neb_multicast *told, int fd, int *ret_code)
+{
+	struct taking taking = {transfer, fd};
+	struct neb_fan_out fan_out;
+	struct neb_result result;
+	int ret;
+
+	if (!transfer->multicast)
+		return false;
+	fan_out = *transfer->multicast;
+	*told = (struct neb_multicast){.only = true, .take = bytes_take};
+	fan_out.bucket = transfer->bucket;
+	fan_out.key = transfer->key;
+	fan_out.arg = &taking;
+	fan_out.multicast = told;
+	ret = neb_get_fan_out(transfer->client, &fan_out, &result);
+	if (ret == -EOPNOTSUPP)
+		return false;
+	transfer->transport = result.transport;
+	role_keep(transfer, &result);
+	multicast_keep(transfer, told);
+	*ret_code = ret ? remote_failed(transfer->key, &result) : CLI_OK;
+	return true;
+}
+
 int transfer_get(struct transfer *transfer, int fd)
 {
 	struct download download = {.transfer = transfer};
+	struct neb_multicast told = {.used = false};
 	struct neb_result head;
 	int ret = CLI_OK;
 
@@ -169,6 +237,12 @@ int transfer_get(struct transfer *transfer, int fd)
 	transfer->transport = head.transport;
 	download.bytes_total = head.object_bytes;
 	snprintf(download.if_match, sizeof(download.if_match), "\"%s\"", head.etag);
+	progress_start(&transfer->progress, transfer->key, download.bytes_total);
+	transfer->progress.visible &= !transfer->quiet;
+	if (download.bytes_total && multicast_get(transfer, &told, fd, &ret)) {
+		progress_end(&transfer->progress);
+		return ret;
+	}
 	for (unsigned i = 0; i < TRANSFER_WINDOW &&
 			     i * (uint64_t)TRANSFER_PART_BYTES < download.bytes_total && !ret;
 		i++) {
@@ -179,10 +253,10 @@ int transfer_get(struct transfer *transfer, int fd)
 			ret = CLI_FAILED;
 		}
 	}
-	progress_start(&transfer->progress, transfer->key, download.bytes_total);
-	transfer->progress.visible &= !transfer->quiet;
 	if (!ret)
 		ret = download_parts(&download, fd);
+	if (told.why[0])
+		multicast_keep(transfer, &told);
 	progress_end(&transfer->progress);
 	for (unsigned i = 0; i < TRANSFER_WINDOW; i++)
 		neb_buffer_free(transfer->client, download.parts[i].data);

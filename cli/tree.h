@@ -61,8 +61,9 @@ struct tree_copy {
 	const struct transfer_headers *headers; /* this and the next two as in transfer.h */
 	bool md5;
 	bool resume;
-	bool quiet;	      /* do not print each name */
-	const char *fan_out;  /* as in transfer.h */
+	bool quiet;	     /* do not print each name */
+	const char *fan_out; /* as in transfer.h */
+	const struct neb_fan_out *multicast;
 	uint64_t bytes, done; /* out */
 };
 /* -P's value. CLI_OK; CLI_USAGE, prints why. */

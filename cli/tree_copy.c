@@ -185,7 +185,8 @@ static void *worker_main(void *arg)
 			.headers = copy->headers,
 			.md5 = copy->md5,
 			.resume = copy->resume,
-			.fan_out = copy->fan_out};
+			.fan_out = copy->fan_out,
+			.multicast = copy->multicast};
 
 		ret = copy_one(&transfer, copy, item);
 		pthread_mutex_lock(&workers->mutex);
