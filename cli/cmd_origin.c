@@ -9,7 +9,7 @@
 static const char USAGE[] =
 	"usage: nebulaio origin [OPTIONS] s3://BUCKET             its origin, as XML\n"
 	"       nebulaio origin --set TARGET[/PREFIX] [--bytes SIZE] [--wait SECONDS]\n"
-	"                       [--ranges WHERE] [OPTIONS] s3://BUCKET\n"
+	"                       [--ranges WHERE] [--revalidate SECONDS] [OPTIONS] s3://BUCKET\n"
 	"                                                it has this origin from now on\n"
 	"       nebulaio origin --delete [OPTIONS] s3://BUCKET     it has none any more\n"
 	"\n"
@@ -22,16 +22,19 @@ static const char USAGE[] =
 	"      --wait SECONDS  how long a GET waits for its first bytes (60)\n"
 	"      --ranges WHERE  where a range comes from that is not here: Follow (the default),\n"
 	"                      with the whole object; Ahead, directly when the fetch of the\n"
-	"                      object is far from it; Alone, directly, not stored\n" REMOTE_USAGE;
+	"                      object is far from it; Alone, directly, not stored\n"
+	"      --revalidate SECONDS  a copy that was fetched, or compared with the origin, so\n"
+	"                      long ago is compared before it is read (never)\n" REMOTE_USAGE;
 
-enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_WAIT, OWN_RANGES, OWN_DELETE };
+enum { OWN_SET = REMOTE_OWN, OWN_BYTES, OWN_WAIT, OWN_RANGES, OWN_REVALIDATE, OWN_DELETE };
 
 struct asked {
 	struct remote_opts opts;
-	const char *target; /* with its prefix; NULL: none */
-	const char *bytes;  /* NULL: no bound */
-	const char *wait_s; /* NULL: the server's default */
-	const char *ranges; /* NULL: the server's default */
+	const char *target;	  /* with its prefix; NULL: none */
+	const char *bytes;	  /* NULL: no bound */
+	const char *wait_s;	  /* NULL: the server's default */
+	const char *ranges;	  /* NULL: the server's default */
+	const char *revalidate_s; /* NULL: never */
 	bool delete;
 	const char *bucket;
 };
@@ -51,6 +54,9 @@ static int option_take(struct asked *asked, int option, char **argv)
 	case OWN_RANGES:
 		asked->ranges = optarg;
 		return CLI_OK;
+	case OWN_REVALIDATE:
+		asked->revalidate_s = optarg;
+		return CLI_OK;
 	case OWN_DELETE:
 		asked->delete = true;
 		return CLI_OK;
@@ -66,6 +72,7 @@ static int ask(struct asked *asked, int argc, char **argv)
 		{"bytes", required_argument, NULL, OWN_BYTES},
 		{"wait", required_argument, NULL, OWN_WAIT},
 		{"ranges", required_argument, NULL, OWN_RANGES},
+		{"revalidate", required_argument, NULL, OWN_REVALIDATE},
 		{"delete", no_argument, NULL, OWN_DELETE}, {0}};
 	const char *prefix;
 	int option, ret;
@@ -83,8 +90,10 @@ static int ask(struct asked *asked, int argc, char **argv)
 		return cli_usage_error(&CLI_ORIGIN, "expected s3://BUCKET");
 	if (asked->delete &&asked->target)
 		return cli_usage_error(&CLI_ORIGIN, "give only one of --set and --delete");
-	if ((asked->bytes || asked->wait_s || asked->ranges) && !asked->target)
-		return cli_usage_error(&CLI_ORIGIN, "--bytes, --wait and --ranges go with --set");
+	if ((asked->bytes || asked->wait_s || asked->ranges || asked->revalidate_s) &&
+		!asked->target)
+		return cli_usage_error(
+			&CLI_ORIGIN, "--bytes, --wait, --ranges and --revalidate go with --set");
 	return CLI_OK;
 }
 
@@ -101,6 +110,8 @@ static void document_build(const struct asked *asked, struct buf *xml)
 		xml_element("WaitSeconds", slice_str(asked->wait_s), xml);
 	if (asked->ranges)
 		xml_element("Ranges", slice_str(asked->ranges), xml);
+	if (asked->revalidate_s)
+		xml_element("RevalidateSeconds", slice_str(asked->revalidate_s), xml);
 	buf_put_str(xml, "</OriginConfiguration>");
 }
 

@@ -21,7 +21,11 @@ struct s3_origin {
 	uint64_t bytes_max;  /* that the bucket holds before copies are evicted; 0: no bound */
 	uint64_t wait_s;     /* that a GET waits for its first bytes */
 	enum s3_origin_ranges ranges;
+	uint64_t revalidate_s; /* after that a copy is compared with the origin; 0: never */
 };
+#define S3_ORIGIN_REVALIDATE_S_MAX (366u * 86400u)
+/* False: no bucket's origin wants that, since the server's start. Any thread. */
+bool s3_origin_any_revalidates(void);
 #define S3_ORIGIN_WAIT_S     60u /* unless the bucket says otherwise */
 #define S3_ORIGIN_WAIT_S_MAX 3600u
 /* The bucket's origin, as it is configured now, compared with what it was: whether an object that

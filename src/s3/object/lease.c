@@ -4,6 +4,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/object/object.h"
+#include "s3/origin.h"
 #include "s3/sse/sse.h"
 
 uint64_t s3_lease_epoch(const struct s3 *s3)
@@ -21,13 +22,17 @@ void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 static bool may_lease(struct s3_call *call, const struct s3_read *read)
 {
 	const struct s3_settings *settings;
+	const struct s3_origin *origin;
 
 	if (call->conditional || call->session_bucket.len || call->request->header_count ||
 		call->params.count || read->sse || read->status != 200 ||
 		read->meta->checksum_flags & S3_FLAG_ENCRYPTED)
 		return false;
-	return !s3_call_settings(call, &settings) && settings &&
-	       !settings->parsed[S3_CONFIG_LOGGING];
+	if (s3_call_settings(call, &settings) || !settings || settings->parsed[S3_CONFIG_LOGGING])
+		return false;
+	/* Or compare it with its origin. */
+	origin = settings->parsed[S3_CONFIG_ORIGIN];
+	return !origin || !origin->revalidate_s;
 }
 
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read)

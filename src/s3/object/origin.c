@@ -34,7 +34,9 @@ void s3_origin_keep(const struct s3_call *call, struct store_meta *meta)
  * that an earlier start had, is forgotten: then the copy counts from when it was fetched. ---- */
 
 #define USES 65536u
-static _Atomic uint64_t uses[USES]; /* the hash's upper half, and the second */
+/* The hash's upper half, and the second. */
+static _Atomic uint64_t uses[USES];
+static _Atomic uint64_t checks[USES]; /* the same, of when they were compared with the origin */
 
 /* FNV-1a: a copy whose hash another shares only stays longer. */
 static uint64_t use_hash(struct slice bucket, struct slice key)
@@ -49,20 +51,35 @@ static uint64_t use_hash(struct slice bucket, struct slice key)
 	return hash;
 }
 
-static void use_note(struct slice bucket, struct slice key)
+static void note(_Atomic uint64_t table[USES], struct slice bucket, struct slice key)
 {
 	uint64_t hash = use_hash(bucket, key);
 
-	atomic_store_explicit(&uses[hash % USES],
+	atomic_store_explicit(&table[hash % USES],
 		(hash >> 32) << 32 | (uint32_t)(clock_real_ns() / NS_PER_S), memory_order_relaxed);
+}
+
+static uint64_t noted_s(_Atomic uint64_t table[USES], struct slice bucket, struct slice key)
+{
+	uint64_t hash = use_hash(bucket, key);
+	uint64_t use = atomic_load_explicit(&table[hash % USES], memory_order_relaxed);
+
+	return use >> 32 == hash >> 32 ? (uint32_t)use : 0;
 }
 
 uint64_t s3_origin_used_s(struct slice bucket, struct slice key)
 {
-	uint64_t hash = use_hash(bucket, key);
-	uint64_t use = atomic_load_explicit(&uses[hash % USES], memory_order_relaxed);
+	return noted_s(uses, bucket, key);
+}
 
-	return use >> 32 == hash >> 32 ? (uint32_t)use : 0;
+uint64_t s3_origin_checked_s(struct slice bucket, struct slice key)
+{
+	return noted_s(checks, bucket, key);
+}
+
+void s3_origin_check_note(struct slice bucket, struct slice key)
+{
+	note(checks, bucket, key);
 }
 
 bool s3_origin_is_copy(const struct store_meta *meta)
@@ -74,7 +91,7 @@ bool s3_origin_is_copy(const struct store_meta *meta)
 void s3_origin_answer(struct s3_call *call, struct slice value)
 {
 	counter_add(&reads, 1);
-	use_note(call->bucket, call->key);
+	note(uses, call->bucket, call->key);
 	s3_answer_header(call, SLICE(S3_ORIGIN_HEADER), value);
 }
 

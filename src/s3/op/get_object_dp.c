@@ -8,6 +8,7 @@
 #include "s3/core/call.h"
 #include "s3/object/object.h"
 #include "s3/object/origin.h"
+#include "s3/object/origin_check.h"
 #include "s3/object/origin_stream.h"
 #include "s3/operation.h"
 #include "s3/sse/sse.h"
@@ -118,6 +119,8 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 	const struct s3_error *error;
 	struct s3_read read;
 
+	if (__builtin_expect(s3_origin_any_revalidates(), 0))
+		s3_origin_check(call);
 	error = s3_read_begin(call, &read);
 	if (__builtin_expect(error != NULL, 0))
 		error = s3_origin_get(call, error, &read);

@@ -2,6 +2,7 @@
 #include "s3/core/call.h"
 #include "s3/object/object.h"
 #include "s3/object/origin.h"
+#include "s3/object/origin_check.h"
 #include "s3/operation.h"
 
 const struct s3_error *s3_op_head_object(struct s3_call *call)
@@ -9,6 +10,8 @@ const struct s3_error *s3_op_head_object(struct s3_call *call)
 	const struct s3_error *error;
 	struct s3_read read;
 
+	if (__builtin_expect(s3_origin_any_revalidates(), 0))
+		s3_origin_check(call);
 	error = s3_read_begin(call, &read);
 	if (error)
 		return s3_origin_head(call, error);

@@ -9,6 +9,13 @@
 
 #define ROOT "OriginConfiguration"
 
+static _Atomic bool any_revalidates;
+
+bool s3_origin_any_revalidates(void)
+{
+	return atomic_load_explicit(&any_revalidates, memory_order_relaxed);
+}
+
 /* An absent one is unchanged. */
 static bool number_read(
 	const struct s3_xml *root, const char *name, uint64_t max, uint64_t *ret_number)
@@ -36,7 +43,7 @@ static bool ranges_read(const struct s3_xml *root, enum s3_origin_ranges *ret_ra
 static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 {
 	static const struct slice NAMES[] = {SLICE("Target"), SLICE("Prefix"), SLICE("Bytes"),
-		SLICE("WaitSeconds"), SLICE("Ranges")};
+		SLICE("WaitSeconds"), SLICE("Ranges"), SLICE("RevalidateSeconds")};
 	struct s3_origin origin = {.target = s3_xml_text(root, "Target"),
 		.prefix = s3_xml_text(root, "Prefix"),
 		.wait_s = S3_ORIGIN_WAIT_S};
@@ -49,7 +56,9 @@ static bool parse(const struct s3_xml *root, struct s3_origin *ret_origin)
 		(slice_to_bytes(bytes, &origin.bytes_max) || !origin.bytes_max))
 		return false;
 	if (!number_read(root, "WaitSeconds", S3_ORIGIN_WAIT_S_MAX, &origin.wait_s) ||
-		!ranges_read(root, &origin.ranges))
+		!ranges_read(root, &origin.ranges) ||
+		!number_read(root, "RevalidateSeconds", S3_ORIGIN_REVALIDATE_S_MAX,
+			&origin.revalidate_s))
 		return false;
 	*ret_origin = origin;
 	return origin.target.len && origin.prefix.len <= S3_ORIGIN_PREFIX_MAX &&
@@ -104,6 +113,8 @@ static int load(struct slice document, struct mem_arena *arena, const void **ret
 
 	if (!ret && !parse(root, origin))
 		ret = -EINVAL;
+	if (!ret && origin->revalidate_s)
+		atomic_store(&any_revalidates, true);
 	*ret_parsed = ret ? NULL : origin;
 	return ret;
 }

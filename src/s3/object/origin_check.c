@@ -1,0 +1,84 @@
+/* s3/object/origin_check.c: asks the origin whether a copy is still the object there, before it is
+ * read: once in the seconds that the bucket says. A copy that is not is deleted, so that the read
+ * fetches the new one. */
+#include "s3/object/origin_check.h"
+
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/object/origin.h"
+
+DEFINE_COUNTER(same, "nebulaio_origin_checks_total", "end=\"same\"",
+	"Copies that were compared with their origin, by how that ended.");
+DEFINE_COUNTER(changed, "nebulaio_origin_checks_total", "end=\"changed\"",
+	"Copies that were compared with their origin, by how that ended.");
+DEFINE_COUNTER(failed, "nebulaio_origin_checks_total", "end=\"failed\"",
+	"Copies that were compared with their origin, by how that ended.");
+
+/* When a copy was fetched; -1: it is none. */
+static int64_t fetched_s(const struct store_meta *meta)
+{
+	struct slice note =
+		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_ORIGIN_HEADER));
+	int64_t ms;
+
+	if (!slice_starts(note, SLICE("fetched=")))
+		return -1;
+	note = slice_from(slice_split(&note, ';'), strlen("fetched="));
+	return date_iso_parse(note, &ms) ? -1 : ms / 1000;
+}
+
+/* -EBUSY: it is another object by now. */
+static int check_copy(const struct store_meta *current, void *arg)
+{
+	const char *etag = arg;
+
+	return current && s3_origin_is_copy(current) && strcmp(current->etag, etag) == 0 ? 0
+											 : -EBUSY;
+}
+
+static void compare(struct s3_call *call, const struct s3_origin_ask *ask, char *etag)
+{
+	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
+	struct s3_origin_told *told = mem_arena_get(&call->arena, sizeof(*told));
+	bool known;
+
+	if (!hook || !told)
+		return;
+	hook->ops->head(hook->arg, ask, told);
+	s3_call_check(call);
+	known = told->end == S3_ORIGIN_GIVEN || told->end == S3_ORIGIN_ABSENT;
+	if (!known) {
+		counter_add(&failed, 1);
+	} else if (told->end == S3_ORIGIN_GIVEN &&
+		   (!told->object.etag[0] || strcmp(told->object.etag, etag) == 0)) {
+		counter_add(&same, 1);
+	} else {
+		counter_add(&changed, 1);
+		(void)store_delete(call->s3->store, call->bucket, call->key, check_copy, etag);
+	}
+}
+
+void s3_origin_check(struct s3_call *call)
+{
+	int64_t now_s = (int64_t)(clock_real_ns() / NS_PER_S), fetched;
+	char etag[sizeof(((struct store_meta *)NULL)->etag)];
+	struct s3_origin_ask ask;
+	struct store_get *get;
+	bool ignored;
+	uint64_t last;
+
+	if (!s3_origin_ask_of(call, &ask) || !ask.origin->revalidate_s ||
+		store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
+		return;
+	fetched = fetched_s(store_get_meta(get));
+	memcpy(etag, store_get_meta(get)->etag, sizeof(etag));
+	store_get_close(get);
+	if (fetched < 0)
+		return;
+	last = MAX((uint64_t)fetched, s3_origin_checked_s(call->bucket, call->key));
+	if (now_s < (int64_t)(last + ask.origin->revalidate_s))
+		return;
+	/* Meanwhile others read what is here. */
+	s3_origin_check_note(call->bucket, call->key);
+	compare(call, &ask, etag);
+}
