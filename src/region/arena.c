@@ -78,6 +78,19 @@ static int memfd_open(const char *name, uint32_t arena_idx, uint64_t bytes, bool
 	return fd;
 }
 
+/* Whether there are huge pages for the file, which are its own from then on. A mapping at a fixed
+ * address that fails for the lack of them leaves a hole in the reservation, in which the kernel may
+ * put what another thread maps: the next mapping there would replace that thread's memory. */
+static int huge_take(int fd, uint64_t bytes)
+{
+	void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	munmap(base, bytes);
+	return 0;
+}
+
 static int arena_map(struct region_arena *arena, uint8_t *at, uint64_t bytes, int fd, bool huge)
 {
 	void *base = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
@@ -111,7 +124,9 @@ static int arena_open(struct region *region, uint32_t arena_idx, bool *huge)
 
 	if (*huge) {
 		fd = memfd_open(name, arena_idx, bytes, true);
-		error = fd < 0 ? fd : arena_map(arena, region->base + offset, bytes, fd, true);
+		error = fd < 0 ? fd : huge_take(fd, bytes);
+		if (error == 0)
+			error = arena_map(arena, region->base + offset, bytes, fd, true);
 		if (error == 0 || error == -EMFILE || error == -ENFILE)
 			return error;
 		if (fd >= 0)
