@@ -85,7 +85,9 @@ static void role_keep(struct transfer *transfer, const struct neb_result *result
 	const char *value, *part;
 	int len = neb_result_header(result, NEB_FAN_OUT_HEADER, &value);
 
-	if (!transfer->fan_out)
+	/* A part that comes late may find its group over: it tells nothing new. */
+	if (!transfer->fan_out ||
+		(len == 5 && !memcmp(value, "apart", 5) && transfer->fan_out_role[0]))
 		return;
 	part = len > 0 ? memmem(value, (size_t)len, "; part=", 7) : NULL;
 	if (part)

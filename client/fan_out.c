@@ -19,7 +19,8 @@ struct fan {
 	struct neb_fan_out own;
 	struct neb_header headers[2];
 	uint64_t bytes;
-	struct neb_result *result; /* of the part furthest in the object, or the first error */
+	/* Of the part furthest in the object that told how the group went, or the first error. */
+	struct neb_result *result;
 	uint64_t result_offset;
 	int stopped; /* of the last batch: the program wants no more */
 	char value[NEB_FAN_OUT_BYTES];
@@ -50,13 +51,24 @@ int neb_fan_out_header(const struct neb_fan_out *fan_out, char ret_value[NEB_FAN
 	return 0;
 }
 
-/* A neb_batch_done_fn. Parts overtake each other: one that comes to the server after the last part
- * may find its group over, and is served apart. */
+/* The server knows of no group, as always when the first part was served alone, or no more: parts
+ * overtake each other and are sent again, and the last of all may find its group over. */
+static bool is_apart(const struct neb_result *result)
+{
+	const char *role;
+	int len = neb_result_header(result, NEB_FAN_OUT_HEADER, &role);
+
+	return len > 0 && slice_eq(slice_of(role, (size_t)len), SLICE("apart"));
+}
+
+/* A neb_batch_done_fn. */
 static bool part_done(void *arg, struct neb_batch_item *item, const struct neb_result *result)
 {
 	struct fan *fan = (struct fan *)arg;
+	bool tells = item->range_offset >= fan->result_offset &&
+		     (item->range_offset == 0 || !is_apart(result));
 
-	if (!fan->result->error && (result->error || item->range_offset >= fan->result_offset)) {
+	if (!fan->result->error && (result->error || tells)) {
 		*fan->result = *result;
 		fan->result_offset = item->range_offset;
 	}

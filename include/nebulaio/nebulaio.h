@@ -445,13 +445,13 @@ struct neb_multicast {
 	char why[96];	     /* why it was not used, or ended early; else empty */
 };
 /* Fetches a whole object as one client of a group, in requests of 8 MiB, 4 at a time. result is the
- * last request's, with the object's bytes, and the headers of its answer: "x-nebulaio-fan-out" is
- * "member; members=COUNT", or the reason why it was not in step: "late", "slow", "apart", "full" or
- * "small"; absent when the server does not know it. ret_result may be NULL. -EINVAL: a field of
- * fan_out; -EMSGSIZE: the object is longer; -ESTALE: it was replaced meanwhile; ended by
- * neb_wake() of another thread or by keep_on: -ECANCELED, once the requests in flight have their
- * results; the first of them has it when the group begins. After an error the contents of data are
- * undefined. */
+ * last request's that told it, with the object's bytes, and the headers of its answer:
+ * "x-nebulaio-fan-out" is "member; members=COUNT", or the reason why it was not in step: "late",
+ * "slow", "full" or "small"; absent when the server does not know it. ret_result may be NULL.
+ * -EINVAL: a field of fan_out; -EMSGSIZE: the object is longer; -ESTALE: it was replaced meanwhile;
+ * ended by neb_wake() of another thread or by keep_on: -ECANCELED, once the requests in flight have
+ * their results; the first of them has it when the group begins. After an error the contents of
+ * data are undefined. */
 NEB_API int neb_get_fan_out(struct neb_client *client, const struct neb_fan_out *fan_out,
 	struct neb_result *ret_result);
 #define NEB_FAN_OUT_HEADER "x-nebulaio-fan-out"

@@ -106,6 +106,42 @@ static void test_members(void **state)
 	neb_client_close(client);
 }
 
+/* A member that is too far for a newcomer keeps its group: the newcomer's first part says that it
+ * is late, and its further parts, of which the server knows no group, do not replace that. */
+static void test_late(void **state)
+{
+	struct neb_client *client = client_of(*state, NEB_HTTP);
+	uint8_t *data = malloc(BYTES);
+	char value[NEB_FAN_OUT_BYTES];
+	struct neb_fan_out fan_out = {.name = "job-late",
+		.members = 1,
+		.bucket = BUCKET,
+		.key = "weights",
+		.data = data,
+		.data_bytes = BYTES};
+	const struct neb_header header = {NEB_FAN_OUT_HEADER, value};
+	const struct neb_iov into = {.data = data, .bytes = BYTES};
+	const struct neb_request request = {.op = NEB_GET_OBJECT,
+		.bucket = BUCKET,
+		.key = "weights",
+		.headers = &header,
+		.header_count = 1,
+		.into = &into,
+		.into_count = 1,
+		.range_bytes = 36 * MIB,
+		.want_headers = true};
+	struct neb_result result;
+
+	assert_int_equal(neb_fan_out_header(&fan_out, value), 0);
+	assert_int_equal(neb_perform(client, &request, &result), 0);
+	assert_true(role_is(&result, "member; members=1"));
+	assert_int_equal(neb_get_fan_out(client, &fan_out, &result), 0);
+	assert_true(role_is(&result, "late"));
+	assert_int_equal(result.bytes, BYTES);
+	free(data);
+	neb_client_close(client);
+}
+
 /* ---- By multicast. ---- */
 
 static void members_run(const struct program *child, struct member *members,
@@ -446,6 +482,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_members),
+		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_multicast),
 		cmocka_unit_test(test_neighbour),
 		cmocka_unit_test(test_taken),
