@@ -476,16 +476,28 @@ static const char *join_wait(struct cast *cast)
 	return "the network does not answer";
 }
 
+/* Of packets to the server by the client's first device: its GID is that of the sessions. */
+static void source_of(const struct neb_client *client, char ret_source[RP_ADDRESS_TEXT_BYTES])
+{
+	ret_source[0] = '\0';
+	for (uint32_t i = 0; i < client->endpoint_count && !*ret_source; i++)
+		if (client->endpoints[i].scheme == CLIENT_RDMA && !client->endpoints[i].device_idx)
+			client_source(&client->endpoints[i], ret_source);
+}
+
 static int join(struct cast *cast)
 {
-	const struct rp_member_opts opts = {
-		.device = {.device_name = cast->client->devices[0].name, .gid_index = -1},
+	char source[RP_ADDRESS_TEXT_BYTES];
+	const struct rp_member_opts opts = {.device = {.device_name = cast->client->devices[0].name,
+						    .gid_index = -1,
+						    .address = source},
 		.group = cast->grant.group,
 		.slot_count = PARTS * cast_part_datagrams(cast->full, cast->grant.payload_bytes),
 		.bytes = cast->grant.payload_bytes + CAST_OVERHEAD};
 	struct rp_device_attr attr;
 	const char *why = NULL;
 
+	source_of(cast->client, source);
 	if (!cast->client->device_count || rp_member_open(&opts, &cast->member)) {
 		off(cast, "the device cannot join the group");
 		return -EOPNOTSUPP;
@@ -503,8 +515,14 @@ static int join(struct cast *cast)
 
 static int begin(struct cast *cast)
 {
-	int ret = enter(cast);
+	int ret;
 
+	/* The processor decrypts to the place. */
+	if (!cast->told->take && client_gpu_owns(cast->own->fan_out->data)) {
+		off(cast, "the memory is a GPU's");
+		return -EOPNOTSUPP;
+	}
+	ret = enter(cast);
 	if (ret)
 		return ret;
 	cast->full = cast_part_full(cast->grant.payload_bytes);

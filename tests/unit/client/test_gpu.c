@@ -130,6 +130,30 @@ static void test_encrypted(void **state)
 	neb_client_close(client);
 }
 
+/* A multicast's datagrams are decrypted by the processor: the group is served without it. */
+static void test_fan_out(void **state)
+{
+	struct neb_client *client = rig_client(*state, NEB_STRICT);
+	uint8_t *device = fake.memory(), *shadow = fake.shadow(), *host = malloc(MIB);
+	struct neb_multicast told = {0};
+	const struct neb_fan_out fan_out = {.name = "gpu",
+		.members = 1,
+		.bucket = B,
+		.key = "fan",
+		.data = device,
+		.data_bytes = MIB,
+		.multicast = &told};
+
+	rig_fill(host, MIB, 9);
+	assert_int_equal(neb_put(client, B, "fan", host, MIB, NULL), 0);
+	assert_int_equal(neb_get_fan_out(client, &fan_out, NULL), 0);
+	assert_memory_equal(shadow, host, MIB);
+	assert_false(told.used);
+	assert_string_equal(told.why, "the memory is a GPU's");
+	free(host);
+	neb_client_close(client);
+}
+
 /* No room for staging, and a failing GPU. */
 static void test_failures(void **state)
 {
@@ -157,6 +181,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_staged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mixed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_encrypted, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fan_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_failures, setup, teardown),
 	};
 
