@@ -125,6 +125,15 @@ func TestFanOut(t *testing.T) {
 			t.Errorf("member %d: %+v", i, results[i])
 		}
 	}
+	// A member that is far keeps its group; the next one's first piece is late for it, and the others are in none.
+	late, told := FanOut{Name: "go-2", Members: 1}, Result{}
+	far := Request{Op: GetObject, Bucket: bucket, Key: "weights", Into: bufs[1][:34<<20], RangeBytes: 34 << 20, Headers: map[string]string{FanOutHeader: late.header()}}
+	if _, err := http.do(ctx, &far); err != nil {
+		t.Error(err)
+	}
+	if _, err := http.GetFanOut(WithResult(ctx, &told), bucket, "weights", bufs[1], late); err != nil || told.Headers[FanOutHeader] != "late" {
+		t.Errorf("%v, %+v", err, told)
+	}
 	if _, err := rdma.GetFanOut(ctx, bucket, "weights", make([]byte, 5), FanOut{Name: "a", Members: 1}); !errors.Is(err, syscall.EMSGSIZE) {
 		t.Error(err)
 	}

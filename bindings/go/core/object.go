@@ -126,7 +126,7 @@ type pieces struct {
 	wantHeaders bool
 	timeout     time.Duration // of each request; 0: the client's
 	mutex       sync.Mutex
-	last        Result // of the requests that succeeded
+	last        Result // of the requests that succeeded, and that told how a fan-out went
 }
 
 // getPiecesOf reads the bytes from begin to end of an object that buf is for.
@@ -160,7 +160,10 @@ func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, be
 				return
 			}
 			pieces.mutex.Lock()
-			pieces.last = result
+			// A piece that comes to the server after its group's end is told "apart", which says nothing about the group.
+			if offset == 0 || result.Headers[FanOutHeader] != "apart" {
+				pieces.last = result
+			}
 			pieces.mutex.Unlock()
 		}(offset, until)
 	}

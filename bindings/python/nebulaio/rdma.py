@@ -300,7 +300,7 @@ class RDMAClient:
         the nodes of a job that load a model's weights: the server reads each part of it once for all of them. name: the
         same for all, 1 to 64 letters, digits, '.', '_' and '-'. members: how many they are. wait: seconds for which the
         first one waits for the others (10). member: a number of this client's own (drawn at random). The result's header
-        x-nebulaio-fan-out is "member; members=COUNT", or why it was served alone: late, slow, apart, full, small.
+        x-nebulaio-fan-out is "member; members=COUNT", or why it was served alone: late, slow, full, small.
         PreconditionError: the object was replaced meanwhile."""
         return self._keep(self.native.get_fan_out(bucket, key, buffer, name, members, wait, member))
 
