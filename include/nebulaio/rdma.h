@@ -269,6 +269,8 @@ struct FanOut {
 	std::uint32_t members;
 	std::uint64_t wait_ns = 0; // the first one waits so long for the others; 0: 10 s
 	std::uint64_t member = 0;  // a number of this client's own; 0: drawn at random
+	// Yours: by multicast where that is possible, and then it says what came by it, or why not.
+	neb_multicast *multicast = nullptr;
 };
 
 // The options of a context. Everything has a default; the environment has the keys if none are
@@ -605,6 +607,7 @@ class RDMAContext
 		asked.members = group.members;
 		asked.wait_ns = group.wait_ns;
 		asked.member = group.member;
+		asked.multicast = group.multicast;
 		asked.bucket = bucket.c_str();
 		asked.key = key.c_str();
 		asked.data = data;

@@ -125,6 +125,11 @@ static void test_fan_out(nebulaio::RDMAContext &ctx)
 			first.bytes == body.size() && first.header("not-there").empty(),
 		"fan-out: two members");
 	check(room == body && other == body, "fan-out: every byte");
+	neb_multicast told{};
+	std::fill(room.begin(), room.end(), 0);
+	ctx.read_fan_out("cpp", "weights", room.data(), room.size(), {"cpp-2", 1, 0, 0, &told});
+	check(room == body && !told.used && told.why[0],
+		"fan-out: a server without multicast says so");
 	check(error_of([&] {
 		ctx.read_fan_out("cpp", "weights", room.data(), 5, {"one", 1});
 	}).error() == -EMSGSIZE &&
