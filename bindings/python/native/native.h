@@ -86,6 +86,7 @@ struct _object *client_error_of(
 extern struct _typeobject *result_type;
 int result_type_make(void);
 struct _object *result_make(const struct neb_result *from, bool want_headers);
+#define RESULT_MULTICAST 8 /* its hidden field, which only has a name */
 
 /* ---- batch.c: a method of Client. ---- */
 

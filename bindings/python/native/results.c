@@ -16,6 +16,8 @@ static PyStructSequence_Field RESULT_FIELDS[] = {
 	{"etag", "without quotes; may be empty"},
 	{"request_id", "the server's"},
 	{"headers", "dict of the answer's headers by lower-case name, where they were wanted"},
+	{"multicast", "of get_fan_out: bytes that came by multicast and over the session, and why "
+		      "it was not used or ended early; else None"},
 	{NULL, NULL},
 };
 
@@ -68,6 +70,7 @@ PyObject *result_make(const struct neb_result *from, bool want_headers)
 	PyStructSequence_SetItem(result, 5, PyUnicode_FromString(from->etag));
 	PyStructSequence_SetItem(result, 6, PyUnicode_FromString(from->request_id));
 	PyStructSequence_SetItem(result, 7, want_headers ? headers_make(from->headers) : none());
+	PyStructSequence_SetItem(result, RESULT_MULTICAST, none());
 	if (PyErr_Occurred())
 		Py_CLEAR(result);
 	return result;

@@ -295,14 +295,16 @@ class RDMAClient:
                                               length=length or 0, version_id=version_id, timeout=timeout))
 
     def get_fan_out(self, bucket: str, key: str, buffer: Any, *, name: str, members: int, wait: float = 0.0,
-                    member: int = 0) -> Result:
+                    member: int = 0, multicast: bool = False) -> Result:
         """Reads a whole object into the caller's memory as one of several clients that need it at the same time, such as
         the nodes of a job that load a model's weights: the server reads each part of it once for all of them. name: the
         same for all, 1 to 64 letters, digits, '.', '_' and '-'. members: how many they are. wait: seconds for which the
         first one waits for the others (10). member: a number of this client's own (drawn at random). The result's header
         x-nebulaio-fan-out is "member; members=COUNT", or why it was served alone: late, slow, full, small.
+        multicast: where the network has it and the server is configured for it, the server sends each part once; the
+        result's multicast is (bytes that came by it, bytes read over the session, why it was not used or ended early).
         PreconditionError: the object was replaced meanwhile."""
-        return self._keep(self.native.get_fan_out(bucket, key, buffer, name, members, wait, member))
+        return self._keep(self.native.get_fan_out(bucket, key, buffer, name, members, wait, member, multicast))
 
     def put_object(self, bucket: str, key: str, body: Any, *, content_type: str | None = None,
                    metadata: dict[str, str] | None = None, headers: dict[str, str] | None = None,

@@ -122,7 +122,11 @@ def test_fan_out():
         tap.check(roles == ["member; members=2"] * 2 and result.bytes == len(body) and result.transport == "rdma",
                   "fan-out: two members", (roles, result))
         tap.check(room == body and other[:len(body)] == body, "fan-out: every byte")
-        tap.check(client.last_result == result, "fan-out: the last result")
+        tap.check(client.last_result == result and result.multicast is None, "fan-out: the last result")
+        again = bytearray(len(body))
+        came, read, why = client.get_fan_out(BUCKET, "weights", again, name="py.job-2", members=1, multicast=True).multicast
+        tap.check(again == body and (came > 0 and came + read >= len(body) or why), "fan-out: by multicast, and what was lost over the session",
+                  (came, read, why))
         tap.check(raised(nebulaio.BufferTooSmallError, client.get_fan_out, BUCKET, "weights", bytearray(5), name="a", members=1)
                   is not None and raised(NebulaError, client.get_fan_out, BUCKET, "weights", room, name="a b", members=1).errno ==
                   errno.EINVAL and raised(nebulaio.NotFoundError, client.get_fan_out, BUCKET, "not there", room, name="a",
