@@ -81,6 +81,10 @@ type Client struct {
 	requestTimeout      time.Duration
 	config              Config // for the mapper
 
+	// Held by who copies to or from the pool: Close unmaps it.
+	poolMutex sync.RWMutex
+	poolGone  bool
+
 	mapMutex  sync.Mutex
 	mapper    *mapper // nil: nothing was mapped yet
 	mapClosed bool
@@ -315,7 +319,10 @@ func (c *Client) end(queue []*call, flying map[uintptr]*call) {
 	native := c.native
 	c.native = nil
 	c.mutex.Unlock()
+	c.poolMutex.Lock()
+	c.poolGone = true
 	C.neb_client_close(native)
+	c.poolMutex.Unlock()
 	c.logEnd()
 	for _, one := range flying {
 		queue = append(queue, one)
@@ -460,6 +467,18 @@ func (c *Client) memory(one *call, bytes int) unsafe.Pointer {
 	}
 	one.heap = C.malloc(C.size_t(bytes))
 	return one.heap
+}
+
+// move copies to or from the call's memory. ErrClosed: it is gone.
+func (c *Client) move(to, from []byte) error {
+	c.poolMutex.RLock()
+	defer c.poolMutex.RUnlock()
+	if c.poolGone {
+		return ErrClosed
+	}
+	copy(to, from)
+	c.copied(len(from))
+	return nil
 }
 
 func (c *Client) copied(bytes int) {

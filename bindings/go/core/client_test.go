@@ -605,6 +605,47 @@ func TestSilence(t *testing.T) {
 	must(t, client.Close())
 }
 
+// The memory of requests goes with the client, while callers copy to and from it.
+func TestClosedMeanwhile(t *testing.T) {
+	keeper := clientOf(t, Config{Endpoint: server(t, "rdma")})
+	bucket := bucketOf(t, keeper)
+	data := noise(1<<20, 4)
+	must(t, keeper.PutObject(ctx, bucket, "k", data))
+	for i := 0; i < 100; i++ {
+		client := clientOf(t, Config{Endpoint: server(t, "rdma"), MemoryPool: 8 << 20})
+		var group sync.WaitGroup
+		begun := make(chan struct{}, 4)
+		for j := 0; j < 4; j++ {
+			group.Add(1)
+			go func(puts bool) {
+				defer group.Done()
+				into := make([]byte, len(data))
+				begun <- struct{}{}
+				for {
+					var err error
+					if puts {
+						err = client.PutObject(ctx, bucket, "k", data)
+					} else {
+						_, err = client.GetObjectInto(ctx, bucket, "k", into)
+					}
+					if errors.Is(err, ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}(j%2 == 0)
+		}
+		for j := 0; j < 4; j++ {
+			<-begun
+		}
+		must(t, client.Close())
+		group.Wait()
+	}
+}
+
 func TestFallback(t *testing.T) {
 	address := os.Getenv("NEBULAIO_TEST_HTTP")
 	var mutex sync.Mutex

@@ -76,8 +76,7 @@ func (c *Client) Do(ctx context.Context, request *Request) (Result, error) {
 		return one.result, request.failed(one.errno, one.result)
 	}
 	if one.native.into != nil && one.hold == nil {
-		copy(request.Into, unsafe.Slice((*byte)(one.native.into), int(one.result.Bytes)))
-		c.copied(int(one.result.Bytes))
+		return one.result, c.move(request.Into, unsafe.Slice((*byte)(one.native.into), int(one.result.Bytes)))
 	}
 	return one.result, nil
 }
@@ -133,8 +132,10 @@ func (c *Client) lend(one *call, request *Request) error {
 		memory = unsafe.Pointer(&data[0])
 	} else {
 		memory = c.memory(one, len(request.Body)+len(request.Into))
-		copy(unsafe.Slice((*byte)(memory), len(request.Body)), request.Body)
-		c.copied(len(request.Body))
+		if err := c.move(unsafe.Slice((*byte)(memory), len(request.Body)), request.Body); err != nil {
+			c.free(one)
+			return err
+		}
 	}
 	if len(request.Body) > 0 {
 		one.native.body = memory
