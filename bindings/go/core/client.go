@@ -130,14 +130,11 @@ func nanoseconds(d time.Duration) C.uint64_t {
 
 // NewClient opens a client. The first request connects; with Transport Strict, NewClient does.
 func NewClient(config Config) (*Client, error) {
-	endpoints, transport, err := config.endpoints()
+	options, endpoints, free, err := clientOptions(&config)
 	if err != nil {
 		return nil, err
 	}
-	access, secret, err := config.keys()
-	if err != nil {
-		return nil, err
-	}
+	defer free()
 	if config.RequestsMax < 0 || config.RequestsMax > 256 {
 		return nil, fmt.Errorf("nebulaio: RequestsMax %d is not 1 to 256", config.RequestsMax)
 	}
@@ -152,18 +149,9 @@ func NewClient(config Config) (*Client, error) {
 		config.MemoryPool = poolBytesPreset
 	}
 	bytes := (int(config.MemoryPool) + pageBytes - 1) &^ (pageBytes - 1)
-	options, free := optionsOf(&config, endpoints, access, secret)
-	defer free()
-	name := C.CString(string(transport))
-	defer C.free(unsafe.Pointer(name))
-	if C.neb_transport_parse(name, &options.transport) != 0 {
-		return nil, fmt.Errorf("nebulaio: Transport %q is not auto, rdma, http or strict", transport)
-	}
 	options.pool_bytes = C.uint64_t(bytes + ownBytes)
 	options.requests_max = C.uint32_t(config.RequestsMax)
-	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
 	options.spin_ns = nanoseconds(config.Spin)
-	options.require_encryption = C.bool(config.RequireEncryption)
 	options.one_sided_reads = C.bool(config.OneSidedReads)
 	c, err := open(options, bytes, config.Log, endpoints)
 	if err == nil {
@@ -174,6 +162,29 @@ func NewClient(config Config) (*Client, error) {
 		}
 	}
 	return c, err
+}
+
+// clientOptions returns options with what a client and its mapper have in common, the endpoints as text, and a function
+// that frees the options.
+func clientOptions(config *Config) (*C.struct_neb_options, string, func(), error) {
+	endpoints, transport, err := config.endpoints()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	access, secret, err := config.keys()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	options, free := optionsOf(config, endpoints, access, secret)
+	name := C.CString(string(transport))
+	defer C.free(unsafe.Pointer(name))
+	if C.neb_transport_parse(name, &options.transport) != 0 {
+		free()
+		return nil, "", nil, fmt.Errorf("nebulaio: Transport %q is not auto, rdma, http or strict", transport)
+	}
+	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
+	options.require_encryption = C.bool(config.RequireEncryption)
+	return options, endpoints, free, nil
 }
 
 // optionsOf returns options with what names the server, and a function that frees them.

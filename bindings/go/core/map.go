@@ -63,21 +63,11 @@ type MapStats struct {
 }
 
 func newMapper(config *Config) (*mapper, error) {
-	endpoints, transport, err := config.endpoints()
+	options, _, free, err := clientOptions(config)
 	if err != nil {
 		return nil, err
 	}
-	access, secret, err := config.keys()
-	if err != nil {
-		return nil, err
-	}
-	options, free := optionsOf(config, endpoints, access, secret)
 	defer free()
-	name := C.CString(string(transport))
-	defer C.free(unsafe.Pointer(name))
-	C.neb_transport_parse(name, &options.transport) // NewClient has checked it
-	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
-	options.require_encryption = C.bool(config.RequireEncryption)
 	m := &mapper{refs: 1}
 	var why [C.NATIVE_WHY_BYTES]C.char
 	if ret := C.native_mapper_open(options, C.uint64_t(config.MapBytesMax), &m.native, &why[0]); ret != 0 {
