@@ -126,13 +126,7 @@ static int origin_run(int argc, char **argv)
 	buf_init(&body, 64 * KIB);
 	if (asked.target)
 		document_build(&asked, &body);
-	ret = s3_setting(&asked.opts, &(struct s3_call){.method = asked.delete	 ? "DELETE"
-								  : asked.target ? "PUT"
-										 : "GET",
-					      .bucket = asked.bucket,
-					      .query = "origin=",
-					      .body = body.data,
-					      .body_bytes = body.len});
+	ret = s3_setting(&asked.opts, asked.bucket, "origin=", asked.delete, &body);
 	buf_free(&body);
 	return ret;
 }

@@ -101,13 +101,7 @@ static int replicate_run(int argc, char **argv)
 	buf_init(&body, 64 * KIB);
 	if (asked.target)
 		rule_build(&asked, &body);
-	ret = s3_setting(&asked.opts, &(struct s3_call){.method = asked.delete	 ? "DELETE"
-								  : asked.target ? "PUT"
-										 : "GET",
-					      .bucket = asked.bucket,
-					      .query = "replication=",
-					      .body = body.data,
-					      .body_bytes = body.len});
+	ret = s3_setting(&asked.opts, asked.bucket, "replication=", asked.delete, &body);
 	buf_free(&body);
 	return ret;
 }

@@ -57,8 +57,17 @@ int s3_call(struct neb_client *client, const struct s3_call *call, struct buf *a
 	return ret;
 }
 
-int s3_setting(const struct remote_opts *opts, const struct s3_call *call)
+int s3_setting(const struct remote_opts *opts, const char *bucket, const char *query, bool delete,
+	const struct buf *document)
 {
+	bool reads = !delete &&!document->len;
+	const struct s3_call call = {.method = delete  ? "DELETE"
+					       : reads ? "GET"
+						       : "PUT",
+		.bucket = bucket,
+		.query = query,
+		.body = document->data,
+		.body_bytes = document->len};
 	struct neb_client *client;
 	struct buf answer;
 	int ret = remote_open(opts, &client);
@@ -66,8 +75,8 @@ int s3_setting(const struct remote_opts *opts, const struct s3_call *call)
 	if (ret)
 		return ret;
 	buf_init(&answer, 4 * MIB);
-	ret = s3_call(client, call, &answer, NULL);
-	if (!ret && strcmp(call->method, "GET") == 0)
+	ret = s3_call(client, &call, &answer, NULL);
+	if (!ret && reads)
 		printf("%s\n", answer.data);
 	buf_free(&answer);
 	neb_client_close(client);

@@ -19,10 +19,11 @@ struct s3_call {
  * why. ret_result may be NULL. */
 int s3_call(struct neb_client *client, const struct s3_call *call, struct buf *answer,
 	struct neb_result *ret_result);
-/* Reads, and prints, or writes a setting: one call by a client of its own. An exit code; prints
- * why.
- */
-int s3_setting(const struct remote_opts *opts, const struct s3_call *call);
+/* Deletes the bucket's setting that the query names, or writes the document, or reads the setting
+ * and prints it where the document is empty: one call by a client of its own. An exit code; prints
+ * why. */
+int s3_setting(const struct remote_opts *opts, const char *bucket, const char *query, bool delete,
+	const struct buf *document);
 
 enum xml_event { XML_BEGIN, XML_END };
 /* name has no namespace; at XML_END text is the element's content, if it has no elements. */
