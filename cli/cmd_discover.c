@@ -46,19 +46,13 @@ static int group_wait(struct discover *discover)
 {
 	struct pollfd wait = {.fd = rp_cm_fd(discover->member.device), .events = POLLIN};
 	uint64_t give_up_ns = clock_now_ns() + JOIN_WAIT_NS;
-	struct rp_cm_event event;
 
 	while (clock_now_ns() < give_up_ns) {
-		int got = rp_cm_poll(discover->member.device, &event);
+		int joined = rp_member_joined(&discover->member);
 
-		if (got < 0)
-			return got;
-		if (got && event.type == RP_CM_GROUP_JOINED)
-			return 0;
-		if (got && event.type == RP_CM_GROUP_FAILED)
-			return -ENETUNREACH;
-		if (!got)
-			poll(&wait, 1, 100);
+		if (joined)
+			return joined > 0 ? 0 : joined;
+		poll(&wait, 1, 100);
 	}
 	return -ETIMEDOUT;
 }

@@ -461,17 +461,16 @@ static int enter(struct cast *cast)
 static const char *join_wait(struct cast *cast)
 {
 	uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
-	struct rp_cm_event event = {.type = RP_CM_ESTABLISHED};
+	struct pollfd wait = {rp_cm_fd(cast->member.device), POLLIN, 0};
 
 	while (clock_now_ns() < deadline_ns) {
-		struct pollfd wait = {rp_cm_fd(cast->member.device), POLLIN, 0};
+		int joined = rp_member_joined(&cast->member);
 
-		if (rp_cm_poll(cast->member.device, &event) <= 0)
-			poll(&wait, 1, 10);
-		else if (event.type == RP_CM_GROUP_JOINED)
+		if (joined == 1)
 			return NULL;
-		else if (event.type == RP_CM_GROUP_FAILED)
+		if (joined == -ENETUNREACH)
 			return "the network refuses the group";
+		poll(&wait, 1, 10);
 	}
 	return "the network does not answer";
 }

@@ -69,15 +69,15 @@ static void open_offloaded(void *arg)
 static const char *join_wait(struct fan_cast *cast)
 {
 	uint64_t deadline_ns = clock_now_ns() + JOIN_NS;
-	struct rp_cm_event event = {.type = RP_CM_ESTABLISHED};
 
 	while (clock_now_ns() < deadline_ns) {
-		if (rp_cm_poll(cast->member.device, &event) <= 0)
-			fiber_sleep_ns(JOIN_LOOK_NS);
-		else if (event.type == RP_CM_GROUP_JOINED)
+		int joined = rp_member_joined(&cast->member);
+
+		if (joined == 1)
 			return NULL;
-		else if (event.type == RP_CM_GROUP_FAILED)
+		if (joined == -ENETUNREACH)
 			return "the network refuses the group";
+		fiber_sleep_ns(JOIN_LOOK_NS);
 	}
 	return "the network does not answer";
 }

@@ -69,6 +69,9 @@ struct rp_member {
 /* With all receives posted, and joining. */
 int rp_member_open(const struct rp_member_opts *opts, struct rp_member *ret_member);
 void rp_member_close(struct rp_member *member); /* takes one that is zero */
+/* 1: it is in the group; 0: nothing is known yet; -ENETUNREACH: the network refuses; other errors
+ * as rp_cm_poll(). Takes the device's events. Never waits. */
+int rp_member_joined(struct rp_member *member);
 /* The received datagram, RP_GRH_BYTES before its payload, and the datagram to send. A completion's
  * wr_id is its slot. */
 uint8_t *rp_member_in(const struct rp_member *member, uint64_t slot);

@@ -54,6 +54,20 @@ static int out_send(
 	return rp_post_send(member->qp, &wr, 1, &posted);
 }
 
+int rp_member_joined(struct rp_member *member)
+{
+	struct rp_cm_event event;
+	int got;
+
+	while ((got = rp_cm_poll(member->device, &event)) > 0) {
+		if (event.type == RP_CM_GROUP_JOINED)
+			return 1;
+		if (event.type == RP_CM_GROUP_FAILED)
+			return -ENETUNREACH;
+	}
+	return got;
+}
+
 int rp_member_tell(struct rp_member *member, uint64_t slot, uint32_t bytes)
 {
 	CHECK(member->group != NULL);
