@@ -144,10 +144,9 @@ static bool is_too_long(const struct direct *direct)
 	return direct->job.result.error == -EMSGSIZE;
 }
 
-void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query,
+void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query, uint32_t keys_max,
 	struct s3_origin_piece *piece, struct s3_origin_told *told)
 {
-	uint32_t keys_max = (uint32_t)piece->bytes;
 	struct origin *origin = arg;
 	struct direct *direct;
 

@@ -158,7 +158,7 @@ void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
 	const struct s3_origin_object *object, struct s3_origin_piece *piece,
 	struct s3_origin_told *told);
 void origin_direct_free(struct s3_origin_piece *piece);
-void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query,
+void origin_list(void *arg, const struct s3_origin_ask *ask, const char *query, uint32_t keys_max,
 	struct s3_origin_piece *piece, struct s3_origin_told *told);
 
 /* ---- ask.c ---- */

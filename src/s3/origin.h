@@ -115,10 +115,11 @@ struct s3_origin_ops {
 		const struct s3_origin_object *object, struct s3_origin_piece *piece,
 		struct s3_origin_told *ret_told);
 	void (*direct_free)(struct s3_origin_piece *piece);
-	/* A page of the origin's keys, as its XML, until direct_free: piece->bytes is the most
-	 * keys, and then the text's length; query has everything else, percent-encoded. */
+	/* A page of so many of the origin's keys, as its XML, until direct_free; query has
+	 * everything else, percent-encoded. GIVEN: the piece has the text. */
 	void (*list)(void *arg, const struct s3_origin_ask *ask, const char *query,
-		struct s3_origin_piece *piece, struct s3_origin_told *ret_told);
+		uint32_t keys_max, struct s3_origin_piece *ret_piece,
+		struct s3_origin_told *ret_told);
 	/* Asks the origin alone. */
 	void (*head)(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *ret_told);
 };

@@ -219,7 +219,7 @@ const struct s3_error *s3_origin_list(struct s3_call *call, struct s3_list *list
 	const struct store_list_opts *opts, store_list_visit_fn *visit)
 {
 	struct page page = {.list = list, .visit = visit, .entries_max = opts->entries_max};
-	struct s3_origin_piece piece = {.bytes = opts->entries_max};
+	struct s3_origin_piece piece;
 	char *query = mem_arena_get(&call->arena, S3_ORIGIN_QUERY_BYTES);
 	struct s3_origin_told *told = mem_arena_get(&call->arena, sizeof(*told));
 	const struct s3_origin_hook *hook;
@@ -236,7 +236,7 @@ const struct s3_error *s3_origin_list(struct s3_call *call, struct s3_list *list
 	if (query_put(list, ask.origin->prefix, opts, query))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"prefix, delimiter or marker is longer than a key.");
-	hook->ops->list(hook->arg, &ask, query, &piece, told);
+	hook->ops->list(hook->arg, &ask, query, opts->entries_max, &piece, told);
 	error = s3_origin_error(call, told);
 	if (error)
 		return error == s3_error_at(S3_E_NO_SUCH_KEY) ? bad_list(call, &ask) : error;
