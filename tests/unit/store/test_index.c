@@ -2,6 +2,7 @@
  * records in and out, damaged ones refused. */
 #include "../unit.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -336,6 +337,37 @@ static void test_jobs_are_seen_and_end(void **state)
 		assert_true(clock_now_ns() < until_ns);
 }
 
+/* RocksDB writes down the options that it understood. */
+static void test_a_batch_in_order_is_placed_by_a_hint(void **state)
+{
+	static const char *const HINT =
+		"memtable_insert_with_hint_prefix_extractor=rocksdb.CappedPrefix.1";
+	struct fixture *fixture = (struct fixture *)*state;
+	DIR *dir = opendir(fixture->dir);
+	uint32_t files = 0, hints = 0;
+	struct dirent *entry;
+	char line[1024];
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		char path[1024];
+		FILE *file;
+
+		if (strncmp(entry->d_name, "OPTIONS-", strlen("OPTIONS-")) != 0)
+			continue;
+		files++;
+		snprintf(path, sizeof(path), "%s/%s", fixture->dir, entry->d_name);
+		file = fopen(path, "r");
+		assert_non_null(file);
+		while (fgets(line, sizeof(line), file))
+			hints += strstr(line, HINT) != NULL;
+		fclose(file);
+	}
+	closedir(dir);
+	assert_true(files > 0);
+	assert_int_equal(hints, files);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +378,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_memory_alone_does_not_block, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deleted_keys_go, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_jobs_are_seen_and_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_batch_in_order_is_placed_by_a_hint, setup, teardown),
 		cmocka_unit_test(test_records_come_back_as_they_went),
 		cmocka_unit_test(test_damaged_records_are_refused),
 	};
