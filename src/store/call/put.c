@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENTS_FIRST	  1u
 #define EXTENTS_FIRST	  4u
 #define CHECKS_GROW_BYTES (4 * MIB)
 
@@ -36,6 +35,7 @@ struct store_put {
 	struct region_span span; /* of a grouped body, OWNER_APP; data NULL: none */
 	uint32_t segment_count;
 	uint32_t segment_cap;
+	struct segment *segment_first; /* `segments` of a body of one: no array of its own */
 	struct segment **segments;
 	struct composition composition;
 	struct append append; /* base NULL: not an append */
@@ -86,7 +86,7 @@ int local_put_open(
 		ret = grow_check(store);
 	if (!ret)
 		ret = quota_room(store, bucket, opts->key, opts->bytes);
-	put = ret ? NULL : (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
+	put = ret ? NULL : (struct store_put *)slab_alloc(sizeof(*put) + opts->key.len);
 	if (!put) {
 		bucket_put(bucket);
 		return ret ? ret : -ENOMEM;
@@ -97,6 +97,8 @@ int local_put_open(
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
 	put->composable = opts->composable;
+	put->segments = &put->segment_first;
+	put->segment_cap = 1;
 	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
 	put->head = (struct store_put_head){.engine = store->head.engine,
 		.magic = STORE_PUT_MAGIC,
@@ -104,6 +106,21 @@ int local_put_open(
 	put->key_len = (uint16_t)opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
 	*ret_put = put;
+	return 0;
+}
+
+static int segments_grow(struct store_put *put)
+{
+	bool inside = put->segments == &put->segment_first;
+	uint32_t cap = put->segment_cap * 2;
+	void *grown = realloc(inside ? NULL : put->segments, cap * sizeof(struct segment *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (inside)
+		memcpy(grown, put->segments, put->segment_count * sizeof(struct segment *));
+	put->segments = (struct segment **)grown;
+	put->segment_cap = cap;
 	return 0;
 }
 
@@ -116,15 +133,9 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 	if (segment_idx > put->segment_count || segment_idx >= SEGMENTS_MAX)
 		return -EINVAL;
 	if (segment_idx == put->segment_count) {
-		if (put->segment_count == put->segment_cap) {
-			uint32_t cap = MAX(put->segment_cap * 2, SEGMENTS_FIRST);
-			void *grown = realloc(put->segments, cap * sizeof(struct segment *));
-
-			if (!grown)
-				return -ENOMEM;
-			put->segments = (struct segment **)grown;
-			put->segment_cap = cap;
-		}
+		ret = put->segment_count == put->segment_cap ? segments_grow(put) : 0;
+		if (ret)
+			return ret;
 		if (put->bytes_max < SEGMENT_BYTES)
 			checks = (uint32_t)(put->bytes_max / STORE_CHECK_BYTES) + 1;
 		ret = segment_open(EXTENTS_FIRST, checks, &put->segments[segment_idx]);
@@ -290,10 +301,11 @@ static void put_close(struct store_put *put)
 	composition_close(store, &put->composition);
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
-	free(put->segments);
+	if (put->segments != &put->segment_first)
+		free(put->segments);
 	magic_clear(&put->head.magic);
 	store_phase_leave(store, put->phase);
-	free(put);
+	slab_free(put, sizeof(*put) + put->key_len);
 }
 
 void local_put_abort(struct store_put *put)
