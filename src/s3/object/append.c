@@ -87,7 +87,7 @@ static const struct s3_error *open_sse(
 	if (s3_sse_asked(call) &&
 		(asked.kind != sse->kind || !slice_eq(asked.kms_key, sse->kms_key)))
 		return s3_error_at(S3_E_ENCRYPTION_TYPE_MISMATCH);
-	return s3_sse_open(call, headers, S3_SSE_CLIENT, sse);
+	return s3_sse_open(call, headers, &s3_sse_names, sse);
 }
 
 static const struct s3_error *open_base(struct s3_call *call, struct append *append)

@@ -105,7 +105,7 @@ static const struct s3_error *open_sse(struct s3_call *call, struct s3_copy *cop
 	if (!sse)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	error = s3_sse_open(call, slice_of(copy->from->headers, copy->from->headers_len),
-		S3_SSE_COPY_CLIENT, sse);
+		&s3_sse_copy_names, sse);
 	if (!error && sse->kind != S3_SSE_NONE)
 		copy->sse = sse;
 	return error;

@@ -114,7 +114,7 @@ const struct s3_error *s3_upload_sse(
 	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse)
 {
 	const struct s3_error *error = s3_sse_open(call,
-		slice_of(upload->meta->headers, upload->meta->headers_len), S3_SSE_CLIENT, ret_sse);
+		slice_of(upload->meta->headers, upload->meta->headers_len), &s3_sse_names, ret_sse);
 
 	/* A read with another key is denied; a write with another key is an invalid request. */
 	return error == s3_error_at(S3_E_ACCESS_DENIED) ? s3_error_at(S3_E_INVALID_REQUEST) : error;

@@ -158,24 +158,20 @@ static int unseal(const uint8_t *key, struct slice text, struct s3_sse *sse)
 
 /* ---- Parameters of requests. ---- */
 
-static struct slice header(struct s3_call *call, const char *prefix, const char *name)
-{
-	size_t prefix_len = strlen(prefix), name_len = strlen(name);
-	char full[128];
-
-	/* Each PUT asks for three: printf would take a sixteenth of its instructions. */
-	CHECK(prefix_len + name_len <= sizeof(full));
-	memcpy(full, prefix, prefix_len);
-	memcpy(full + prefix_len, name, name_len);
-	return s3_call_header(call, slice_of(full, prefix_len + name_len));
-}
+const struct s3_sse_names s3_sse_names = {.algorithm = SLICE(S3_SSE_CLIENT "algorithm"),
+	.key = SLICE(S3_SSE_CLIENT "key"),
+	.md5 = SLICE(S3_SSE_CLIENT "key-md5")};
+const struct s3_sse_names s3_sse_copy_names = {.algorithm = SLICE(S3_SSE_COPY_CLIENT "algorithm"),
+	.key = SLICE(S3_SSE_COPY_CLIENT "key"),
+	.md5 = SLICE(S3_SSE_COPY_CLIENT "key-md5")};
 
 /* Reads the client's own key from three headers. *ret_given false: the request has none of them. */
-static const struct s3_error *customer_key(struct s3_call *call, const char *prefix,
+static const struct s3_error *customer_key(struct s3_call *call, const struct s3_sse_names *names,
 	uint8_t ret_key[S3_SSE_KEY_BYTES], struct slice *ret_md5, bool *ret_given)
 {
-	struct slice algorithm = header(call, prefix, "algorithm");
-	struct slice key = header(call, prefix, "key"), md5 = header(call, prefix, "key-md5");
+	struct slice algorithm = s3_call_header(call, names->algorithm);
+	struct slice key = s3_call_header(call, names->key);
+	struct slice md5 = s3_call_header(call, names->md5);
 	char digest_text[BASE64_LEN(MD5_BYTES)];
 	uint8_t digest[MD5_BYTES];
 	size_t len;
@@ -368,7 +364,7 @@ static const struct s3_error *begin(
 
 	*ret_sse = (struct s3_sse){.kind = S3_SSE_NONE};
 	*ret_record = SLICE_NONE;
-	error = customer_key(call, S3_SSE_CLIENT, customer, &ret_sse->customer_md5, &given);
+	error = customer_key(call, &s3_sse_names, customer, &ret_sse->customer_md5, &given);
 	if (error)
 		return error;
 	if (given && (algorithm.len || key_id.len))
@@ -406,8 +402,8 @@ const struct s3_error *s3_sse_begin_copy(
 
 /* ---- Stored encryption data. ---- */
 
-static const struct s3_error *open_customer(
-	struct s3_call *call, struct slice sealed, const char *prefix, struct s3_sse *sse)
+static const struct s3_error *open_customer(struct s3_call *call, struct slice sealed,
+	const struct s3_sse_names *names, struct s3_sse *sse)
 {
 	uint8_t customer[S3_SSE_KEY_BYTES];
 	struct slice md5;
@@ -415,7 +411,7 @@ static const struct s3_error *open_customer(
 	bool given;
 	int ret;
 
-	error = customer_key(call, prefix, customer, &md5, &given);
+	error = customer_key(call, names, customer, &md5, &given);
 	if (!error && !given)
 		error = s3_fail(call, S3_E_INVALID_REQUEST,
 			"The object was stored using a form of Server Side Encryption. The correct "
@@ -500,15 +496,16 @@ void s3_sse_describe(struct slice headers, struct s3_sse *ret_sse)
 	parse_record(headers, ret_sse, &sealed, &id);
 }
 
-const struct s3_error *s3_sse_open(
-	struct s3_call *call, struct slice headers, const char *prefix, struct s3_sse *ret_sse)
+const struct s3_error *s3_sse_open(struct s3_call *call, struct slice headers,
+	const struct s3_sse_names *names, struct s3_sse *ret_sse)
 {
-	bool given = header(call, prefix, "algorithm").len || header(call, prefix, "key").len;
+	bool given =
+		s3_call_header(call, names->algorithm).len || s3_call_header(call, names->key).len;
 	struct slice sealed, id;
 
 	parse_record(headers, ret_sse, &sealed, &id);
 	if (ret_sse->kind == S3_SSE_CUSTOMER)
-		return open_customer(call, sealed, prefix, ret_sse);
+		return open_customer(call, sealed, names, ret_sse);
 	if (given)
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"The encryption parameters are not applicable to this object.");
@@ -541,7 +538,7 @@ const struct s3_error *s3_sse_of_read(
 	sse = mem_arena_get(&call->arena, sizeof(*sse));
 	if (!sse)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = s3_sse_open(call, headers, S3_SSE_CLIENT, sse);
+	error = s3_sse_open(call, headers, &s3_sse_names, sse);
 	if (error || !encrypted)
 		return error;
 	*ret_sse = sse;

@@ -52,13 +52,16 @@ const struct s3_error *s3_sse_begin(
 /* The same for a copy: an encrypted source stays encrypted unless the request asks otherwise. */
 const struct s3_error *s3_sse_begin_copy(
 	struct s3_call *call, bool encrypted, struct s3_sse *ret_sse, struct slice *ret_record);
-/* Opens the data key of a stored object. prefix: of the headers with a client's own key:
- * "x-amz-server-side-encryption-customer-" or the same of a copy's source. headers: the stored
- * ones. */
+/* The headers with a client's own key: the object's, and those of a copy's source. */
 #define S3_SSE_CLIENT	   "x-amz-server-side-encryption-customer-"
 #define S3_SSE_COPY_CLIENT "x-amz-copy-source-server-side-encryption-customer-"
-const struct s3_error *s3_sse_open(
-	struct s3_call *call, struct slice headers, const char *prefix, struct s3_sse *ret_sse);
+struct s3_sse_names {
+	struct slice algorithm, key, md5;
+};
+extern const struct s3_sse_names s3_sse_names, s3_sse_copy_names;
+/* Opens the data key of a stored object. headers: the stored ones. */
+const struct s3_error *s3_sse_open(struct s3_call *call, struct slice headers,
+	const struct s3_sse_names *names, struct s3_sse *ret_sse);
 /* The stored encryption data, except for the data key, which stays encrypted. */
 void s3_sse_describe(struct slice headers, struct s3_sse *ret_sse);
 /* True when a header concerns encryption. */
