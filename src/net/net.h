@@ -107,6 +107,7 @@ struct net_tls_opts {
 				    authorities; NULL or "": any client */
 	const char *groups;	 /* of the key exchange, by OpenSSL's names, the best first, with
 				    commas; NULL, "" or "auto": the best that OpenSSL has */
+	bool kernel;		 /* the kernel encrypts what is sent, where it can */
 };
 /* Any thread, but not a reactor's: it reads files. The strings are copied. On an error the log has
  * the file and the reason; a certificate that has expired, or will soon, causes a warning. -EINVAL:

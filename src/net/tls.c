@@ -42,6 +42,7 @@ struct net_tls {
 	char *paths[TLS_FILES]; /* NULL: none */
 	struct file_mark marks[TLS_FILES];
 	char groups[TLS_GROUPS_BYTES];
+	bool kernel;
 	pthread_mutex_t mutex; /* of context, which handshakes take from any thread */
 	SSL_CTX *context;
 };
@@ -252,11 +253,11 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 /* Sessions are resumed by tickets, whose keys belong to the context. Every reactor accepts them,
  * and no memory is kept for them. Tickets of an older context are refused, so a client that is no
  * longer trusted cannot resume an old session. */
-static int set_rules(SSL_CTX *context, const char *groups)
+static int set_rules(SSL_CTX *context, const struct net_tls *tls)
 {
 	static const unsigned char owner[] = "nebulaio";
 
-	SSL_CTX_set_options(context, TLS_OPTIONS);
+	SSL_CTX_set_options(context, TLS_OPTIONS | (tls->kernel ? SSL_OP_ENABLE_KTLS : 0));
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
 					  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 					  SSL_MODE_RELEASE_BUFFERS);
@@ -266,7 +267,7 @@ static int set_rules(SSL_CTX *context, const char *groups)
 	return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) &&
 	       SSL_CTX_set_cipher_list(context, TLS12_CIPHERS) &&
 	       SSL_CTX_set_ciphersuites(context, TLS13_CIPHERS) &&
-	       SSL_CTX_set1_groups_list(context, groups) &&
+	       SSL_CTX_set1_groups_list(context, tls->groups) &&
 	       SSL_CTX_set_session_id_context(context, owner, sizeof(owner) - 1);
 }
 
@@ -278,7 +279,7 @@ static int load(struct net_tls *tls, SSL_CTX **ret_context)
 	/* Before the files are read: a change meanwhile gives the file another mark. */
 	for (uint32_t i = 0; i < TLS_FILES; i++)
 		mark(tls->paths[i], &tls->marks[i]);
-	if (!context || !set_rules(context, tls->groups)) {
+	if (!context || !set_rules(context, tls)) {
 		SSL_CTX_free(context);
 		ERR_clear_error();
 		return -ENOMEM;
@@ -322,6 +323,10 @@ int net_tls_open(const struct net_tls_opts *opts, struct net_tls **ret_tls)
 	if (!tls)
 		return -ENOMEM;
 	pthread_mutex_init(&tls->mutex, NULL);
+	tls->kernel = opts->kernel;
+	if (tls->kernel && !tls_kernel_has())
+		log_warn("tls", "this kernel has no TLS (its module is called tls): "
+				"https.kernel_tls has no effect, the server encrypts itself");
 	err = set_paths(tls, opts);
 	if (!err)
 		err = tls_groups_choose(opts->groups, tls->groups);

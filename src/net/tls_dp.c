@@ -6,7 +6,7 @@
  * the socket has nothing, or no room, the call ends and the fiber waits in the ring. A send is cut
  * into records. Buffers smaller than a record are first copied together, so that a head and its
  * body share a record; all records except the last are sent with "more follows", so that they share
- * packets. */
+ * packets. Where the kernel makes the records (tls_kernel.c), data is sent as on a plain stream. */
 #include "net/tls_priv.h"
 
 #include <errno.h>
@@ -51,7 +51,8 @@ int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes)
 
 	BIO_clear_retry_flags(bio);
 	do {
-		done = send(session->stream->fd, buf, len, flags);
+		done = session->record_type ? tls_kernel_send_record(session, buf, len)
+					    : send(session->stream->fd, buf, len, flags);
 	} while (done < 0 && errno == EINTR);
 	if (done >= 0) {
 		*ret_bytes = (size_t)done;
@@ -218,6 +219,8 @@ static int tls_send(struct net_stream *stream, struct msghdr *msg, struct net_pa
 	const void *data;
 	int err = session->error;
 
+	if (session->kernel_sends && !err)
+		return tls_kernel_send(stream, msg, patience);
 	while (left && !err) {
 		data = record_gather(msg, &len);
 		session->more = left > len;

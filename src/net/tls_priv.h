@@ -2,6 +2,7 @@
  *
  *   tls.c         a server's certificates and rules, read from files, and read again
  *   tls_groups.c  the groups of the key exchange
+ *   tls_kernel.c  sessions whose sent data the kernel encrypts
  *   tls_self.c    the certificate that a server makes for itself
  *   tls_shared.c  the certificate that follows from a secret
  *   tls_stream.c  the life of a session: handshake, waits, end
@@ -27,6 +28,9 @@ struct tls_session {
 	int error;	    /* why nothing can be read or written any more; 0: no error */
 	int io_error;	    /* the error of the socket, when the socket failed */
 	bool more;	    /* more will be sent: the socket may wait for it */
+	bool kernel_sends;  /* the kernel makes the records that are sent */
+	uint8_t record_type; /* of what the library writes next, where the kernel makes records; 0:
+				data */
 	uint8_t first_byte; /* the first byte that the peer sent */
 };
 
@@ -38,6 +42,14 @@ int tls_groups_choose(const char *asked, char ret_list[TLS_GROUPS_BYTES]);
 SSL *tls_ssl_new(struct net_tls *tls);
 /* Whether it knows the authorities of its peers. */
 bool tls_verifies(const struct net_tls *tls);
+/* Whether this kernel makes records of TLS; it loads its module if the process may. */
+bool tls_kernel_has(void);
+/* The library's commands about records that the kernel makes; 0: refused, or none of these. */
+long tls_kernel_ctrl(struct tls_session *session, int command, long number, void *ptr);
+/* Sends data, as a stream's send. -EPROTO: the peer wants it under other keys. */
+int tls_kernel_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience);
+/* Sends a record of session->record_type, as sendmsg(2). */
+ssize_t tls_kernel_send_record(struct tls_session *session, const char *buf, size_t len);
 int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes);
 int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes);
 /* After a library call that did not succeed: waits for the socket as the library needs. 0: try

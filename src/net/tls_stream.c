@@ -13,6 +13,8 @@ DEFINE_COUNTER(failures_total, "nebulaio_tls_handshake_failures_total", NULL,
 	"TLS handshakes that failed: refused, aborted, or too slow.");
 DEFINE_COUNTER(resumptions_total, "nebulaio_tls_resumptions_total", NULL,
 	"TLS handshakes that resumed an earlier session.");
+DEFINE_COUNTER(kernel_total, "nebulaio_tls_kernel_sessions_total", NULL,
+	"TLS sessions whose sent data the kernel encrypts.");
 
 /* ---- The socket as the library sees it. ---- */
 
@@ -20,11 +22,9 @@ static BIO_METHOD *bio_method;
 
 static long bio_ctrl(BIO *bio, int command, long number, void *ptr)
 {
-	(void)bio;
-	(void)number;
-	(void)ptr;
 	/* This stream buffers nothing. All other commands are optional. */
-	return command == BIO_CTRL_FLUSH;
+	return command == BIO_CTRL_FLUSH ||
+	       tls_kernel_ctrl(BIO_get_data(bio), command, number, ptr);
 }
 
 static int bio_create(BIO *bio)
@@ -169,6 +169,8 @@ static int open_session(
 	counter_add(&handshakes_total, 1);
 	if (SSL_session_reused(session->ssl))
 		counter_add(&resumptions_total, 1);
+	if (session->kernel_sends)
+		counter_add(&kernel_total, 1);
 	stream->ops = &net_tls_ops;
 	return 0;
 }

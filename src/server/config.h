@@ -104,6 +104,7 @@ struct config {
 		char key[CONFIG_TEXT_MAX];
 		char client_ca[CONFIG_TEXT_MAX]; /* "": clients need no certificate */
 		char groups[CONFIG_TEXT_MAX];
+		bool kernel_tls;
 	} https;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */

@@ -198,6 +198,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"Groups of TLS's key exchange, by OpenSSL's names, the preferred one first, "
 		"separated by commas; auto: X25519MLKEM768 (hybrid post-quantum) where OpenSSL "
 		"has it, X25519, P-256, P-384"),
+	FLAG("https.kernel_tls", https.kernel_tls, "false",
+		"The kernel encrypts what the server sends, if it can for the cipher of a "
+		"connection (its module is called tls)"),
 
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
 		"Address where /metrics and /health listen; they need no keys; empty: off"),

@@ -94,7 +94,8 @@ int https_open(const struct config *config, struct https **ret_https)
 	if (!ret)
 		watch(https);
 	opts = (struct net_tls_opts){
-		https->certificate, https->key, https->client_ca, config->https.groups};
+		https->certificate, https->key, https->client_ca, config->https.groups,
+		config->https.kernel_tls};
 	if (!ret)
 		ret = net_tls_open(&opts, &https->tls);
 	if (ret) {
