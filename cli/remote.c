@@ -12,6 +12,7 @@
 #define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
 #define DEFAULT_ADMIN	  "http://127.0.0.1:9001"
 #define DEVELOPMENT_KEY	  "minioadmin"
+#define REQUEST_S_MAX	  3600u
 
 /* The environment wins over the profile, and that over the default. */
 static const char *env_first(
@@ -40,6 +41,7 @@ static void profile_apply(struct remote_opts *opts, const struct profile *profil
 		env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, profile->values[PROFILE_DEVICE], NULL);
 	opts->admin_endpoint = env_first(
 		"NEBULAIO_ADMIN_ENDPOINT", NULL, profile->values[PROFILE_ADMIN], DEFAULT_ADMIN);
+	opts->request_timeout = env_first("NEBULAIO_REQUEST_TIMEOUT_S", NULL, NULL, NULL);
 	opts->transport = NEB_AUTO;
 	if (profile->values[PROFILE_TRANSPORT])
 		neb_transport_parse(profile->values[PROFILE_TRANSPORT], &opts->transport);
@@ -103,6 +105,9 @@ int remote_option(
 	case REMOTE_ENCRYPTED:
 		opts->encrypted = true;
 		return CLI_OK;
+	case REMOTE_REQUEST_TIMEOUT:
+		opts->request_timeout = optarg;
+		return CLI_OK;
 	case REMOTE_JSON:
 		opts->json = true;
 		return CLI_OK;
@@ -137,9 +142,24 @@ int remote_options(
 	return ret;
 }
 
+static int request_ns_parse(const char *text, uint64_t *ret_ns)
+{
+	char *end;
+	unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
+
+	*ret_ns = seconds * NS_PER_S;
+	if (!text || (!*end && seconds >= 1 && seconds <= REQUEST_S_MAX))
+		return CLI_OK;
+	fprintf(stderr,
+		"nebulaio: --request-timeout or NEBULAIO_REQUEST_TIMEOUT_S: '%s' is not 1 to %u "
+		"seconds\n",
+		text, REQUEST_S_MAX);
+	return CLI_USAGE;
+}
+
 int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 {
-	const struct neb_options options = {
+	struct neb_options options = {
 		.endpoints = opts->endpoints,
 		.access_key = opts->access_key,
 		.secret_key = opts->secret_key,
@@ -155,6 +175,8 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 	*ret_client = NULL;
 	if (opts->profile_failed)
 		return opts->profile_failed;
+	if (request_ns_parse(opts->request_timeout, &options.request_timeout_ns))
+		return CLI_USAGE;
 	ret = neb_client_open(&options, ret_client);
 	if (ret == 0)
 		return CLI_OK;

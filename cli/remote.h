@@ -21,7 +21,9 @@ struct remote_opts {
 	enum neb_transport transport;
 	bool verbose; /* print each request's transport on standard error */
 	bool json;
-	bool encrypted;	    /* sessions must be encrypted */
+	bool encrypted;		     /* sessions must be encrypted */
+	const char *request_timeout; /* seconds that a request may go without an answer, as text;
+					NULL: the client's preset */
 	int profile_failed; /* the exit code for an unreadable profile; the reason has been printed
 			     */
 };
@@ -34,6 +36,8 @@ struct remote_opts {
 	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); default: the card that\n"   \
 	"                     leads to the server; for a server on this host: simulated\n"         \
 	"  --encrypted        over RDMA: encrypt everything; refuse a connection that cannot\n"    \
+	"  --request-timeout S  seconds without an answer that end a request\n"                    \
+	"                     (NEBULAIO_REQUEST_TIMEOUT_S; 30)\n"                                  \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"                     temporary keys: NEBULAIO_SESSION_TOKEN, AWS_SESSION_TOKEN too\n"     \
@@ -52,19 +56,21 @@ enum {
 	REMOTE_JSON,
 	REMOTE_PROFILE,
 	REMOTE_ENCRYPTED,
+	REMOTE_REQUEST_TIMEOUT,
 	REMOTE_OWN
 };
-#define REMOTE_OPTIONS                                                    \
-	{"endpoint", required_argument, NULL, REMOTE_ENDPOINT},           \
-		{"transport", required_argument, NULL, REMOTE_TRANSPORT}, \
-		{"device", required_argument, NULL, REMOTE_DEVICE},       \
-		{"access-key", required_argument, NULL, REMOTE_ACCESS},   \
-		{"profile", required_argument, NULL, REMOTE_PROFILE},     \
-		{"secret-key", required_argument, NULL, REMOTE_SECRET},   \
-		{"encrypted", no_argument, NULL, REMOTE_ENCRYPTED},       \
-		{"json", no_argument, NULL, REMOTE_JSON},                 \
-	{                                                                 \
-		"verbose", no_argument, NULL, 'v'                         \
+#define REMOTE_OPTIONS                                                                \
+	{"endpoint", required_argument, NULL, REMOTE_ENDPOINT},                       \
+		{"transport", required_argument, NULL, REMOTE_TRANSPORT},             \
+		{"device", required_argument, NULL, REMOTE_DEVICE},                   \
+		{"access-key", required_argument, NULL, REMOTE_ACCESS},               \
+		{"profile", required_argument, NULL, REMOTE_PROFILE},                 \
+		{"secret-key", required_argument, NULL, REMOTE_SECRET},               \
+		{"encrypted", no_argument, NULL, REMOTE_ENCRYPTED},                   \
+		{"request-timeout", required_argument, NULL, REMOTE_REQUEST_TIMEOUT}, \
+		{"json", no_argument, NULL, REMOTE_JSON},                             \
+	{                                                                             \
+		"verbose", no_argument, NULL, 'v'                                     \
 	}
 
 /* Fills opts from the environment. */
