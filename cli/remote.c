@@ -41,7 +41,6 @@ static void profile_apply(struct remote_opts *opts, const struct profile *profil
 		env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, profile->values[PROFILE_DEVICE], NULL);
 	opts->admin_endpoint = env_first(
 		"NEBULAIO_ADMIN_ENDPOINT", NULL, profile->values[PROFILE_ADMIN], DEFAULT_ADMIN);
-	opts->request_timeout = env_first("NEBULAIO_REQUEST_TIMEOUT_S", NULL, NULL, NULL);
 	opts->transport = NEB_AUTO;
 	if (profile->values[PROFILE_TRANSPORT])
 		neb_transport_parse(profile->values[PROFILE_TRANSPORT], &opts->transport);
@@ -82,6 +81,8 @@ static int profile_take(struct remote_opts *opts, const char *name)
 int remote_option(
 	const struct cli_command *command, struct remote_opts *opts, int option, char **argv)
 {
+	char *end;
+
 	switch (option) {
 	case REMOTE_ENDPOINT:
 		opts->endpoints = optarg;
@@ -106,7 +107,11 @@ int remote_option(
 		opts->encrypted = true;
 		return CLI_OK;
 	case REMOTE_REQUEST_TIMEOUT:
-		opts->request_timeout = optarg;
+		opts->request_timeout_s = strtoul(optarg, &end, 10);
+		if (*end || opts->request_timeout_s < 1 || opts->request_timeout_s > REQUEST_S_MAX)
+			return cli_usage_error(command,
+				"--request-timeout: '%s' is not 1 to %u seconds", optarg,
+				REQUEST_S_MAX);
 		return CLI_OK;
 	case REMOTE_JSON:
 		opts->json = true;
@@ -142,24 +147,9 @@ int remote_options(
 	return ret;
 }
 
-static int request_ns_parse(const char *text, uint64_t *ret_ns)
-{
-	char *end;
-	unsigned long seconds = text ? strtoul(text, &end, 10) : 0;
-
-	*ret_ns = seconds * NS_PER_S;
-	if (!text || (!*end && seconds >= 1 && seconds <= REQUEST_S_MAX))
-		return CLI_OK;
-	fprintf(stderr,
-		"nebulaio: --request-timeout or NEBULAIO_REQUEST_TIMEOUT_S: '%s' is not 1 to %u "
-		"seconds\n",
-		text, REQUEST_S_MAX);
-	return CLI_USAGE;
-}
-
 int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 {
-	struct neb_options options = {
+	const struct neb_options options = {
 		.endpoints = opts->endpoints,
 		.access_key = opts->access_key,
 		.secret_key = opts->secret_key,
@@ -167,6 +157,7 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 		.transport = opts->transport,
 		.device_name = opts->device_name,
 		.require_encryption = opts->encrypted,
+		.request_timeout_ns = opts->request_timeout_s * NS_PER_S,
 		.log = print_log,
 		.log_arg = (void *)(uintptr_t)opts,
 	};
@@ -175,8 +166,6 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 	*ret_client = NULL;
 	if (opts->profile_failed)
 		return opts->profile_failed;
-	if (request_ns_parse(opts->request_timeout, &options.request_timeout_ns))
-		return CLI_USAGE;
 	ret = neb_client_open(&options, ret_client);
 	if (ret == 0)
 		return CLI_OK;

@@ -21,9 +21,8 @@ struct remote_opts {
 	enum neb_transport transport;
 	bool verbose; /* print each request's transport on standard error */
 	bool json;
-	bool encrypted;		     /* sessions must be encrypted */
-	const char *request_timeout; /* seconds that a request may go without an answer, as text;
-					NULL: the client's preset */
+	bool encrypted;		    /* sessions must be encrypted */
+	uint64_t request_timeout_s; /* without an answer; 0: the client's preset */
 	int profile_failed; /* the exit code for an unreadable profile; the reason has been printed
 			     */
 };

@@ -41,6 +41,30 @@ static int session_token_take(struct neb_client *client, const char *token)
 	return client->session_token ? 0 : -ENOMEM;
 }
 
+/* The environment is for those who cannot change a program: a slow disk, a busy host. */
+static int request_timeout_take(struct neb_client *client, const struct neb_options *options)
+{
+	const char *text = secure_getenv("NEBULAIO_REQUEST_TIMEOUT_S");
+	unsigned long seconds = CLIENT_REQUEST_S;
+	char *end;
+
+	if (options->request_timeout_ns) {
+		client->request_timeout_ns = options->request_timeout_ns;
+		return 0;
+	}
+	if (text && *text) {
+		seconds = strtoul(text, &end, 10);
+		if (*end || seconds < 1 || seconds > CLIENT_REQUEST_S_MAX) {
+			client_log(client, NEB_LOG_ERROR,
+				"NEBULAIO_REQUEST_TIMEOUT_S: '%s' is not 1 to %u seconds", text,
+				CLIENT_REQUEST_S_MAX);
+			return -EINVAL;
+		}
+	}
+	client->request_timeout_ns = seconds * NS_PER_S;
+	return 0;
+}
+
 static int options_take(struct neb_client *client, const struct neb_options *options)
 {
 	int ret;
@@ -58,11 +82,12 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		client->inline_bytes_max = 0;
 	client->inline_bytes_max =
 		MIN(client->inline_bytes_max, (uint32_t)LIMIT_CAPSULE_INLINE_BYTES_MAX);
+	ret = request_timeout_take(client, options);
+	if (ret)
+		return ret;
 	client->connect_timeout_ns = options->connect_timeout_ns     ? options->connect_timeout_ns
 				     : client->transport == NEB_AUTO ? CLIENT_CONNECT_NS
-								     : CLIENT_CONNECT_ALONE_NS;
-	client->request_timeout_ns =
-		options->request_timeout_ns ? options->request_timeout_ns : 30 * NS_PER_S;
+								     : client->request_timeout_ns;
 	client->retries_max = options->retries_max ? options->retries_max : 4;
 	if (client->retries_max == UINT32_MAX || client->transport == NEB_STRICT)
 		client->retries_max = 0;

@@ -5,8 +5,9 @@
 #include "call_priv.h"
 
 #define CLIENT_CAPSULE_BYTES	 8192u
+#define CLIENT_REQUEST_S	 30u
+#define CLIENT_REQUEST_S_MAX	 3600u
 #define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
-#define CLIENT_CONNECT_ALONE_NS	 (30 * NS_PER_S) /* where there is no other way to go */
 #define CLIENT_KEEPALIVE_NS	 (5 * NS_PER_S)
 #define CLIENT_KEEPALIVE_PARTS	 4u		   /* one of these, where there is another path */
 #define CLIENT_LATE_NS		 (300 * NS_PER_MS) /* between two looks: we did not run */

@@ -89,9 +89,9 @@ type Config struct {
 	// PartBytes sends longer bodies in parts of this size, 5 MiB to 5 GiB. By default bodies over PutBytesMax, the
 	// limit of one request, go in parts of 256 MiB.
 	PartBytes int
-	// ConnectTimeout is 2 s, or 30 s if RDMA is the only transport.
+	// ConnectTimeout is 2 s, or RequestTimeout if RDMA is the only transport.
 	ConnectTimeout time.Duration
-	// RequestTimeout is 30 s, for a request whose context has no deadline.
+	// RequestTimeout is NEBULAIO_REQUEST_TIMEOUT_S in the environment, or 30 s, for a request whose context has no deadline.
 	RequestTimeout time.Duration
 	// Spin is how long the client polls for an answer before it sleeps: 50 µs.
 	Spin time.Duration

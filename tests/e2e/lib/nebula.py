@@ -25,7 +25,7 @@ READY_S = 180
 # For the work of another process: long enough that only a hang exceeds it, even on a busy machine.
 PATIENCE_S = 180
 
-# The same for a request of the command line, whose preset of 30 s a disk that others keep busy can exceed.
+# The same for a request of our clients, whose preset of 30 s a disk that others keep busy can exceed.
 os.environ.setdefault("NEBULAIO_REQUEST_TIMEOUT_S", str(PATIENCE_S))
 
 # A region is written as a server starts: the default of 512 MiB would cost each start more than the rest of it. A test's

@@ -44,6 +44,8 @@ SECRET_KEY = "vm-secret-key-0123456789"
 READY_SECONDS_MAX = 600
 STOP_SECONDS_MAX = 300
 COPY_SECONDS_MAX = 600
+# The preset of 30 s can be too short for it.
+os.environ["NEBULAIO_REQUEST_TIMEOUT_S"] = str(READY_SECONDS_MAX)
 
 CONFIG = """\
 data:
