@@ -1,8 +1,9 @@
-/* net/tls_kernel.c: gives the sending half of a session to the kernel, which then makes its records.
+/* net/tls_kernel.c: gives the sending half of a session to the kernel, which then makes its
+ * records.
  *
- * The library offers the keys once they are those of application data, and says of each later record
- * of its own (a ticket, an alert) which type it has. Data is then sent as on a plain stream. What is
- * received stays with the library. A session whose peer asks for new keys (KeyUpdate) ends when data
+ * The library offers the keys once they are those of application data, and says of each later
+ * record of its own (a ticket, an alert) which type it has. Data is then sent as on a plain stream.
+ * The library decrypts as before. A session whose peer asks for new keys (KeyUpdate) ends when data
  * is sent: kernels take keys once. */
 #include "net/tls_priv.h"
 
@@ -81,7 +82,9 @@ ssize_t tls_kernel_send_record(struct tls_session *session, const char *buf, siz
 	union {
 		struct cmsghdr head;
 		uint8_t bytes[CMSG_SPACE(sizeof(session->record_type))];
-	} control = {.head = {CMSG_LEN(sizeof(session->record_type)), SOL_TLS, TLS_SET_RECORD_TYPE}};
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(session->record_type)),
+			     .cmsg_level = SOL_TLS,
+			     .cmsg_type = TLS_SET_RECORD_TYPE}};
 	struct iovec iov = {(void *)buf, len};
 	struct msghdr msg = {.msg_iov = &iov,
 		.msg_iovlen = 1,

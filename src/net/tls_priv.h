@@ -25,13 +25,13 @@
 struct tls_session {
 	struct net_stream *stream;
 	SSL *ssl;
-	int error;	    /* why nothing can be read or written any more; 0: no error */
-	int io_error;	    /* the error of the socket, when the socket failed */
-	bool more;	    /* more will be sent: the socket may wait for it */
-	bool kernel_sends;  /* the kernel makes the records that are sent */
+	int error;	     /* why nothing can be read or written any more; 0: no error */
+	int io_error;	     /* the error of the socket, when the socket failed */
+	bool more;	     /* more will be sent: the socket may wait for it */
+	bool kernel_sends;   /* the kernel makes the records that are sent */
 	uint8_t record_type; /* of what the library writes next, where the kernel makes records; 0:
 				data */
-	uint8_t first_byte; /* the first byte that the peer sent */
+	uint8_t first_byte;  /* the first byte that the peer sent */
 };
 
 /* The library's text for the groups that were named ("X25519,P-256"; NULL, "" or "auto": the preset

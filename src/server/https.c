@@ -93,9 +93,8 @@ int https_open(const struct config *config, struct https **ret_https)
 	/* Watches before it reads, so that a change in between is noticed. */
 	if (!ret)
 		watch(https);
-	opts = (struct net_tls_opts){
-		https->certificate, https->key, https->client_ca, config->https.groups,
-		config->https.kernel_tls};
+	opts = (struct net_tls_opts){https->certificate, https->key, https->client_ca,
+		config->https.groups, config->https.kernel_tls};
 	if (!ret)
 		ret = net_tls_open(&opts, &https->tls);
 	if (ret) {
