@@ -338,6 +338,29 @@ void origin_give(struct origin *origin, uint16_t share)
 	pthread_mutex_unlock(&origin->lock);
 }
 
+static void job_do(struct origin *origin, uint16_t share, struct job *job)
+{
+	job_begin(origin, share, job);
+	job_wait(job);
+	job_free(job);
+}
+
+/* The answer to a HEAD has no body, so a 404 does not say whether the key is missing, the bucket
+ * is, or a proxy knows nothing of either. The answer to a GET of one byte does. Copies are deleted
+ * by what it says. */
+static void confirm_absence(struct origin *origin, const struct s3_origin_ask *ask, struct job *job,
+	struct s3_origin_told *told)
+{
+	*job = (struct job){.target = job->target, .key = job->key, .bytes = 1};
+	job_do(origin, ask->share, job);
+	/* 416: an empty object is there. */
+	if (job->result.status == 416 || !origin_is_refusal(ask, job, told))
+		origin_tell(told, S3_ORIGIN_FAILED,
+			"The bucket's origin, the target %s, answered 404 to HEAD, and has the "
+			"object: ask again.",
+			job->target);
+}
+
 static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_origin_told *told)
 {
 	struct origin *origin = arg;
@@ -350,10 +373,10 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	(void)origin_key_of(ask, key);
 	if (!origin_take(origin, ask->share, told))
 		return;
-	job_begin(origin, ask->share, &job);
-	job_wait(&job);
-	job_free(&job);
-	if (!origin_is_refusal(ask, &job, told)) {
+	job_do(origin, ask->share, &job);
+	if (job.result.status == 404) {
+		confirm_absence(origin, ask, &job, told);
+	} else if (!origin_is_refusal(ask, &job, told)) {
 		told->end = S3_ORIGIN_GIVEN;
 		if (answer_read(&job.result, slice_str(job.headers), &answer))
 			origin_tell(told, S3_ORIGIN_FAILED,

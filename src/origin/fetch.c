@@ -40,8 +40,8 @@ bool origin_is_refusal(
 
 	if ((result->status == 200 || result->status == 206) && !result->error)
 		return false;
-	/* A HEAD has no code; a 404 without one is of a proxy. */
-	if (result->status == 404 && (!job->bytes || strcmp(result->code, "NoSuchKey") == 0)) {
+	/* A 404 with another code, or none, is of a proxy, or says that the bucket is gone. */
+	if (result->status == 404 && strcmp(result->code, "NoSuchKey") == 0) {
 		told->end = S3_ORIGIN_ABSENT;
 		return true;
 	}
