@@ -153,11 +153,25 @@ void fan_casts_bury(struct flow_fans *fans)
 
 /* ---- Entering. ---- */
 
+static uint32_t casts_of(const struct flow_fans *fans, uint16_t share)
+{
+	uint32_t count = 0;
+
+	LIST_FOR_EACH (link, &fans->groups) {
+		const struct fan_group *group = CONTAINER_OF(link, struct fan_group, link);
+
+		count += group->cast && group->share == share;
+	}
+	return count;
+}
+
 static struct fan_cast *cast_add(struct flow_fans *fans, struct fan_group *group)
 {
 	struct fan_cast *cast;
 	uint32_t address = 0;
 
+	if (casts_of(fans, group->share) == FLOW_CAST_GROUPS_MAX / 2)
+		return NULL;
 	while (address < FLOW_CAST_GROUPS_MAX && fans->casts & 1u << address)
 		address++;
 	if (address == FLOW_CAST_GROUPS_MAX)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define BUDGET_PART 4u
+_Static_assert(FLOW_FAN_WAITS_MAX / 2 >= FLOW_FAN_MEMBERS_MAX, "one principal can fill a group");
 /* A group is over after so many patiences without a read, or when after one patience a newcomer
  * begins at the start: the same job, started again. Readers that read piecewise say no goodbye. */
 #define SILENT_MAX 30u
@@ -352,6 +353,16 @@ static struct fan_group *group_add(
 	return group;
 }
 
+/* Whether one more request of the principal may wait for a start: one principal has half of the
+ * waits at most, as many as a group has members, and of the last eighth no more than are left. */
+static bool may_gather(const struct flow_fans *fans, uint16_t share)
+{
+	uint32_t own = fans->gathering_of[share], left = FLOW_FAN_WAITS_MAX - fans->gathering;
+
+	return own < FLOW_FAN_WAITS_MAX / 2 && left &&
+	       (left > FLOW_FAN_WAITS_MAX / 8 || own < left);
+}
+
 /* The member of the read, which becomes one when it begins at the start. */
 enum flow_fan_role fan_join(struct flow_fans *fans, const struct flow_fan_ask *ask, uint64_t now_ns,
 	struct flow_fan_read *read)
@@ -369,7 +380,7 @@ enum flow_fan_role fan_join(struct flow_fans *fans, const struct flow_fan_ask *a
 	}
 	if (!group)
 		group = group_add(fans, ask, now_ns);
-	if (!group || (!group->running && fans->gathering == FLOW_FAN_MEMBERS_MAX))
+	if (!group || (!group->running && !may_gather(fans, ask->share)))
 		return FLOW_FAN_FULL;
 	if (!member && group->running && group->top > fans->opts.window_bytes)
 		return FLOW_FAN_LATE;
@@ -409,6 +420,7 @@ bool fan_gather(struct flow_fans *fans, const struct flow_fan_ask *ask, struct f
 	bool left = false;
 
 	fans->gathering++;
+	fans->gathering_of[ask->share]++;
 	counter_add(&waiting, 1);
 	while (!group->running && !left) {
 		uint64_t now_ns = clock_now_ns();
@@ -421,6 +433,7 @@ bool fan_gather(struct flow_fans *fans, const struct flow_fan_ask *ask, struct f
 		}
 	}
 	fans->gathering--;
+	fans->gathering_of[ask->share]--;
 	counter_sub(&waiting, 1);
 	return !left;
 }

@@ -13,11 +13,13 @@
 #define FLOW_FAN_WINDOW_BYTES (32 * MIB)
 #define FLOW_FAN_PATIENCE_NS  (5 * NS_PER_S)
 #define FLOW_FAN_GROUPS_MAX   64u
-#define FLOW_FAN_MEMBERS_MAX  1024u /* of a group; and requests of all groups that wait to begin */
+#define FLOW_FAN_MEMBERS_MAX  1024u /* of a group */
+#define FLOW_FAN_WAITS_MAX    2048u /* requests that wait for a start, each with a fiber */
 #define FLOW_FAN_NAME_MAX     64u
 
-#define FLOW_CAST_GROUPS_MAX 8u /* at a time, each with an address of its own */
-#define FLOW_CAST_RATE_MIN   (4 * MIB)
+#define FLOW_CAST_GROUPS_MAX \
+	8u /* at a time, each with an address of its own; of one principal half */
+#define FLOW_CAST_RATE_MIN (4 * MIB)
 
 /* Multicast: for groups whose members ask for it. */
 struct flow_cast_opts {
@@ -53,7 +55,7 @@ struct flow_fan_ask {
 	uint64_t wait_ns; /* how long it waits for the others, at most */
 	bool (*left)(const void *arg); /* whether nobody waits for the bytes any more, or NULL */
 	const void *arg;
-	uint16_t share; /* of the principal: it may have half of the groups */
+	uint16_t share; /* of the principal: it may have half of the groups, and of the waits */
 	bool casts;	/* it asks for multicast, and has a number */
 	uint64_t bytes; /* of the part that it asks for */
 };

@@ -37,9 +37,10 @@ struct flow_fans {
 	struct flow_fans_opts opts;
 	struct list groups;
 	uint32_t group_count;
-	uint32_t gathering; /* requests that wait for a start */
-	uint32_t casts;	    /* multicast addresses in use, a bit each */
-	struct list dead;   /* multicasts of groups that are over, to be closed without the lock */
+	uint32_t gathering; /* requests that wait for a start; and of each principal: */
+	uint16_t gathering_of[FLOW_SHARES];
+	uint32_t casts;	  /* multicast addresses in use, a bit each */
+	struct list dead; /* multicasts of groups that are over, to be closed without the lock */
 	bool stopped;
 };
 

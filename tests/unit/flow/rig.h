@@ -39,7 +39,7 @@ static inline void rig_run(uint64_t region_bytes, bool budgeted, body_fn *fn)
 {
 	const struct region_opts region_opts = {
 		.bytes = region_bytes, .core_count = 1, .name = "flowtest"};
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 64};
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 4096};
 
 	assert_int_equal(region_open(&region_opts, &region), 0);
 	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);

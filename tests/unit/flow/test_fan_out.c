@@ -501,6 +501,75 @@ static void groups_are_bounded(void)
 	fans_end();
 }
 
+/* Requests that wait for a start: of one principal at most half, and of the last eighth no more
+ * than are left. */
+struct waiting {
+	struct flow_fan_ask ask;
+	enum flow_fan_role role;
+	bool begun, done;
+};
+static struct waiting waiting[FLOW_FAN_WAITS_MAX + 8];
+static uint32_t waiting_count;
+
+static void waiting_main(void *arg)
+{
+	struct waiting *one = (struct waiting *)arg;
+	struct flow_fan_read read;
+
+	one->begun = true;
+	one->role = flow_fan_begin(fans, &one->ask, &read);
+	if (one->role == FLOW_FAN_MEMBER)
+		flow_fan_end(&read, true);
+	one->done = true;
+}
+
+/* How many of the principal wait before one more is refused. */
+static uint32_t waits_of(uint16_t share, struct slice name)
+{
+	for (uint32_t count = 0;; count++) {
+		struct waiting *one = &waiting[waiting_count++];
+
+		assert_true(waiting_count <= ARRAY_LEN(waiting));
+		ask_fill(&readers[0], FLOW_FAN_MEMBERS_MAX);
+		*one = (struct waiting){.ask = readers[0].ask};
+		one->ask.share = share;
+		one->ask.name = name;
+		if (count >= FLOW_FAN_MEMBERS_MAX / 2)
+			one->ask.object = SLICE("bucket/weights 2");
+		assert_int_equal(fiber_spawn(reactor, "waiting", waiting_main, one), 0);
+		while (!one->begun)
+			fiber_yield();
+		if (!one->done)
+			continue;
+		assert_int_equal(one->role, FLOW_FAN_FULL);
+		return count;
+	}
+}
+
+static void waits_are_bounded(void)
+{
+	uint32_t count = 0, some;
+
+	fans_begin(LONG_NS);
+	waiting_count = 0;
+	count += waits_of(1, SLICE("one"));
+	assert_int_equal(count, FLOW_FAN_WAITS_MAX / 2);
+	some = waits_of(2, SLICE("two"));
+	count += some;
+	assert_int_equal(some, FLOW_FAN_WAITS_MAX / 8 * 3);
+	some = waits_of(3, SLICE("three"));
+	count += some;
+	assert_int_equal(some, FLOW_FAN_WAITS_MAX / 16);
+	some = waits_of(4, SLICE("four"));
+	assert_int_equal(some, FLOW_FAN_WAITS_MAX / 32);
+	assert_true(count + some < FLOW_FAN_WAITS_MAX);
+	flow_fans_stop(fans);
+	for (uint32_t i = 0; i < waiting_count; i++)
+		while (!waiting[i].done)
+			fiber_sleep_ns(NS_PER_MS);
+	fans_end();
+}
+
 /* At the server's end nobody waits any more. */
 static void stop_ends_all_waits(void)
 {
@@ -550,6 +619,7 @@ static void test_alone(void **state)
 	run(job_begins_again);
 	run(small_object);
 	run(groups_are_bounded);
+	run(waits_are_bounded);
 }
 
 int main(void)
