@@ -338,9 +338,9 @@ void origin_give(struct origin *origin, uint16_t share)
 	pthread_mutex_unlock(&origin->lock);
 }
 
-static void job_do(struct origin *origin, uint16_t share, struct job *job)
+static void job_do(struct origin *origin, const struct s3_origin_ask *ask, struct job *job)
 {
-	job_begin(origin, share, job);
+	job_begin(origin, ask, job);
 	job_wait(job);
 	job_free(job);
 }
@@ -352,7 +352,7 @@ static void confirm_absence(struct origin *origin, const struct s3_origin_ask *a
 	struct s3_origin_told *told)
 {
 	*job = (struct job){.target = job->target, .key = job->key, .bytes = 1};
-	job_do(origin, ask->share, job);
+	job_do(origin, ask, job);
 	/* 416: an empty object is there. */
 	if (job->result.status == 416 || !origin_is_refusal(ask, job, told))
 		origin_tell(told, S3_ORIGIN_FAILED,
@@ -373,7 +373,7 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	(void)origin_key_of(ask, key);
 	if (!origin_take(origin, ask->share, told))
 		return;
-	job_do(origin, ask->share, &job);
+	job_do(origin, ask, &job);
 	if (job.result.status == 404) {
 		confirm_absence(origin, ask, &job, told);
 	} else if (!origin_is_refusal(ask, &job, told)) {

@@ -98,7 +98,7 @@ void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
 		.if_match = direct->if_match,
 		.offset = piece->offset,
 		.bytes = piece->bytes};
-	job_begin(arg, ask->share, &direct->job);
+	job_begin(arg, ask, &direct->job);
 	job_wait(&direct->job);
 	if (is_good(ask, direct, object, told)) {
 		counter_add(&direct_bytes, piece->bytes);
@@ -133,7 +133,7 @@ static struct direct *list_ask(struct origin *origin, const struct s3_origin_ask
 		.key = "",
 		.query = text,
 		.bytes = LIMIT_XML_BODY_BYTES_MAX};
-	job_begin(origin, ask->share, &direct->job);
+	job_begin(origin, ask, &direct->job);
 	job_wait(&direct->job);
 	direct->job.query = "";
 	return direct;

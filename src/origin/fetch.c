@@ -212,7 +212,7 @@ static void piece_begin(struct upload *upload)
 		.if_match = fetch->if_match,
 		.offset = fetch_piece_offset(fetch, idx),
 		.bytes = fetch_piece_length(fetch, idx)};
-	job_begin(fetch->origin, fetch->ask.share, job);
+	job_begin(fetch->origin, &fetch->ask, job);
 }
 
 /* False: the fetch has failed. */
@@ -375,7 +375,7 @@ static void fetch_empty(struct fetch *fetch)
 {
 	struct job job = {.target = fetch->ask.origin->target.data, .key = fetch->key};
 
-	job_begin(fetch->origin, fetch->ask.share, &job);
+	job_begin(fetch->origin, &fetch->ask, &job);
 	job_wait(&job);
 	job_free(&job);
 	if (refused(fetch, &job))
@@ -421,7 +421,7 @@ static void fetch_run(struct fetch *fetch)
 		.target = fetch->ask.origin->target.data, .key = fetch->key, .bytes = PIECE_BYTES};
 	int ret;
 
-	job_begin(fetch->origin, fetch->ask.share, &job);
+	job_begin(fetch->origin, &fetch->ask, &job);
 	job_wait(&job);
 	if (job.result.status == 416) {
 		job_free(&job);

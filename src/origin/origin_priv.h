@@ -73,6 +73,7 @@ struct job {
 	const char *key;	/* there */
 	const char *query;	/* of a list; or NULL */
 	const char *if_match;	/* an ETag with quotes; or NULL */
+	const char *via;	/* the ask's */
 	uint64_t offset, bytes; /* bytes 0: a HEAD */
 	struct fiber *fiber;
 	struct reactor *reactor;
@@ -84,7 +85,7 @@ struct job {
 	char headers[S3_ORIGIN_HEADERS_BYTES];
 };
 /* Fiber calls. The answer, or an error in its result, comes in any case. */
-void job_begin(struct origin *origin, uint16_t share, struct job *job);
+void job_begin(struct origin *origin, const struct s3_origin_ask *ask, struct job *job);
 void job_wait(struct job *job);
 void job_free(struct job *job); /* after the wait */
 void pool_close(struct origin *origin);

@@ -47,6 +47,7 @@ static int held_get(struct origin *origin, struct held *held, const struct job *
 static void job_send(struct origin *origin, struct held *held, struct job *job)
 {
 	const struct s3_header header[] = {{SLICE("x-amz-checksum-mode"), SLICE("ENABLED")},
+		{SLICE(S3_ORIGIN_VIA), slice_str(job->via)},
 		{SLICE("if-match"), slice_str(job->if_match ? job->if_match : "")}};
 	const struct replicate_request request = {.op = job->query   ? REPLICATE_OTHER
 							: job->bytes ? REPLICATE_GET_OBJECT
@@ -55,7 +56,7 @@ static void job_send(struct origin *origin, struct held *held, struct job *job)
 		.key = job->key,
 		.query = job->query,
 		.headers = header,
-		.header_count = job->if_match ? 2 : 1,
+		.header_count = job->if_match ? 3 : 2,
 		.range_offset = job->offset,
 		.range_bytes = job->query ? 0 : job->bytes,
 		.answer = (char *)job->body,
@@ -200,12 +201,13 @@ static void job_done(struct reactor_msg *msg)
 	fiber_wake(job->fiber);
 }
 
-void job_begin(struct origin *origin, uint16_t share, struct job *job)
+void job_begin(struct origin *origin, const struct s3_origin_ask *ask, struct job *job)
 {
 	int ret = 0;
 
 	job->origin = origin;
-	job->share = share;
+	job->share = ask->share;
+	job->via = ask->via;
 	job->fiber = fiber_self();
 	job->reactor = reactor_self();
 	job->msg.fn = job_done;

@@ -42,6 +42,10 @@ bool s3_origin_is_copy(const struct store_meta *meta);
 /* When a copy was read last, in seconds of real time, as far as this start knows; 0: not known. */
 uint64_t s3_origin_used_s(struct slice bucket, struct slice key);
 
+/* A chain of origins has so many buckets at most; each is named by its store's id and its own. */
+#define S3_ORIGIN_VIA_MAX   8u
+#define S3_ORIGIN_VIA_BYTES (S3_ORIGIN_VIA_MAX * sizeof("0123456789abcdef-0123456789abcdef,"))
+#define S3_ORIGIN_VIA	    "x-nebulaio-origin-via"
 struct s3_origin_ask {
 	struct slice bucket, key;
 	uint64_t bucket_id;
@@ -51,6 +55,9 @@ struct s3_origin_ask {
 	const char *request_id;
 	uint64_t deadline_ns; /* of a fetch */
 	bool follows;	      /* of a fetch: COMING is understood */
+	/* The buckets whose origins this request came through, and this one; empty: this one is
+	 * among them already, or there are too many. The origin is told, so that a circle ends. */
+	char via[S3_ORIGIN_VIA_BYTES];
 };
 enum s3_origin_end {
 	S3_ORIGIN_GIVEN,  /* fetch: the object is stored; head: it is told */

@@ -95,6 +95,25 @@ void s3_origin_answer(struct s3_call *call, struct slice value)
 	s3_answer_header(call, SLICE(S3_ORIGIN_HEADER), value);
 }
 
+/* Empty: the bucket is among those that asked, or they are too many. */
+static void via_make(struct s3_call *call, uint64_t bucket_id, char ret_via[S3_ORIGIN_VIA_BYTES])
+{
+	struct slice came = s3_call_header(call, SLICE(S3_ORIGIN_VIA)), rest = came;
+	char own[40];
+	int len;
+
+	snprintf(own, sizeof(own), "%llx-%llx", (unsigned long long)call->s3->store_id,
+		(unsigned long long)bucket_id);
+	ret_via[0] = '\0';
+	while (rest.len)
+		if (slice_eq(slice_trim(slice_split(&rest, ',')), slice_str(own)))
+			return;
+	len = snprintf(ret_via, S3_ORIGIN_VIA_BYTES, "%.*s%s%s", SLICE_FMT(came),
+		came.len ? "," : "", own);
+	if (len >= (int)S3_ORIGIN_VIA_BYTES)
+		ret_via[0] = '\0';
+}
+
 bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ask)
 {
 	const struct s3_settings *settings;
@@ -108,13 +127,19 @@ bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ask)
 		.share = s3_call_share(call),
 		.core = call->request->core,
 		.request_id = call->request->request_id};
+	via_make(call, ask->bucket_id, ask->via);
 	ask->deadline_ns = clock_now_ns() + ask->origin->wait_s * NS_PER_S;
 	return true;
 }
 
-const struct s3_error *s3_origin_hook_of(
-	struct s3_call *call, const struct s3_origin_hook **ret_hook)
+const struct s3_error *s3_origin_hook_of(struct s3_call *call, const struct s3_origin_ask *ask,
+	const struct s3_origin_hook **ret_hook)
 {
+	if (!ask->via[0])
+		return s3_fail(call, S3_E_ORIGIN_FAILED,
+			"The bucket's origin, the target %.*s, leads back to this bucket, or "
+			"through more than %u buckets.",
+			SLICE_FMT(ask->origin->target), S3_ORIGIN_VIA_MAX);
 	*ret_hook = atomic_load(&call->s3->origin);
 	if (*ret_hook)
 		return NULL;
@@ -147,7 +172,7 @@ static const struct s3_error *get_once(struct s3_call *call, const struct s3_ori
 	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_here)
 {
 	const struct s3_origin_hook *hook;
-	const struct s3_error *error = s3_origin_hook_of(call, &hook);
+	const struct s3_error *error = s3_origin_hook_of(call, ask, &hook);
 
 	if (error)
 		return error;
@@ -164,7 +189,7 @@ static const struct s3_error *ask_head(struct s3_call *call, const struct s3_ori
 	struct s3_origin_told *told, struct store_meta *ret_meta)
 {
 	const struct s3_origin_hook *hook;
-	const struct s3_error *error = s3_origin_hook_of(call, &hook);
+	const struct s3_error *error = s3_origin_hook_of(call, ask, &hook);
 
 	if (error)
 		return error;

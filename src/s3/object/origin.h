@@ -23,8 +23,8 @@ uint64_t s3_origin_checked_s(struct slice bucket, struct slice key);
 void s3_origin_check_note(struct slice bucket, struct slice key);
 /* False: the bucket has no origin. */
 bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ret_ask);
-const struct s3_error *s3_origin_hook_of(
-	struct s3_call *call, const struct s3_origin_hook **ret_hook);
+const struct s3_error *s3_origin_hook_of(struct s3_call *call, const struct s3_origin_ask *ask,
+	const struct s3_origin_hook **ret_hook);
 /* NULL: the origin gave what was asked for, or gives it. */
 const struct s3_error *s3_origin_error(struct s3_call *call, const struct s3_origin_told *told);
 

@@ -67,7 +67,7 @@ void s3_origin_check(struct s3_call *call)
 	bool ignored;
 	uint64_t last;
 
-	if (!s3_origin_ask_of(call, &ask) || !ask.origin->revalidate_s ||
+	if (!s3_origin_ask_of(call, &ask) || !ask.origin->revalidate_s || !ask.via[0] ||
 		store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
 		return;
 	fetched = fetched_s(store_get_meta(get));

@@ -230,8 +230,10 @@ const struct s3_error *s3_origin_list(struct s3_call *call, struct s3_list *list
 		return NULL;
 	if (!query || !told)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = s3_origin_hook_of(call, &hook);
-	if (error || !s3_origin_ask_of(call, &ask))
+	if (!s3_origin_ask_of(call, &ask))
+		return NULL;
+	error = s3_origin_hook_of(call, &ask, &hook);
+	if (error)
 		return error;
 	if (query_put(list, ask.origin->prefix, opts, query))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
