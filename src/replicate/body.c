@@ -11,9 +11,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define SPARE_BYTES (1 * GIB) /* of the data folder's disk */
+#define SPARE_BYTES	   (1 * GIB) /* of the data folder's disk */
+#define BUFFER_BYTES_SMALL (64 * KIB)
+#define BUFFER_LOOK_NS	   (50 * NS_PER_MS)
 
 DEFINE_COUNTER_FULL(held_full, "replication_frames");
+DEFINE_COUNTER_FULL(buffers_full, "replication_buffers");
+DEFINE_COUNTER(buffers, "nebulaio_replication_buffer_bytes", NULL,
+	"Memory of copies of bodies that are on their way to replication targets.");
 
 _Static_assert(BODY_HELD_BYTES <= REPLICATE_RUNS_MAX * FLOW_PIECE_BYTES_MAX,
 	"whole pieces of a body that may be held are not too many runs");
@@ -36,11 +41,55 @@ static int run_add(struct body *body, const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-static int buffer_open(struct body *body)
+static void buffer_count(struct lane *lane, int64_t bytes)
 {
+	struct course *course = lane->course;
+
+	lane->body.buffer_bytes += (uint64_t)bytes;
+	course->buffer_bytes += (uint64_t)bytes;
+	course->replicate->buffer_bytes += (uint64_t)bytes;
+	counter_add(&buffers, (uint64_t)bytes);
+}
+
+/* A target that stands still leaves half of the memory to others. Small bodies need not wait. */
+static bool may_buffer(const struct lane *lane, uint64_t bytes)
+{
+	const struct replicate *replicate = lane->course->replicate;
+	uint64_t max = replicate->opts.buffer_bytes_max;
+
+	return bytes <= BUFFER_BYTES_SMALL ||
+	       (replicate->buffer_bytes + bytes <= max &&
+		       lane->course->buffer_bytes + bytes <= max / 2);
+}
+
+/* A buffer for as many bytes, until the body is closed. Waits for the buffers of other bodies,
+ * whose lanes wait for their targets alone, and not for ever. */
+static int buffer_open(struct lane *lane, uint64_t bytes)
+{
+	struct body *body = &lane->body;
+
+	if (body->buffer)
+		return 0;
+	bytes = MIN(bytes, BODY_BUFFER_BYTES);
+	if (!may_buffer(lane, bytes))
+		counter_add(&buffers_full, 1);
+	while (!may_buffer(lane, bytes)) {
+		if (atomic_load(&lane->course->replicate->ending))
+			return -ECANCELED;
+		fiber_sleep_ns(BUFFER_LOOK_NS);
+	}
+	body->buffer = malloc(bytes);
 	if (!body->buffer)
-		body->buffer = malloc(BODY_BUFFER_BYTES);
-	return body->buffer ? 0 : -ENOMEM;
+		return -ENOMEM;
+	buffer_count(lane, (int64_t)bytes);
+	return 0;
+}
+
+static void buffer_close(struct lane *lane)
+{
+	free(lane->body.buffer);
+	lane->body.buffer = NULL;
+	buffer_count(lane, -(int64_t)lane->body.buffer_bytes);
 }
 
 /* A replicate_take_fn. */
@@ -51,7 +100,7 @@ static int take_copy(void *arg, struct flow_piece *piece)
 	uint8_t *to = body->buffer + body->bytes;
 	int ret = -EMSGSIZE;
 
-	if (piece->bytes <= BODY_BUFFER_BYTES - body->bytes) {
+	if (piece->bytes <= body->buffer_bytes - body->bytes) {
 		region_copy(to, piece->data, piece->bytes, COPY_REPLICATE);
 		ret = run_add(body, to, piece->bytes);
 	}
@@ -65,9 +114,9 @@ static int take_held(void *arg, struct flow_piece *piece)
 	struct lane *lane = arg;
 	struct body *body = &lane->body;
 	bool borrowed = piece->hold == FLOW_HOLD_BORROWED;
-	int ret = borrowed ? buffer_open(body) : 0;
+	int ret = borrowed ? buffer_open(lane, body->held_bytes) : 0;
 
-	if (!ret && borrowed && body->bytes + piece->bytes <= BODY_BUFFER_BYTES)
+	if (!ret && borrowed && body->bytes + piece->bytes <= body->buffer_bytes)
 		return take_copy(arg, piece);
 	if (!ret && (borrowed || body->piece_count == BODY_PIECES_MAX))
 		ret = -EMSGSIZE;
@@ -136,7 +185,7 @@ static int hold(struct lane *lane, const struct s3_replicate_job *job, struct re
 
 static int copy(struct lane *lane, const struct s3_replicate_job *job, struct replicate_range range)
 {
-	int ret = buffer_open(&lane->body);
+	int ret = buffer_open(lane, range.bytes);
 
 	return ret ? ret : replicate_read(lane->course->replicate, job, range, take_copy, lane);
 }
@@ -234,6 +283,8 @@ static int file_fill(
 		filing.offset += step.bytes;
 		runs_drop(lane);
 	}
+	/* The target reads the file. */
+	buffer_close(lane);
 	return filing.ret;
 }
 
@@ -270,10 +321,9 @@ void body_init(struct body *body)
 
 void body_free(struct body *body)
 {
-	CHECK(!body->piece_count && !body->map);
+	CHECK(!body->piece_count && !body->map && !body->buffer);
 	if (body->file >= 0)
 		close(body->file);
-	free(body->buffer);
 	body_init(body);
 }
 
@@ -299,6 +349,7 @@ void body_close(struct lane *lane)
 	struct body *body = &lane->body;
 
 	runs_drop(lane);
+	buffer_close(lane);
 	if (body->in_file && body->file >= 0)
 		lane_do(lane, file_empty, NULL);
 	body->in_file = false;

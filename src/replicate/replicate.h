@@ -57,12 +57,15 @@ struct replicate_sender {
 		const _Atomic bool *ending, struct replicate_result *ret_result);
 };
 
+#define REPLICATE_BUFFER_BYTES_MIN (32 * MIB)
+#define REPLICATE_BUFFER_BYTES_MAX (512 * MIB)
 struct replicate_opts {
 	struct s3 *s3;
 	struct store *store;
 	struct flow_core *core;
 	const struct replicate_sender *sender;
-	const char *dir; /* where bodies that are sent wait, when they are long */
+	const char *dir;	   /* where bodies that are sent wait, when they are long */
+	uint64_t buffer_bytes_max; /* of copies of bodies; from MIN on */
 };
 struct replicate;
 /* Fiber calls on the core's reactor: starts the fibers; after s3_start. -ENOMEM, -EAGAIN. */

@@ -105,6 +105,7 @@ void parked_free(struct parked *parked);
 #define BODY_BUFFER_BYTES (8 * MIB)
 #define BODY_HELD_BYTES	  (16 * MIB) /* the most that one body holds of the region */
 #define BODY_PIECES_MAX	  64u
+_Static_assert(BODY_BUFFER_BYTES <= REPLICATE_BUFFER_BYTES_MIN / 2, "each target can have one");
 struct body {
 	/* The body of a request, in order. */
 	struct slice runs[REPLICATE_RUNS_MAX];
@@ -115,9 +116,10 @@ struct body {
 	uint32_t piece_count;
 	uint64_t held_bytes;
 	uint8_t *buffer; /* for what is copied; NULL: not needed yet */
-	int file;	 /* without a name, for a body that is too long for both; -1: none */
-	bool in_file;	 /* this body is */
-	void *map;	 /* of the file; NULL: not mapped */
+	uint64_t buffer_bytes;
+	int file;     /* without a name, for a body that is too long for both; -1: none */
+	bool in_file; /* this body is */
+	void *map;    /* of the file; NULL: not mapped */
 	uint64_t map_bytes;
 };
 struct lane;
@@ -189,7 +191,8 @@ struct course {
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];
 	uint32_t lane_count;
-	uint64_t held_bytes; /* of the region, by the bodies of its lanes */
+	uint64_t held_bytes;   /* of the region, by the bodies of its lanes */
+	uint64_t buffer_bytes; /* of their buffers */
 };
 int course_open(struct replicate *replicate, const char *name, struct course **ret_course);
 void course_close(struct course *course);
@@ -238,6 +241,7 @@ struct replicate {
 	bool poked;
 	uint64_t first_number; /* rows of an earlier start are below; of this one above */
 	uint64_t held_bytes, held_bytes_max; /* of the region, by bodies on their way */
+	uint64_t buffer_bytes;		     /* of the buffers of bodies */
 	struct course *courses[COURSES_MAX];
 	uint32_t course_count;
 };

@@ -2,12 +2,18 @@
 #include "server/resources.h"
 
 #include "origin/origin.h"
+#include "replicate/replicate.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 /* Of the index's write buffers, connections, fibers and the program. */
 #define REST_MEMORY_BYTES (192 * MIB)
+/* Memory that is allocated in larger blocks is the kernel's again when it is freed: pieces of
+ * origins' objects, bodies of replication. By itself glibc keeps blocks of that size in the arena
+ * of each thread, once one was freed. */
+#define BLOCK_BYTES_KEPT (512 * KIB)
 /* The least that "auto" means. */
 #define AUTO_BYTES_MIN (64 * MIB)
 
@@ -17,6 +23,7 @@ void resources_raise(void)
 {
 	struct rlimit limit;
 
+	mallopt(M_MMAP_THRESHOLD, BLOCK_BYTES_KEPT);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
 		if (setrlimit(RLIMIT_NOFILE, &limit))
@@ -53,15 +60,31 @@ void resources_share(struct config *config, const struct cgroup_limits *limits, 
 		config->memory.index_cache_bytes = MAX(rest / 16, AUTO_BYTES_MIN);
 }
 
-uint64_t resources_origin_bytes(
+/* The memory that is left beside everything else. */
+static uint64_t rest_bytes(
 	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
 {
 	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
 	uint64_t used = config->memory.bytes + config->memory.records_bytes +
 			config->memory.index_cache_bytes + REST_MEMORY_BYTES;
-	uint64_t rest = bytes - MIN(bytes, used);
 
-	return MIN(MAX(rest / 4, ORIGIN_BUFFER_BYTES_MIN), ORIGIN_BUFFER_BYTES_MAX);
+	return bytes - MIN(bytes, used);
+}
+
+uint64_t resources_origin_bytes(
+	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
+{
+	uint64_t part = rest_bytes(config, limits, host_bytes) / 4;
+
+	return MIN(MAX(part, ORIGIN_BUFFER_BYTES_MIN), ORIGIN_BUFFER_BYTES_MAX);
+}
+
+uint64_t resources_replication_bytes(
+	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
+{
+	uint64_t part = rest_bytes(config, limits, host_bytes) / 4;
+
+	return MIN(MAX(part, REPLICATE_BUFFER_BYTES_MIN), REPLICATE_BUFFER_BYTES_MAX);
 }
 
 /* The region is there. The rest grows later, and the kernel then kills the process without a word.

@@ -5,7 +5,8 @@
 #include "base/cgroup.h"
 #include "server/config.h"
 
-/* Raises the soft limits of open files and of locked memory; logs what stays low. */
+/* Raises the soft limits of open files and of locked memory, and logs what stays low; large blocks
+ * of memory are the kernel's again when they are freed. */
 void resources_raise(void);
 /* All memory of this host; 0: unknown. */
 uint64_t resources_host_memory(void);
@@ -17,6 +18,9 @@ void resources_share(
 /* How much the pieces of fetches from origins may take (origin/origin.h), of what is left beside
  * the region, the records and the index. */
 uint64_t resources_origin_bytes(
+	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes);
+/* The same for the buffers of replication (replicate/replicate.h). */
+uint64_t resources_replication_bytes(
 	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes);
 /* Warns when the control group's limit of memory is below what the configuration may use. */
 void resources_compare(const struct config *config, const struct cgroup_limits *limits);

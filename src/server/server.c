@@ -185,7 +185,9 @@ static int start_replication(struct server *server)
 		.store = server->store,
 		.core = &server->cores[0].flow,
 		.sender = server->sender,
-		.dir = server->config.data.dir};
+		.dir = server->config.data.dir,
+		.buffer_bytes_max = resources_replication_bytes(
+			&server->config, &server->limits, resources_host_memory())};
 
 	return replicate_open(&opts, &server->replicate);
 }

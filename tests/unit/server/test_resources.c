@@ -51,6 +51,22 @@ static void test_origins_have_a_part_of_the_rest(void **state)
 	assert_int_equal(origin_bytes(UINT64_MAX, 0), 64 * MIB);
 }
 
+static uint64_t replication_bytes(uint64_t limit, uint64_t host)
+{
+	const struct cgroup_limits limits = {.memory_bytes = limit};
+
+	(void)origin_bytes(limit, host);
+	return resources_replication_bytes(&config, &limits, host);
+}
+
+static void test_so_has_replication(void **state)
+{
+	(void)state;
+	assert_int_equal(replication_bytes(UINT64_MAX, 64 * GIB), 512 * MIB);
+	assert_int_equal(replication_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64) * MIB / 4);
+	assert_int_equal(replication_bytes(512 * MIB, 64 * GIB), 32 * MIB);
+}
+
 static void test_a_small_host_has_the_least(void **state)
 {
 	(void)state;
@@ -81,6 +97,7 @@ int main(void)
 		cmocka_unit_test(test_auto_is_a_share_of_the_memory_beside_the_region),
 		cmocka_unit_test(test_a_limit_below_the_hosts_memory_counts),
 		cmocka_unit_test(test_origins_have_a_part_of_the_rest),
+		cmocka_unit_test(test_so_has_replication),
 		cmocka_unit_test(test_a_small_host_has_the_least),
 		cmocka_unit_test(test_a_number_stays),
 	};
