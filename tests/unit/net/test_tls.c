@@ -65,8 +65,9 @@ static void refused(struct net_tls_opts opts, int error, const char *file, const
 
 static struct net_tls_opts opts_of(const char *certificate, const char *key, const char *client_ca)
 {
-	return (struct net_tls_opts){
-		pki_path(certificate), pki_path(key), client_ca ? pki_path(client_ca) : NULL, NULL};
+	return (struct net_tls_opts){.certificate = pki_path(certificate),
+		.key = pki_path(key),
+		.client_ca = client_ca ? pki_path(client_ca) : NULL};
 }
 
 static void test_refusals(void **state)

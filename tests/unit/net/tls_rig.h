@@ -153,8 +153,9 @@ static inline struct net_tls *pki_open(const char *name, const char *client_ca)
 
 	snprintf(certificate, sizeof(certificate), "%s.pem", name);
 	snprintf(key, sizeof(key), "%s.key", name);
-	opts = (struct net_tls_opts){
-		pki_path(certificate), pki_path(key), client_ca ? pki_path(client_ca) : NULL, NULL};
+	opts = (struct net_tls_opts){.certificate = pki_path(certificate),
+		.key = pki_path(key),
+		.client_ca = client_ca ? pki_path(client_ca) : NULL};
 	PEER_CHECK(!net_tls_open(&opts, &tls));
 	return tls;
 }
