@@ -31,6 +31,17 @@ static inline uint64_t clock_real_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* The real time, but never before *last_ns, which becomes it: for times that must not go back when
+ * the clock does. */
+static inline uint64_t clock_real_after_ns(uint64_t *last_ns)
+{
+	uint64_t now_ns = clock_real_ns();
+
+	if (now_ns > *last_ns)
+		*last_ns = now_ns;
+	return *last_ns;
+}
+
 /* Sleeps for 1 ms, for polling a condition that sends no notification. Returns false at once when
  * the deadline has passed. Blocks the thread: not for event loops. */
 static inline bool clock_rest(uint64_t deadline_ns)

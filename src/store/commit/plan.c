@@ -142,15 +142,6 @@ static void body_add(struct group *group, const struct object *object, uint8_t f
 	}
 }
 
-/* Modification times never go back, even if the clock does. */
-static uint64_t mtime_next(struct store *store)
-{
-	struct committer *committer = store->committer;
-
-	committer->mtime_last_ns = MAX(committer->mtime_last_ns, clock_real_ns());
-	return committer->mtime_last_ns;
-}
-
 uint64_t group_number_next(const struct store *store, struct group *group)
 {
 	return store->committer->seq_next << GROUP_NUMBER_SHIFT | ++group->number_count;
@@ -224,7 +215,7 @@ static int plan_marker(
 	struct object *marker;
 	int ret;
 
-	meta.mtime_ns = mtime_next(store);
+	meta.mtime_ns = clock_real_after_ns(&store->committer->mtime_last_ns);
 	if (enabled)
 		version_name(&meta, seq);
 	ret = object_open(&meta, atomic_fetch_add(&store->data_id_next, 1), 0, &marker);
@@ -254,7 +245,7 @@ static void plan_current(struct store *store, struct commit_item *item, enum cha
 
 	if (item->object) {
 		if (!item->mtime_ns)
-			item->mtime_ns = mtime_next(store);
+			item->mtime_ns = clock_real_after_ns(&store->committer->mtime_last_ns);
 		item->object->meta.mtime_ns = item->mtime_ns;
 		flags = CHANGE_NEW | CHANGE_BODY |
 			(item->object->body_flushed ? CHANGE_FLUSHED : 0);
@@ -304,7 +295,7 @@ static int plan_append(struct store *store, const struct commit *commit, struct 
 	ret = item->check ? item->check(&entry->object->meta, item->arg) : 0;
 	if (ret)
 		return ret;
-	item->mtime_ns = mtime_next(store);
+	item->mtime_ns = clock_real_after_ns(&store->committer->mtime_last_ns);
 	item->object->meta.mtime_ns = item->mtime_ns;
 	memcpy(item->object->meta.version_id, "null", sizeof("null"));
 	memcpy(item->ret_version_id, "null", sizeof("null"));

@@ -370,13 +370,6 @@ void memory_put_abort(struct store_put *put)
 
 /* ---- The commit. All under the lock. ---- */
 
-/* Modification times never go back, even if the clock does. */
-static uint64_t mtime_next(struct store *store)
-{
-	store->mtime_last_ns = MAX(store->mtime_last_ns, clock_real_ns());
-	return store->mtime_last_ns;
-}
-
 /* This store keeps no rows, but numbers them as the interface says. */
 static void row_number(struct store *store, struct store_outbox_row *row)
 {
@@ -512,7 +505,7 @@ static int commit_locked(struct store_put *put, struct store_meta *meta, store_c
 		return ret;
 	}
 	version_name(put->store, put->bucket, object);
-	object->meta.mtime_ns = mtime_next(put->store);
+	object->meta.mtime_ns = clock_real_after_ns(&put->store->mtime_last_ns);
 	meta->mtime_ns = object->meta.mtime_ns;
 	memcpy(meta->version_id, object->meta.version_id, sizeof(meta->version_id));
 	ret = memory_version_add(put->store, put->bucket, key, object);
@@ -687,7 +680,8 @@ int memory_set_flags(struct store *store, const struct store_name *name, struct 
 
 static int marker_add(struct store *store, struct bucket *bucket, struct store_deletion *deletion)
 {
-	const struct store_meta meta = {.delete_marker = true, .mtime_ns = mtime_next(store)};
+	const struct store_meta meta = {
+		.delete_marker = true, .mtime_ns = clock_real_after_ns(&store->mtime_last_ns)};
 	struct object *marker = memory_object_open(&meta, SLICE_NONE, 1);
 	struct body *none = memory_body_open(store);
 
