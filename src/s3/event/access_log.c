@@ -154,11 +154,11 @@ static void writer(void *arg)
 {
 	struct source *source = arg;
 	struct s3_access_log *log = source->s3->access_log;
-	uint64_t until_ns = clock_now_ns() + log->flush_ns;
+	uint64_t now_ns, until_ns = clock_now_ns() + log->flush_ns;
 
 	fiber_request_set(""); /* the lines are of many requests */
-	while (clock_now_ns() < until_ns && !reactor_stopping(reactor_self()))
-		fiber_sleep_ns(MIN(LOOK_NS, until_ns - clock_now_ns()));
+	while ((now_ns = clock_now_ns()) < until_ns && !reactor_stopping(reactor_self()))
+		fiber_sleep_ns(MIN(LOOK_NS, until_ns - now_ns));
 	unlink_source(log, source);
 	put_lines(source);
 	free_source(source);
