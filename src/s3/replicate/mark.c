@@ -174,19 +174,12 @@ static int put_mark(struct s3_call *call, struct store_meta *meta,
 	return ret;
 }
 
-int s3_replica_begin_put(
-	struct s3_call *call, struct store_meta *meta, struct s3_replica_mark *ret_mark)
+static int rows_put(struct s3_call *call, struct store_meta *meta,
+	const struct s3_replication *replication, struct s3_replica_mark *ret_mark)
 {
-	const struct s3_replication *replication = rules_of(call);
-	struct slice of = replica_of(call);
 	struct s3_tags tags = {.count = 0};
 	int ret;
 
-	*ret_mark = (struct s3_replica_mark){.kind = S3_REPLICATE_PUT, .bytes = meta->bytes};
-	if (of.len)
-		return replica_mark(call, meta, of);
-	if (!replication)
-		return 0;
 	ret = s3_tags_decode(s3_tags_of_object(meta), &call->arena, &tags);
 	if (ret)
 		return ret == -ENOMEM ? ret : 0;
@@ -201,6 +194,18 @@ int s3_replica_begin_put(
 			ret = put_mark(call, meta, ret_mark, &ret_mark->rows[i]);
 	}
 	return ret;
+}
+
+int s3_replica_begin_put(
+	struct s3_call *call, struct store_meta *meta, struct s3_replica_mark *ret_mark)
+{
+	const struct s3_replication *replication = rules_of(call);
+	struct slice of = replica_of(call);
+
+	*ret_mark = (struct s3_replica_mark){.kind = S3_REPLICATE_PUT, .bytes = meta->bytes};
+	if (of.len)
+		return replica_mark(call, meta, of);
+	return replication ? rows_put(call, meta, replication, ret_mark) : 0;
 }
 
 int s3_replica_begin_delete(
