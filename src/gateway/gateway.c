@@ -462,7 +462,7 @@ static void drain_main(void *arg)
 	struct gw_core *core = arg;
 	struct listen *const listens[] = {core->http, core->https, core->admin};
 	uint64_t deadline_ns =
-		clock_now_ns() + core->gateway->config->http.stall_timeout_s * NS_PER_S;
+		core->gateway->draining_ns + core->gateway->config->http.stall_timeout_s * NS_PER_S;
 
 	listen_drain_all(listens, ARRAY_LEN(listens), deadline_ns);
 	gw_links_close(core);
@@ -489,6 +489,7 @@ void gateway_stop(struct gateway *gateway)
 		gateway->keeping = false;
 	}
 	ticker_stop(&gateway->pulse);
+	atomic_store(&gateway->draining_ns, clock_now_ns());
 	atomic_store(&gateway->draining, true);
 	for (uint32_t i = 0; i < gateway->core_count; i++) {
 		struct gw_core *core = &gateway->cores[i];

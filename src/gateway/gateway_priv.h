@@ -170,6 +170,8 @@ struct slice gw_header(const struct s3_request *request, struct slice name);
 void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
 	const char *code, const char *message);
+/* Whether a request may be asked again although the process may have begun with it. */
+bool gw_harmless(const struct s3_request *request);
 /* Sends the request to the store and waits for the head of its answer. When this returns 0 the
  * link is the caller's. Otherwise the caller answers 503. */
 int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,
@@ -255,6 +257,9 @@ struct gateway {
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	uint32_t core_count;
 	_Atomic bool draining;
+	/* When it drains: since when. After 3/4 of http.stall_timeout_s readers that wait for an
+	 * answer are told to ask again; at its end all connections are cut. */
+	_Atomic uint64_t draining_ns;
 	_Atomic uint32_t cores_draining;
 	char secrets_file[2 * CONFIG_TEXT_MAX];
 	char link_file[2 * CONFIG_TEXT_MAX]; /* key and certificate of the links; cluster.tls */

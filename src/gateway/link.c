@@ -328,6 +328,16 @@ static bool still_there(const struct gw_link *link)
 	       strcmp(store.http, link->addr) == 0;
 }
 
+/* The client is told before its connection is cut. */
+static bool gives_up(const struct gw_link *link, uint64_t now_ns)
+{
+	struct gateway *gateway = link->core->gateway;
+
+	return atomic_load(&gateway->draining) && gw_harmless(link->request) &&
+	       now_ns >= atomic_load(&gateway->draining_ns) +
+				 gateway->config->http.stall_timeout_s * NS_PER_S / 4 * 3;
+}
+
 static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 {
 	size_t got = 0;
@@ -344,7 +354,7 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			MIN(deadline_ns, now_ns + NS_PER_S), &got);
 		if (ret == -ETIMEDOUT && link->request->left && link->request->left(link->request))
 			return -ECONNABORTED;
-		if (ret == -ETIMEDOUT && !still_there(link))
+		if (ret == -ETIMEDOUT && (!still_there(link) || gives_up(link, clock_now_ns())))
 			return -ESTALE;
 	}
 	if (!ret && !got)

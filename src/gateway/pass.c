@@ -44,8 +44,7 @@ static bool has_body(const struct s3_request *request)
 	       gw_header(request, SLICE("transfer-encoding")).data;
 }
 
-/* Whether it may be asked again although the process may have begun with it. */
-static bool harmless(const struct s3_request *request)
+bool gw_harmless(const struct s3_request *request)
 {
 	return request->method == S3_GET || request->method == S3_HEAD ||
 	       request->method == S3_OPTIONS;
@@ -95,8 +94,8 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 			return 0;
 		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM || ret == -ENOBUFS ||
 			ret == -ECONNABORTED ||
-			(begun && kind == VIA_SERVE && !harmless(request)) || gateway->draining ||
-			clock_now_ns() >= deadline_ns)
+			(begun && kind == VIA_SERVE && !gw_harmless(request)) ||
+			gateway->draining || clock_now_ns() >= deadline_ns)
 			break;
 		counter_add(&repeated, 1);
 		fiber_sleep_ns(GW_LOOK_NS);
