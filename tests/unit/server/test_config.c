@@ -302,6 +302,8 @@ static void test_environment(void **state)
 	char *good[] = {"NEBULAIO_RDMA_ENABLED=true", "NEBULAIO_RDMA_PORT=9200",
 		"NEBULAIO_RDMA_DEVICE_NAME=simulated", "NEBULAIO_ROOT_USER=someone",
 		"NEBULAIO_ENDPOINT=http://x", "NEBULAIO_ADMIN_ENDPOINT=http://y",
+		"NEBULAIO_REQUEST_TIMEOUT_S=9", "NEBULAIO_TARGET_REGION=eu-central-1",
+		"NEBULAIO_TARGET_SECRET_KEY=s", "NEBULAIO_COMPARE_ACCESS_KEY=a",
 		"NEBULAIO_CONNECT_TO=a:1=b:2", "PATH=/bin", NULL};
 	char *unknown[] = {"NEBULAIO_RDMA_PROT=9200", NULL};
 	char *bad[] = {"NEBULAIO_RDMA_PORT=nine", NULL};
