@@ -185,7 +185,14 @@ static enum outcome exchange_body(struct send *send, uint64_t offset, uint64_t b
 
 	send->exchange.request.runs = lane->body.runs;
 	send->exchange.request.run_count = lane->body.run_count;
-	outcome = ret ? failed_here(send, "the source's bytes", ret) : exchange_do(send);
+	if (ret)
+		outcome = failed_here(send,
+			ret == -ENOSPC ? "a copy of the body in the data folder, whose disk must "
+					 "keep 1 GiB free besides"
+				       : "the source's bytes",
+			ret);
+	else
+		outcome = exchange_do(send);
 	body_close(lane);
 	return outcome;
 }
