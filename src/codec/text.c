@@ -20,11 +20,51 @@ static const char hex_pairs[] = HEX_ROW("0") HEX_ROW("1") HEX_ROW("2") HEX_ROW("
 	HEX_ROW("5") HEX_ROW("6") HEX_ROW("7") HEX_ROW("8") HEX_ROW("9") HEX_ROW("a") HEX_ROW("b")
 		HEX_ROW("c") HEX_ROW("d") HEX_ROW("e") HEX_ROW("f");
 
+/* Digests and header values are handled sixteen bytes at a time. */
+#define LANES 16u
+typedef uint8_t bytes_v __attribute__((vector_size(LANES)));
+typedef uint16_t pairs_v __attribute__((vector_size(LANES)));
+
+static bytes_v bytes_at(const char *text)
+{
+	bytes_v bytes;
+
+	memcpy(&bytes, text, sizeof(bytes));
+	return bytes;
+}
+
+/* Whether any of the lanes is not zero. */
+static bool any(bytes_v lanes)
+{
+	uint64_t words[2];
+
+	memcpy(words, &lanes, sizeof(words));
+	return words[0] | words[1];
+}
+
+/* The digits of values below 16. */
+static bytes_v hex_digits(bytes_v values)
+{
+	return values + '0' + ((bytes_v)(values > 9) & ('a' - '0' - 10));
+}
+
 void hex_encode(const void *data, size_t len, char *ret_text)
 {
 	const uint8_t *bytes = data;
+	size_t i = 0;
 
-	for (size_t i = 0; i < len; i++)
+	for (; len - i >= LANES; i += LANES) {
+		bytes_v both = bytes_at((const char *)bytes + i);
+		bytes_v high = hex_digits(both >> 4), low = hex_digits(both & 15);
+		bytes_v first = __builtin_shufflevector(
+			high, low, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+		bytes_v second = __builtin_shufflevector(
+			high, low, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+
+		memcpy(ret_text + 2 * i, &first, LANES);
+		memcpy(ret_text + 2 * i + LANES, &second, LANES);
+	}
+	for (; i < len; i++)
 		memcpy(ret_text + 2 * i, hex_pairs + 2 * bytes[i], 2);
 }
 
@@ -58,13 +98,32 @@ static int hex_value(char c)
 	return values[(uint8_t)c] - 1;
 }
 
+/* The eight bytes of sixteen digits; false: one of them is none. */
+static bool hex_decode_lanes(const char *text, uint8_t *ret_bytes)
+{
+	bytes_v digits = bytes_at(text), numbers = digits - '0', letters = (digits | 0x20) - 'a';
+	bytes_v is_number = (bytes_v)(numbers < 10), is_letter = (bytes_v)(letters < 6);
+	bytes_v values = (numbers & is_number) | ((letters + 10) & is_letter);
+	pairs_v pairs = (pairs_v)values;
+	bytes_v whole = (bytes_v)(pairs << 4 | pairs >> 8);
+
+	whole = __builtin_shufflevector(
+		whole, whole, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
+	memcpy(ret_bytes, &whole, LANES / 2);
+	return !any(~(is_number | is_letter));
+}
+
 int hex_decode(struct slice text, void *ret_data, size_t len)
 {
 	uint8_t *bytes = ret_data;
+	size_t i = 0;
 
 	if (text.len % 2 || text.len / 2 != len)
 		return -EINVAL;
-	for (size_t i = 0; i < len; i++) {
+	for (; len - i >= LANES / 2; i += LANES / 2)
+		if (!hex_decode_lanes(text.data + 2 * i, bytes + i))
+			return -EINVAL;
+	for (; i < len; i++) {
 		int high = hex_value(text.data[2 * i]), low = hex_value(text.data[2 * i + 1]);
 
 		if ((high | low) < 0)
@@ -151,9 +210,27 @@ static const bool is_unreserved[256] = {
 	['~'] = true,
 };
 
+/* How many bytes at the text's head need no escape, in whole vectors. */
+static size_t unreserved_lanes(struct slice text, unsigned flags)
+{
+	uint8_t signs = flags & URI_KEEP_SLASH ? 3 : 2; /* of "-./" */
+	size_t at = 0;
+
+	for (; text.len - at >= LANES; at += LANES) {
+		bytes_v bytes = bytes_at(text.data + at), letters = (bytes | 0x20) - 'a';
+		bytes_v plain = (bytes_v)((letters < 26) | (bytes - '0' < 10) |
+					  (bytes - '-' < signs) | (bytes == '_') | (bytes == '~'));
+
+		if (any(~plain))
+			break;
+	}
+	return at;
+}
+
 void uri_encode(struct slice text, unsigned flags, struct buf *out)
 {
-	size_t run = 0; /* length of the text at the head that is copied unchanged */
+	/* The length of the text at the head that is copied unchanged. */
+	size_t run = unreserved_lanes(text, flags);
 
 	while (run < text.len) {
 		uint8_t byte = (uint8_t)text.data[run];
@@ -257,32 +334,6 @@ bool utf8_is_valid(struct slice text)
 
 #define EACH(byte) (0x0101010101010101u * (uint64_t)(byte))
 
-/* Whether one of eight bytes is below 0x20, tabs too, or is 0x7f. */
-static bool has_control(uint64_t word)
-{
-	uint64_t del = word ^ EACH(0x7f);
-
-	return (((word - EACH(0x20)) & ~word) | ((del - EACH(1)) & ~del)) & EACH(0x80);
-}
-
-static uint64_t word_at(const char *text)
-{
-	uint64_t word;
-
-	memcpy(&word, text, sizeof(word));
-	return word;
-}
-
-/* Whether a text of eight bytes or more has a control character, tabs too. The last word may begin
- * within the one before. */
-static bool text_has_control(struct slice text)
-{
-	for (size_t at = 0; at + sizeof(uint64_t) < text.len; at += sizeof(uint64_t))
-		if (has_control(word_at(text.data + at)))
-			return true;
-	return has_control(word_at(text.data + text.len - sizeof(uint64_t)));
-}
-
 /* Sums that carry into a byte's highest bit compare its other seven. */
 static uint64_t word_lower(uint64_t word)
 {
@@ -297,19 +348,39 @@ void text_lower(struct slice text, char *ret_text)
 	size_t at = 0;
 
 	for (; text.len - at >= sizeof(uint64_t); at += sizeof(uint64_t)) {
-		uint64_t word = word_lower(word_at(text.data + at));
+		uint64_t word;
 
+		memcpy(&word, text.data + at, sizeof(word));
+		word = word_lower(word);
 		memcpy(ret_text + at, &word, sizeof(word));
 	}
 	for (; at < text.len; at++)
 		ret_text[at] = (char)word_lower((uint8_t)text.data[at]);
 }
 
+static bytes_v controls(const char *text)
+{
+	bytes_v bytes = bytes_at(text);
+
+	return (bytes_v)(bytes < 0x20) | (bytes_v)(bytes == 0x7f);
+}
+
+/* Whether a text of LANES bytes or more has a control character, tabs too. The last lanes may begin
+ * within those before. */
+static bool text_has_control(struct slice text)
+{
+	bytes_v found = controls(text.data + text.len - LANES);
+
+	for (size_t at = 0; at + LANES < text.len; at += LANES)
+		found |= controls(text.data + at);
+	return any(found);
+}
+
 bool field_value_is_valid(struct slice value)
 {
 	const uint8_t *pos = (const uint8_t *)value.data;
 
-	if (value.len >= sizeof(uint64_t) && !text_has_control(value))
+	if (value.len >= LANES && !text_has_control(value))
 		return true;
 	for (size_t at = 0; at < value.len; at++) {
 		if ((pos[at] < 0x20 && pos[at] != '\t') || pos[at] == 0x7f)

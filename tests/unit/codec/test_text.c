@@ -2,6 +2,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -23,6 +24,55 @@ static void test_hex(void **state)
 	assert_int_equal(hex_decode(SLICE("DeadBEEF"), back, 4), 0);
 	assert_memory_equal(back, "\xde\xad\xbe\xef", 4);
 	assert_int_equal(hex_decode(SLICE_NONE, back, 0), 0);
+}
+
+/* Of every length, so that whole vectors and what is left of them are both met. */
+static void test_hex_lengths(void **state)
+{
+	char text[2 * 40 + 1], one[4];
+	uint8_t bytes[40], back[40];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 53 + 7);
+	for (size_t len = 0; len <= sizeof(bytes); len++) {
+		memset(text, '?', sizeof(text));
+		hex_encode(bytes, len, text);
+		for (size_t i = 0; i < len; i++) {
+			snprintf(one, sizeof(one), "%02x", bytes[i]);
+			assert_memory_equal(text + 2 * i, one, 2);
+		}
+		assert_int_equal(text[2 * len], '?');
+		memset(back, 0xee, sizeof(back));
+		assert_int_equal(hex_decode(slice_of(text, 2 * len), back, len), 0);
+		assert_memory_equal(back, bytes, len);
+		if (len < sizeof(back))
+			assert_int_equal(back[len], 0xee);
+	}
+}
+
+/* Every character at every place. */
+static void test_hex_refuses_anywhere(void **state)
+{
+	char text[2 * 20];
+	uint8_t bytes[20];
+
+	(void)state;
+	memset(text, '0', sizeof(text));
+	for (size_t at = 0; at < sizeof(text); at++) {
+		for (int c = 0; c < 256; c++) {
+			bool is_hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
+				      (c >= 'A' && c <= 'F');
+
+			text[at] = (char)c;
+			assert_int_equal(hex_decode(slice_of(text, sizeof(text)), bytes, 20),
+				is_hex ? 0 : -EINVAL);
+			if (is_hex)
+				assert_int_equal(bytes[at / 2] >> (at % 2 ? 0 : 4),
+					c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+		}
+		text[at] = '0';
+	}
 }
 
 static void test_hex_refuses(void **state)
@@ -125,6 +175,37 @@ static void test_uri_encode(void **state)
 		"%2B%2A%25%3D%26%3F%23%5B%5D%40%21%24%27%28%29%2C%3A%3B%3C%3E");
 	assert_uri(SLICE("\xc3\xbc"), 0, "%C3%BC");
 	assert_uri(SLICE("a\0b"), 0, "a%00b");
+}
+
+/* Each byte at each place of texts with whole vectors and more. */
+static void test_uri_encode_anywhere(void **state)
+{
+	char text[40], expected[sizeof(text) + 3];
+
+	(void)state;
+	memset(text, 'a', sizeof(text));
+	for (size_t at = 0; at < sizeof(text); at++) {
+		for (int byte = 0; byte < 512; byte++) {
+			unsigned flags = byte < 256 ? 0 : URI_KEEP_SLASH;
+			int c = byte % 256;
+			bool stays = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+				     (c >= 'A' && c <= 'Z') || (c && strchr("-._~", c)) ||
+				     (c == '/' && flags);
+
+			text[at] = (char)c;
+			memset(expected, 'a', sizeof(expected));
+			expected[stays ? sizeof(text) : sizeof(text) + 2] = '\0';
+			if (stays)
+				expected[at] = (char)c;
+			else
+				for (int i = 0; i < 3; i++)
+					expected[at + (size_t)i] =
+						i ? "0123456789ABCDEF"[i == 1 ? c >> 4 : c & 15]
+						  : '%';
+			assert_uri(slice_of(text, sizeof(text)), flags, expected);
+		}
+		text[at] = 'a';
+	}
 }
 
 static void test_uri_decode(void **state)
@@ -244,10 +325,10 @@ static void test_utf8_equals_the_definition(void **state)
 	assert_true(utf8_is_valid(SLICE_NONE));
 }
 
-/* Each byte at each place of values that are shorter and longer than a word. */
+/* Each byte at each place of values that are shorter and longer than a vector. */
 static void test_field_values_have_no_control_characters(void **state)
 {
-	char text[20];
+	char text[40];
 
 	(void)state;
 	for (size_t len = 0; len <= sizeof(text); len++) {
@@ -333,10 +414,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hex),
 		cmocka_unit_test(test_hex_refuses),
+		cmocka_unit_test(test_hex_lengths),
+		cmocka_unit_test(test_hex_refuses_anywhere),
 		cmocka_unit_test(test_base64_vectors),
 		cmocka_unit_test(test_base64_refuses),
 		cmocka_unit_test(test_base64_round_trips),
 		cmocka_unit_test(test_uri_encode),
+		cmocka_unit_test(test_uri_encode_anywhere),
 		cmocka_unit_test(test_uri_decode),
 		cmocka_unit_test(test_uri_decode_refuses),
 		cmocka_unit_test(test_uri_round_trips),
