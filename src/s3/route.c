@@ -30,6 +30,23 @@ static bool has_header(const struct s3_call *call, struct slice name)
 	return !name.len || s3_call_has_header(call, name) || s3_presigned_has(call, name);
 }
 
+/* The rows of one level and method, in the table's order: most requests look at six instead of all.
+ * Each row has the number behind the next one's; 0: it is the last. */
+static uint8_t rows_first[S3_LEVEL_OBJECT + 1][S3_METHOD_OTHER + 1];
+static uint8_t rows_next[S3_OPERATION_COUNT];
+_Static_assert(S3_OPERATION_COUNT < UINT8_MAX, "a row's number fits a byte");
+
+__attribute__((constructor)) static void index_rows(void)
+{
+	for (int id = S3_OPERATION_COUNT; id-- > 0;) {
+		const struct s3_route *route = &s3_operations[id].route;
+		uint8_t *first = &rows_first[route->level][route->method];
+
+		rows_next[id] = *first;
+		*first = (uint8_t)(id + 1);
+	}
+}
+
 /* Finds the operation that this parameter selects (empty: that needs no parameter). An operation
  * selected by a header is preferred to one that needs no header. */
 static bool find_row(const struct s3_call *call, enum s3_level level, struct slice param,
@@ -37,15 +54,15 @@ static bool find_row(const struct s3_call *call, enum s3_level level, struct sli
 {
 	const struct s3_route *found = NULL;
 
-	for (int id = 0; id < S3_OPERATION_COUNT; id++) {
-		const struct s3_route *route = &s3_operations[id].route;
+	for (uint8_t row = rows_first[level][call->request->method]; row;
+		row = rows_next[row - 1]) {
+		const struct s3_route *route = &s3_operations[row - 1].route;
 
-		if (route->level != level || route->method != call->request->method ||
-			!slice_eq(route->param, param) || (found && !route->header.len) ||
+		if (!slice_eq(route->param, param) || (found && !route->header.len) ||
 			!has_header(call, route->header))
 			continue;
 		found = route;
-		*ret_choice = choice_of((enum s3_operation_id)id);
+		*ret_choice = choice_of((enum s3_operation_id)(row - 1));
 	}
 	return found != NULL;
 }

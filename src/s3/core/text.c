@@ -112,14 +112,18 @@ struct slice s3_peer_address(const char *peer)
 	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
 }
 
-/* The allowed uses of a character in a bucket's name; 0: not allowed. */
-enum { BUCKET_END = 1, BUCKET_DASH = 2, BUCKET_DOT = 4 };
+/* The allowed uses of a character in a bucket's name. */
+enum { BUCKET_END = 1, BUCKET_DASH = 2, BUCKET_DOT = 4, BUCKET_NOT = 8 };
 
 static const uint8_t bucket_chars[256] = {
-	['a' ... 'z'] = BUCKET_END,
-	['0' ... '9'] = BUCKET_END,
+	[0 ... ','] = BUCKET_NOT,
 	['-'] = BUCKET_DASH,
 	['.'] = BUCKET_DOT,
+	['/'] = BUCKET_NOT,
+	['0' ... '9'] = BUCKET_END,
+	[':' ... '`'] = BUCKET_NOT,
+	['a' ... 'z'] = BUCKET_END,
+	['{' ... 255] = BUCKET_NOT,
 };
 
 static uint8_t bucket_char(struct slice name, size_t at)
@@ -183,20 +187,15 @@ static bool is_reserved(struct slice name)
 /* S3 User Guide, "General purpose bucket naming rules". */
 bool s3_bucket_name_valid(struct slice name)
 {
-	bool known = true;
 	uint8_t seen = 0;
 
 	if (name.len < LIMIT_BUCKET_LEN_MIN || name.len > LIMIT_BUCKET_LEN_MAX)
 		return false;
 	if (bucket_char(name, 0) != BUCKET_END || bucket_char(name, name.len - 1) != BUCKET_END)
 		return false;
-	for (size_t i = 0; i < name.len; i++) {
-		uint8_t kind = bucket_char(name, i);
-
-		seen |= kind;
-		known &= kind != 0;
-	}
-	if (!known || ((seen & BUCKET_DOT) && !dots_are_sound(name)))
+	for (size_t i = 0; i < name.len; i++)
+		seen |= bucket_char(name, i);
+	if ((seen & BUCKET_NOT) || ((seen & BUCKET_DOT) && !dots_are_sound(name)))
 		return false;
 	if (seen == BUCKET_END)
 		return true;

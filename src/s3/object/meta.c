@@ -74,14 +74,12 @@ static bool is_clean_name(struct slice name)
 
 static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
 {
-	if (is_refused(call, header->name))
-		s3_fail_detail(call, "Header", header->name);
-	if (is_refused(call, header->name))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"The header %.*s implies functionality that is not implemented by this "
-			"server.",
-			SLICE_FMT(header->name));
-	return NULL;
+	if (!is_refused(call, header->name))
+		return NULL;
+	s3_fail_detail(call, "Header", header->name);
+	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+		"The header %.*s implies functionality that is not implemented by this server.",
+		SLICE_FMT(header->name));
 }
 
 const struct s3_error *s3_check_headers(struct s3_call *call)
@@ -92,7 +90,7 @@ const struct s3_error *s3_check_headers(struct s3_call *call)
 		const struct s3_header *header = &request->headers[i];
 		const struct s3_error *error;
 
-		if (header->name.len < 6 || strncasecmp(header->name.data, "x-amz-", 6) != 0)
+		if (!slice_eq_nocase(slice_to(header->name, 6), SLICE("x-amz-")))
 			continue;
 		error = check_header(call, header);
 		if (error)

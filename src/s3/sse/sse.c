@@ -517,8 +517,8 @@ bool s3_sse_asked(const struct s3_call *call)
 	const struct s3_request *request = call->request;
 
 	for (uint32_t i = 0; i < request->header_count; i++)
-		if (request->headers[i].name.len >= strlen(PREFIX) &&
-			strncasecmp(request->headers[i].name.data, PREFIX, strlen(PREFIX)) == 0)
+		if (slice_eq_nocase(
+			    slice_to(request->headers[i].name, strlen(PREFIX)), SLICE(PREFIX)))
 			return true;
 	return false;
 }
