@@ -33,6 +33,15 @@ uint64_t reactor_now_ns(const struct reactor *reactor)
 	return reactor->now_ns;
 }
 
+uint64_t reactor_fine_ns(const struct reactor *reactor)
+{
+	int64_t ticks = (int64_t)(clock_ticks() - reactor->now_ticks);
+
+	/* Processors' counters may differ by a little. */
+	return reactor->now_ns +
+	       (ticks > 0 ? (uint64_t)ticks * reactor->tick_ns / REACTOR_TICK_NS_ONE : 0);
+}
+
 bool reactor_stopping(const struct reactor *reactor)
 {
 	return atomic_load_explicit(&reactor->stop_asked, memory_order_acquire);

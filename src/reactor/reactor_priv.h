@@ -94,6 +94,7 @@ struct poller_wait {
 	bool in_kernel;
 };
 
+#define REACTOR_TICK_NS_ONE (1u << 20)
 struct reactor {
 	/* Producers on other threads write these two lines. */
 	struct mpsc mailbox;
@@ -113,6 +114,7 @@ struct reactor {
 	struct switch_ctx loop_ctx;
 	uint64_t now_ns;
 	uint64_t now_ticks; /* of the cycle counter, when now_ns was read */
+	uint64_t tick_ns;   /* of one tick, times REACTOR_TICK_NS_ONE */
 	uint64_t open_ns, open_ticks;
 	uint64_t busy_ticks; /* in turns that did work */
 	bool bound;	     /* the ring is enabled and belongs to owner */

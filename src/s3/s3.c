@@ -255,8 +255,8 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->website = false;
 	call->whole = false;
 	call->conditional = false;
-	call->etag_md5 = strncmp(request->transport, "http", 4) == 0;
-	call->start_ns = clock_now_ns();
+	call->etag_md5 = request->transport[0] == 'h' /* HTTP or HTTPS */;
+	call->start_ns = reactor_fine_ns(request->core->reactor);
 	call->log_start_ns = 0;
 	call->body_bytes = 0;
 	call->received_bytes = 0;
@@ -395,7 +395,7 @@ static void log_access(const struct s3_call *call)
 	buf_put(&name, "", 1);
 	const char *path = name.failed ? "/" : name.data;
 	const char *peer = request->peer ? request->peer : "-";
-	uint64_t duration_us = (clock_now_ns() - call->start_ns) / NS_PER_US;
+	uint64_t duration_us = s3_call_age_ns(call) / NS_PER_US;
 	const struct log_field fields[] = {
 		{"operation", call->operation->name, 0},
 		{"path", path, 0},

@@ -167,6 +167,13 @@ void s3_call_join(struct s3_call *call)
 	fiber_share_set(seen[idx].share);
 }
 
+uint64_t s3_call_age_ns(const struct s3_call *call)
+{
+	uint64_t now_ns = reactor_fine_ns(call->request->core->reactor);
+
+	return now_ns - MIN(now_ns, call->start_ns);
+}
+
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)
 {
 	int ret;

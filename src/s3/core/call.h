@@ -159,6 +159,8 @@ const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket 
 
 /* The part before ".domain" in the request's host; empty: another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
+/* How long ago the call began. */
+uint64_t s3_call_age_ns(const struct s3_call *call);
 /* Requests in progress, and their results. */
 void s3_metrics_begin(void);
 void s3_metrics_end(const struct s3_call *call);

@@ -90,7 +90,7 @@ void s3_metrics_end(const struct s3_call *call)
 	uint32_t status = call->reply->status;
 
 	counter_sub(&in_flight, 1);
-	counter_hist_add(&durations[id][transport], clock_now_ns() - call->start_ns);
+	counter_hist_add(&durations[id][transport], s3_call_age_ns(call));
 	counter_add(&received[transport], call->received_bytes);
 	counter_add(&sent[transport], call->sent_bytes);
 	if (status >= 200 && status < 600)

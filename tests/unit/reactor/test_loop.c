@@ -184,6 +184,38 @@ static void test_turn_wait_keeps_its_deadline(void **state)
 	assert_int_equal(rig_stats().sleeps, 1);
 }
 
+/* Within one turn the fine time goes on, at about the clock's speed: the counter's own is only
+ * measured after a while. */
+static void reads_the_time(void *arg)
+{
+	uint64_t turn_ns = reactor_now_ns(rig), begin_ns = clock_now_ns();
+	uint64_t fine_ns = reactor_fine_ns(rig), inside_ns = clock_now_ns(), last_ns = fine_ns;
+
+	assert_true(fine_ns >= turn_ns);
+	while (clock_now_ns() < inside_ns + 5 * NS_PER_MS) {
+		uint64_t next_ns = reactor_fine_ns(rig);
+
+		assert_true(next_ns >= last_ns);
+		last_ns = next_ns;
+	}
+	inside_ns = clock_now_ns() - inside_ns;
+	last_ns = reactor_fine_ns(rig) - fine_ns;
+	assert_true(last_ns > inside_ns / 100);
+	assert_true(last_ns / 100 < clock_now_ns() - begin_ns);
+	assert_int_equal(reactor_now_ns(rig), turn_ns);
+	*(bool *)arg = true;
+}
+
+static void test_fine_time_goes_on_within_a_turn(void **state)
+{
+	bool read = false;
+
+	(void)state;
+	rig_spawn(reads_the_time, &read);
+	rig_run();
+	assert_true(read);
+}
+
 /* A fiber of one reactor drives another: each keeps its own self. */
 static void drives_another(void *arg)
 {
@@ -490,6 +522,7 @@ int main(void)
 		RIG_TEST(test_stop_from_a_signal_handler),
 		RIG_TEST(test_idle_costs_nothing),
 		RIG_TEST(test_turn_wait_keeps_its_deadline),
+		RIG_TEST(test_fine_time_goes_on_within_a_turn),
 		RIG_TEST(test_turns_nest),
 		RIG_TEST(test_offload_without_helpers_still_runs),
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
