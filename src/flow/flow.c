@@ -53,7 +53,7 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 		ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece);
 		if (ret <= 0)
 			break;
-		ret = flow_stages_run(stages, stage_count, &piece);
+		ret = stage_count ? flow_stages_run(stages, stage_count, &piece) : 0;
 		if (ret) {
 			flow_piece_end(core, &piece, OWNER_APP);
 			break;

@@ -126,10 +126,12 @@ int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr 
 
 int flow_io_wait(struct flow_io *io)
 {
-	io->fiber = fiber_self();
-	while (io->pending)
-		fiber_park();
-	io->fiber = NULL;
+	if (io->pending) {
+		io->fiber = fiber_self();
+		while (io->pending)
+			fiber_park();
+		io->fiber = NULL;
+	}
 	return io->error;
 }
 

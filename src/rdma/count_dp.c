@@ -1,5 +1,5 @@
 /* rdma/count_dp.c: counts work requests by kind, failed completions by status, and full queues, at
- * the calls to and from a provider. A batch is one addition for each kind in it. */
+ * the calls to and from a provider. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -53,14 +53,9 @@ static const uint8_t kinds[] = {
 void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count)
 {
 	struct counter *counters = ops->counts->asked;
-	uint32_t same = 0;
 
-	/* Runs of one kind are the rule. */
-	for (uint32_t i = 0; i < count; i += same) {
-		for (same = 1; i + same < count && wrs[i + same].opcode == wrs[i].opcode; same++)
-			;
-		counter_add(&counters[kinds[wrs[i].opcode]], same);
-	}
+	for (uint32_t i = 0; i < count; i++)
+		counter_add(&counters[kinds[wrs[i].opcode]], 1);
 }
 
 void rp_count_recvs(const struct rp_ops *ops, uint32_t count)

@@ -497,7 +497,6 @@ static int prepare(
 	if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_LEASE, 0) && session->leases)
 		native_lease_ask(request);
 	id_text(request->server_id, request->s3.request_id);
-	fiber_request_set(request->s3.request_id);
 	ret = headers_prepare(request, text);
 	if (ret == 0 && routed)
 		ret = target_prepare(request, text, op);
