@@ -354,8 +354,10 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			MIN(deadline_ns, now_ns + NS_PER_S), &got);
 		if (ret == -ETIMEDOUT && link->request->left && link->request->left(link->request))
 			return -ECONNABORTED;
-		if (ret == -ETIMEDOUT && (!still_there(link) || gives_up(link, clock_now_ns())))
+		if (ret == -ETIMEDOUT && !still_there(link))
 			return -ESTALE;
+		if (ret == -ETIMEDOUT && gives_up(link, clock_now_ns()))
+			return -ECANCELED;
 	}
 	if (!ret && !got)
 		ret = -ECONNRESET;
