@@ -12,8 +12,11 @@
 #define REST_MEMORY_BYTES (192 * MIB)
 /* Memory that is allocated in larger blocks is the kernel's again when it is freed: pieces of
  * origins' objects, bodies of replication. By itself glibc keeps blocks of that size in the arena
- * of each thread, once one was freed. */
-#define BLOCK_BYTES_KEPT (512 * KIB)
+ * of each thread, once one was freed. Smaller ones, as a list's page, stay, up to as much at the
+ * end of an arena: memory that comes new from the kernel for each page costs as much as the page.
+ */
+#define BLOCK_BYTES_KEPT (4 * MIB)
+#define ARENA_BYTES_KEPT (8 * MIB)
 /* The least that "auto" means. */
 #define AUTO_BYTES_MIN (64 * MIB)
 
@@ -24,6 +27,7 @@ void resources_raise(void)
 	struct rlimit limit;
 
 	mallopt(M_MMAP_THRESHOLD, BLOCK_BYTES_KEPT);
+	mallopt(M_TRIM_THRESHOLD, ARENA_BYTES_KEPT);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
 		if (setrlimit(RLIMIT_NOFILE, &limit))
