@@ -122,6 +122,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_TOKEN] = "token",
 	[BENCH_HIPOBJ] = "hipobj",
 	[BENCH_AT_REST] = "atrest",
+	[BENCH_UNSIGNED] = "unsigned",
 	[BENCH_SESSIONS] = "sessions",
 	[BENCH_CLIENTS] = "clients",
 	[BENCH_NODES] = "nodes",
@@ -315,6 +316,9 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	if (way == BENCH_MEMORY)
 		return from->op == BENCH_PUT && from->bytes == 4 * KIB;
+	if (way == BENCH_UNSIGNED)
+		return from->op == BENCH_GET && from->heat == BENCH_HOT &&
+		       from->depth == BENCH_NGINX_DEPTH && from->bytes == 4 * KIB;
 	if (way == BENCH_TOKEN || way == BENCH_HIPOBJ)
 		return has_dialects(from->op, from->heat, from->bytes, from->depth);
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -433,6 +437,8 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 
 		has[way] = has_way(from, (enum bench_way)way) && wanted(opts, &row, whole);
 	}
+	/* Nobody's bucket but our own is made public. */
+	has[BENCH_UNSIGNED] &= !opts->endpoints;
 	if (!choose_compared(opts, has) && !has_head)
 		return 0;
 	/* The row that it is compared with is measured, too. */
@@ -442,7 +448,8 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_MEMORY] ||
 			   has[BENCH_SESSIONS] || has[BENCH_CLIENTS] || has[BENCH_SINGLES] ||
 			   has[BENCH_MANY] || has_head;
-	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST];
+	has[BENCH_HTTP] |=
+		has[BENCH_TOKEN] || has[BENCH_HIPOBJ] || has[BENCH_AT_REST] || has[BENCH_UNSIGNED];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA] || has[BENCH_READ], has[BENCH_HTTP], group);
 	if (has[BENCH_MEMORY] && !ret)
@@ -587,7 +594,9 @@ const struct bench_record *bench_group_anchor(
 			       : row->subject.way == BENCH_BESIDE      ? BENCH_APART
 								       : BENCH_RDMA;
 
-	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
+	bool by_row = row->subject.way > BENCH_HTTP && row->subject.way != BENCH_UNSIGNED;
+
+	for (uint32_t i = 0; i < group->count && by_row; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;
 
 		if (subject->kind == BENCH_ROW && subject->way == plain &&

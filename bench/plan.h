@@ -50,6 +50,7 @@ enum bench_way {
 	BENCH_ONESIDED,	   /* RDMA, read from the server's memory by the client */
 	BENCH_MEMORY,	   /* RDMA, objects of a memory bucket */
 	BENCH_AT_REST,	   /* HTTP, objects that lie encrypted (SSE-S3) */
+	BENCH_UNSIGNED,	   /* HTTP, without signatures, of a bucket that everybody may read */
 	BENCH_SESSIONS,	   /* RDMA, over several sessions of one process */
 	BENCH_CLIENTS,	   /* RDMA, by several processes that sleep while they wait */
 	BENCH_NODES,	   /* the same processes: each reads every object, as nodes load weights */

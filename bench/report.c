@@ -27,6 +27,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "sealed (simul.)" : "rdma sealed";
 	if (row->way == BENCH_AT_REST)
 		return "http at rest";
+	if (row->way == BENCH_UNSIGNED)
+		return "http unsigned";
 	if (row->way == BENCH_QUIET)
 		return "http quiet";
 	if (row->way == BENCH_APART)
@@ -80,7 +82,8 @@ double bench_kernel_copies(const struct bench_subject *row)
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
 	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_OTHER ||
-		       row->way == BENCH_CONNECTIONS || row->way >= BENCH_QUIET) &&
+		       row->way == BENCH_UNSIGNED || row->way == BENCH_CONNECTIONS ||
+		       row->way >= BENCH_QUIET) &&
 			       has_body
 		       ? 2
 		       : 0;

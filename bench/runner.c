@@ -269,6 +269,52 @@ static int make_requests(struct bench_target *target, const struct bench_load_op
 	return ret;
 }
 
+/* One signed request, over HTTP. */
+static int ask_http(
+	struct bench_target *target, const char *method, const char *query, const char *body)
+{
+	const struct bench_server *server = &target->server;
+	char path[64], answer[16 * KIB];
+	const struct bench_http_line line = {.method = method,
+		.path = path,
+		.query = query,
+		.has_body = body != NULL,
+		.body_bytes = body ? strlen(body) : 0};
+	struct bench_signer signer;
+	struct buf request;
+	size_t bytes = 0;
+	int ret;
+
+	snprintf(path, sizeof(path), "/%s", target->bucket);
+	bench_signer_init(&signer, server->use_access_key, server->use_secret_key, server->region,
+		server->http_address);
+	buf_init(&request, 4 * KIB);
+	bench_http_put_head(&signer, &line, &request);
+	if (body)
+		buf_put_str(&request, body);
+	ret = bench_http_once(
+		server->http_address, buf_slice(&request), answer, sizeof(answer), &bytes);
+	buf_free(&request);
+	if (ret >= 200 && ret < 300)
+		return 0;
+	if (ret > 0)
+		fprintf(stderr, "nebulaio bench: the bucket: status %d: %.200s\n", ret, answer);
+	return ret < 0 ? ret : -EIO;
+}
+
+/* Lets everybody read the bucket of a server that bench started. */
+static int publish(struct bench_target *target)
+{
+	char policy[256];
+	int ret = ask_http(target, "DELETE", "publicAccessBlock=", NULL);
+
+	snprintf(policy, sizeof(policy),
+		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":\"*\","
+		"\"Action\":\"s3:GetObject\",\"Resource\":\"arn:aws:s3:::%s/*\"}]}",
+		target->bucket);
+	return ret ? ret : ask_http(target, "PUT", "policy=", policy);
+}
+
 static int open_http(struct bench_target *target, const struct bench_load_opts *opts,
 	struct bench_runner *runner)
 {
@@ -282,11 +328,13 @@ static int open_http(struct bench_target *target, const struct bench_load_opts *
 		return -ENODEV;
 	if (opts->op == BENCH_LIST)
 		count = MAX(count / LIMIT_LIST_KEYS_MAX, 1u);
-	ret = bench_http_set_open(set, count);
+	ret = opts->way == BENCH_UNSIGNED ? publish(target) : 0;
+	if (!ret)
+		ret = bench_http_set_open(set, count);
 	if (ret)
 		return ret;
-	bench_signer_init(&signer, server->use_access_key, server->use_secret_key, server->region,
-		server->http_address);
+	bench_signer_init(&signer, opts->way == BENCH_UNSIGNED ? NULL : server->use_access_key,
+		server->use_secret_key, server->region, server->http_address);
 	ret = make_requests(target, opts, &signer, set);
 	secret_wipe(&signer, sizeof(signer));
 	set->status = OPS[opts->op].status;
@@ -314,7 +362,8 @@ int bench_runner_open(struct bench_target *target, const struct bench_load_opts 
 	if (opts->op == BENCH_LIST)
 		ret_runner->page_keys = MIN(opts->data->count, (uint32_t)LIMIT_LIST_KEYS_MAX);
 	ret = opts->way == BENCH_HTTP || opts->way == BENCH_AT_REST || opts->way == BENCH_OTHER ||
-			      opts->way == BENCH_CONNECTIONS || opts->way >= BENCH_QUIET
+			      opts->way == BENCH_UNSIGNED || opts->way == BENCH_CONNECTIONS ||
+			      opts->way >= BENCH_QUIET
 		      ? open_http(target, opts, ret_runner)
 		      : open_client(target, opts, ret_runner);
 	if (ret)
@@ -524,32 +573,13 @@ static void connect_rdma(struct bench_target *target)
 /* Makes or removes the bucket, over either transport. */
 static int ask_bucket(struct bench_target *target, bool make)
 {
-	const struct bench_server *server = &target->server;
-	char path[64], answer[16 * KIB];
-	const struct bench_http_line line = {
-		.method = make ? "PUT" : "DELETE", .path = path, .query = "", .has_body = make};
-	struct bench_signer signer;
 	struct neb_result result;
-	struct buf request;
-	size_t bytes = 0;
-	int ret;
 
-	if (target->client)
-		return make ? neb_bucket_create(target->client, target->bucket, &result)
-			    : neb_bucket_delete(target->client, target->bucket, &result);
-	snprintf(path, sizeof(path), "/%s", target->bucket);
-	bench_signer_init(&signer, server->use_access_key, server->use_secret_key, server->region,
-		server->http_address);
-	buf_init(&request, 4 * KIB);
-	bench_http_put_head(&signer, &line, &request);
-	ret = bench_http_once(
-		server->http_address, buf_slice(&request), answer, sizeof(answer), &bytes);
-	buf_free(&request);
-	if (ret >= 200 && ret < 300)
-		return 0;
-	if (ret > 0)
-		fprintf(stderr, "nebulaio bench: the bucket: status %d: %.200s\n", ret, answer);
-	return ret < 0 ? ret : -EIO;
+	if (!target->client)
+		return make ? ask_http(target, "PUT", "", "")
+			    : ask_http(target, "DELETE", "", NULL);
+	return make ? neb_bucket_create(target->client, target->bucket, &result)
+		    : neb_bucket_delete(target->client, target->bucket, &result);
 }
 
 int bench_target_open(struct bench_target *target, const struct bench_opts *opts,
