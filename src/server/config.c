@@ -366,9 +366,9 @@ static const struct config_key *env_key(const char *name, size_t name_len)
 static bool env_is_clients(struct slice name)
 {
 	static const char *const NAMES[] = {"ENDPOINT", "ADMIN_ENDPOINT", "ACCESS_KEY",
-		"SECRET_KEY", "SESSION_TOKEN", "PROFILE", "CONNECT_TO", "REQUEST_TIMEOUT_S",
-		"TARGET_SECRET_KEY", "TARGET_REGION", "COMPARE_ACCESS_KEY", "COMPARE_SECRET_KEY",
-		"RUNAI_ANY_VERSION", "COMPAT_DIR", "BUILD_DIR"};
+		"SECRET_KEY", "SESSION_TOKEN", "PROFILE", "BUCKET", "CONNECT_TO",
+		"REQUEST_TIMEOUT_S", "TARGET_SECRET_KEY", "TARGET_REGION", "COMPARE_ACCESS_KEY",
+		"COMPARE_SECRET_KEY", "RUNAI_ANY_VERSION", "COMPAT_DIR", "BUILD_DIR"};
 
 	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
 		if (slice_eq(name, slice_str(NAMES[i])))
