@@ -309,8 +309,9 @@ static int publish(struct bench_target *target)
 	int ret = ask_http(target, "DELETE", "publicAccessBlock=", NULL);
 
 	snprintf(policy, sizeof(policy),
-		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":\"*\","
-		"\"Action\":\"s3:GetObject\",\"Resource\":\"arn:aws:s3:::%s/*\"}]}",
+		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\","
+		"\"Principal\":\"*\",\"Action\":\"s3:GetObject\","
+		"\"Resource\":\"arn:aws:s3:::%s/*\"}]}",
 		target->bucket);
 	return ret ? ret : ask_http(target, "PUT", "policy=", policy);
 }
