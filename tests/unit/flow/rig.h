@@ -35,11 +35,13 @@ static inline uint64_t leased_frames(void)
 	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
 }
 
+/* As many as wait for a fan-out, and the tests' own. */
+#define RIG_FIBERS_MAX 4096u
 static inline void rig_run(uint64_t region_bytes, bool budgeted, body_fn *fn)
 {
 	const struct region_opts region_opts = {
 		.bytes = region_bytes, .core_count = 1, .name = "flowtest"};
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 4096};
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = RIG_FIBERS_MAX};
 
 	assert_int_equal(region_open(&region_opts, &region), 0);
 	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);

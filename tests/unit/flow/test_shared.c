@@ -216,7 +216,7 @@ static void chunk_without_a_fiber(void)
 	readers_start(readers, 2);
 	while (!fiber_spawn(reactor, "idle", idle_main, NULL))
 		idle++;
-	assert_in_range(idle, 1, 64);
+	assert_in_range(idle, 1, RIG_FIBERS_MAX);
 	while (readers[0].pieces < 1 || readers[1].pieces < 1)
 		fiber_yield();
 	idle_end = true;
