@@ -503,19 +503,28 @@ void sim_qp_fail(struct sim_qp *qp, const char *why)
 		flush_recv(qp, &qp->rq.recvs[qp->rq.head & qp->rq.mask]);
 }
 
-void sim_qp_error(struct rp_qp *base)
+/* What the peer has sent and acknowledged by now counts: a card would have completed it. */
+static void settle(struct sim_qp *qp)
 {
-	sim_qp_fail(CONTAINER_OF(base, struct sim_qp, base), NULL);
-}
-
-void sim_qp_gone(struct sim_qp *qp)
-{
-	/* Messages that arrived before the end count. */
 	sim_receive(qp);
 	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_refresh(qp);
 	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_retire(qp);
+}
+
+void sim_qp_error(struct rp_qp *base)
+{
+	struct sim_qp *qp = CONTAINER_OF(base, struct sim_qp, base);
+
+	if (qp->started && atomic_load(&qp->state) == RP_QPS_RTS)
+		settle(qp);
+	sim_qp_fail(qp, NULL);
+}
+
+void sim_qp_gone(struct sim_qp *qp)
+{
+	settle(qp);
 	sim_qp_fail(qp, NULL);
 	/* A user whose completions were lost gets the connection's end as an event. */
 	if (qp->send_cq->overrun || qp->recv_cq->overrun)

@@ -524,6 +524,37 @@ static void watcher_close(struct watcher *watcher)
 	munmap(watcher->maps[2], SIM_MRS_MAX * sizeof(struct sim_entry));
 }
 
+/* A queue pair that is put into its error state has what its peer sent and acknowledged before: a
+ * card would have completed it. */
+static void test_before_an_error(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	assert_int_equal(post_recv_at(&pair.b, 5, 0, 64), 0);
+	wc_expect_none(&pair.a, &pair.b);
+	assert_int_equal(post_send_sge(&pair.a,
+				 (struct rp_send_wr){
+					 .wr_id = 6, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED},
+				 sge_at(&pair.a, 0, 64)),
+		0);
+	wc_expect(&pair.b, NULL, 5, RP_WC_SUCCESS);
+	rp_qp_error(pair.a.qp);
+	wc_expect(&pair.a, NULL, 6, RP_WC_SUCCESS);
+	pair_close(&pair);
+
+	pair_open(&pair, NULL, NULL);
+	assert_int_equal(post_recv_at(&pair.b, 7, 0, 64), 0);
+	wc_expect_none(&pair.a, &pair.b);
+	assert_int_equal(post_send_sge(&pair.a, (struct rp_send_wr){.opcode = RP_SEND},
+				 sge_at(&pair.a, 0, 64)),
+		0);
+	rp_qp_error(pair.b.qp);
+	wc_expect(&pair.b, NULL, 7, RP_WC_SUCCESS);
+	pair_close(&pair);
+}
+
 /* The peer of a window's queue pair gets the window's file, and the peers of a region's protection
  * domain get the region's file. Other clients get neither, before and after. */
 static void test_files_go_where_keys_do(void **state)
@@ -863,6 +894,7 @@ static void test_failures_are_limited_by_device(void **state)
 }
 
 static const struct CMUnitTest own_tests[] = {
+	cmocka_unit_test(test_before_an_error),
 	cmocka_unit_test(test_files_go_where_keys_do),
 	cmocka_unit_test(test_other_users),
 	cmocka_unit_test(test_executed_since),
