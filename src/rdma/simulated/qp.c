@@ -503,7 +503,7 @@ void sim_qp_fail(struct sim_qp *qp, const char *why)
 		flush_recv(qp, &qp->rq.recvs[qp->rq.head & qp->rq.mask]);
 }
 
-/* What the peer has sent and acknowledged by now counts: a card would have completed it. */
+/* The peer's messages and acknowledgements up to now count: a card would have completed them. */
 static void settle(struct sim_qp *qp)
 {
 	sim_receive(qp);
