@@ -62,6 +62,22 @@ static uint32_t batch_of(const struct flow_datagram *self)
 	return self->opts.rate ? (uint32_t)MIN(MAX(count, 1), DATAGRAM_BATCH) : DATAGRAM_BATCH;
 }
 
+static void rate_wait(const struct flow_datagram *self)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (self->opts.rate && now_ns < self->due_ns)
+		fiber_sleep_ns(self->due_ns - now_ns);
+}
+
+/* A sender that was late makes up for a millisecond at most. */
+static void rate_spend(struct flow_datagram *self, uint64_t bytes)
+{
+	if (self->opts.rate)
+		self->due_ns = MAX(self->due_ns, clock_now_ns() - NS_PER_MS) +
+			       bytes * NS_PER_S / self->opts.rate;
+}
+
 /* Sends a batch of the bytes and takes it off them. */
 static int batch_send(struct flow_datagram *self, struct slice *bytes)
 {
@@ -70,8 +86,7 @@ static int batch_send(struct flow_datagram *self, struct slice *bytes)
 	uint64_t sent = 0;
 	int ret;
 
-	if (self->opts.rate && clock_now_ns() < self->due_ns)
-		fiber_sleep_ns(self->due_ns - clock_now_ns());
+	rate_wait(self);
 	for (uint32_t i = 0; i < count_max && bytes->len; i++) {
 		const struct slice payload = slice_to(*bytes, MIN(bytes->len, self->payload_bytes));
 		const struct datagram_head head = {.magic = DATAGRAM_MAGIC,
@@ -88,9 +103,7 @@ static int batch_send(struct flow_datagram *self, struct slice *bytes)
 		sent += payload.len;
 	}
 	ret = flow_io_wait(&io);
-	if (self->opts.rate)
-		self->due_ns = MAX(self->due_ns, clock_now_ns() - NS_PER_MS) +
-			       sent * NS_PER_S / self->opts.rate;
+	rate_spend(self, sent);
 	return ret;
 }
 

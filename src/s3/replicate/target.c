@@ -398,13 +398,12 @@ static void fail(
 
 static json_t *target_json(const struct s3_replicate_told *told, const json_t *accounts)
 {
+	uint64_t now_ns = clock_real_ns();
 	int64_t oldest_ms = 0;
 	json_t *json;
 
 	if (told->state.oldest_ns)
-		oldest_ms =
-			(int64_t)((clock_real_ns() - MIN(clock_real_ns(), told->state.oldest_ns)) /
-				  NS_PER_MS);
+		oldest_ms = (int64_t)((now_ns - MIN(now_ns, told->state.oldest_ns)) / NS_PER_MS);
 	json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s, s:s}", "name", told->place.name,
 		"endpoint", told->place.endpoints, "bucket", told->place.bucket, "region",
 		told->place.region, "access_key", told->place.access_key, "accounts", accounts,
