@@ -349,9 +349,9 @@ class FolderCheckpoint(Checkpoint):
 # ---- Running and telling. ----
 
 def _clients(options: argparse.Namespace) -> list[tuple[str, RDMAClient]]:
-    """The store's ways: RDMA, and HTTP if asked for."""
+    """The store's ways: RDMA alone, whose session is set up again when it is lost, and HTTP if asked for."""
     extra: dict[str, Any] = {"device_name": options.device} if options.device else {}
-    ways = [("rdma", RDMAClient(options.endpoint, transport="strict", request_timeout=120.0, **extra))]
+    ways = [("rdma", RDMAClient(options.endpoint, transport="rdma", request_timeout=120.0, **extra))]
     if options.http:
         ways.append(("http", RDMAClient(options.http, transport="http", request_timeout=120.0)))
     return ways
