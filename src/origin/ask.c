@@ -338,13 +338,6 @@ void origin_give(struct origin *origin, uint16_t share)
 	pthread_mutex_unlock(&origin->lock);
 }
 
-static void job_do(struct origin *origin, const struct s3_origin_ask *ask, struct job *job)
-{
-	job_begin(origin, ask, job);
-	job_wait(job);
-	job_free(job);
-}
-
 /* The answer to a HEAD has no body, so a 404 does not say whether the key is missing, the bucket
  * is, or a proxy knows nothing of either. The answer to a GET of one byte does. Copies are deleted
  * by what it says. */
@@ -353,6 +346,7 @@ static void confirm_absence(struct origin *origin, const struct s3_origin_ask *a
 {
 	*job = (struct job){.target = job->target, .key = job->key, .bytes = 1};
 	job_do(origin, ask, job);
+	job_free(job);
 	/* 416: an empty object is there. */
 	if (job->result.status == 416 || !origin_is_refusal(ask, job, told))
 		origin_tell(told, S3_ORIGIN_FAILED,
@@ -374,6 +368,7 @@ static void origin_head(void *arg, const struct s3_origin_ask *ask, struct s3_or
 	if (!origin_take(origin, ask->share, told))
 		return;
 	job_do(origin, ask, &job);
+	job_free(&job);
 	if (job.result.status == 404) {
 		confirm_absence(origin, ask, &job, told);
 	} else if (!origin_is_refusal(ask, &job, told)) {

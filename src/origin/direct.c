@@ -98,8 +98,7 @@ void origin_direct_piece(void *arg, const struct s3_origin_ask *ask,
 		.if_match = direct->if_match,
 		.offset = piece->offset,
 		.bytes = piece->bytes};
-	job_begin(arg, ask, &direct->job);
-	job_wait(&direct->job);
+	job_do(arg, ask, &direct->job);
 	if (is_good(ask, direct, object, told)) {
 		counter_add(&direct_bytes, piece->bytes);
 		piece->data = direct->job.body;
@@ -133,8 +132,7 @@ static struct direct *list_ask(struct origin *origin, const struct s3_origin_ask
 		.key = "",
 		.query = text,
 		.bytes = LIMIT_XML_BODY_BYTES_MAX};
-	job_begin(origin, ask, &direct->job);
-	job_wait(&direct->job);
+	job_do(origin, ask, &direct->job);
 	direct->job.query = "";
 	return direct;
 }

@@ -375,8 +375,7 @@ static void fetch_empty(struct fetch *fetch)
 {
 	struct job job = {.target = fetch->ask.origin->target.data, .key = fetch->key};
 
-	job_begin(fetch->origin, &fetch->ask, &job);
-	job_wait(&job);
+	job_do(fetch->origin, &fetch->ask, &job);
 	job_free(&job);
 	if (refused(fetch, &job))
 		return;
@@ -421,8 +420,7 @@ static void fetch_run(struct fetch *fetch)
 		.target = fetch->ask.origin->target.data, .key = fetch->key, .bytes = PIECE_BYTES};
 	int ret;
 
-	job_begin(fetch->origin, &fetch->ask, &job);
-	job_wait(&job);
+	job_do(fetch->origin, &fetch->ask, &job);
 	if (job.result.status == 416) {
 		job_free(&job);
 		fetch_empty(fetch);

@@ -87,6 +87,7 @@ struct job {
 /* Fiber calls. The answer, or an error in its result, comes in any case. */
 void job_begin(struct origin *origin, const struct s3_origin_ask *ask, struct job *job);
 void job_wait(struct job *job);
+void job_do(struct origin *origin, const struct s3_origin_ask *ask, struct job *job); /* both */
 void job_free(struct job *job); /* after the wait */
 void pool_close(struct origin *origin);
 

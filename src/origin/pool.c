@@ -237,6 +237,12 @@ void job_wait(struct job *job)
 		fiber_park();
 }
 
+void job_do(struct origin *origin, const struct s3_origin_ask *ask, struct job *job)
+{
+	job_begin(origin, ask, job);
+	job_wait(job);
+}
+
 void job_free(struct job *job)
 {
 	struct origin *origin = job->origin;
