@@ -490,7 +490,6 @@ void gateway_stop(struct gateway *gateway)
 	}
 	ticker_stop(&gateway->pulse);
 	atomic_store(&gateway->draining_ns, clock_now_ns());
-	atomic_store(&gateway->draining, true);
 	for (uint32_t i = 0; i < gateway->core_count; i++) {
 		struct gw_core *core = &gateway->cores[i];
 

@@ -256,9 +256,8 @@ struct gateway {
 	struct gw_core cores[LIMIT_CORES_MAX];
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	uint32_t core_count;
-	_Atomic bool draining;
-	/* When it drains: since when. After 3/4 of http.stall_timeout_s readers that wait for an
-	 * answer are told to ask again; at its end all connections are cut. */
+	/* Since when it drains; 0: it does not. After 3/4 of http.stall_timeout_s readers that wait
+	 * for an answer are told to ask again; at its end all connections are cut. */
 	_Atomic uint64_t draining_ns;
 	_Atomic uint32_t cores_draining;
 	char secrets_file[2 * CONFIG_TEXT_MAX];

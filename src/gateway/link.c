@@ -329,13 +329,14 @@ static bool still_there(const struct gw_link *link)
 }
 
 /* The client is told before its connection is cut. */
-static bool gives_up(const struct gw_link *link, uint64_t now_ns)
+static bool gives_up(const struct gw_link *link)
 {
 	struct gateway *gateway = link->core->gateway;
+	uint64_t since_ns = atomic_load(&gateway->draining_ns);
 
-	return atomic_load(&gateway->draining) && gw_harmless(link->request) &&
-	       now_ns >= atomic_load(&gateway->draining_ns) +
-				 gateway->config->http.stall_timeout_s * NS_PER_S / 4 * 3;
+	return since_ns && gw_harmless(link->request) &&
+	       clock_now_ns() >=
+		       since_ns + gateway->config->http.stall_timeout_s * NS_PER_S / 4 * 3;
 }
 
 static int hear_more(struct gw_link *link, uint64_t deadline_ns)
@@ -356,7 +357,7 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			return -ECONNABORTED;
 		if (ret == -ETIMEDOUT && !still_there(link))
 			return -ESTALE;
-		if (ret == -ETIMEDOUT && gives_up(link, clock_now_ns()))
+		if (ret == -ETIMEDOUT && gives_up(link))
 			return -ECANCELED;
 	}
 	if (!ret && !got)

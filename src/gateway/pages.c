@@ -75,7 +75,7 @@ static void answer_ready(
 	struct buf out;
 
 	buf_init(&out, 64 * KIB);
-	if (gateway->draining || gateway->leaving)
+	if (gateway->draining_ns || gateway->leaving)
 		buf_put_str(&out, "shutting down\n");
 	else if (!view || !heard_ns || clock_now_ns() - heard_ns > lease_ns)
 		buf_put_str(&out, "the cluster's map cannot be read\n");

@@ -95,7 +95,7 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM || ret == -ENOBUFS ||
 			ret == -ECONNABORTED ||
 			(begun && kind == VIA_SERVE && !gw_harmless(request)) ||
-			gateway->draining || clock_now_ns() >= deadline_ns)
+			gateway->draining_ns || clock_now_ns() >= deadline_ns)
 			break;
 		counter_add(&repeated, 1);
 		fiber_sleep_ns(GW_LOOK_NS);

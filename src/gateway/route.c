@@ -72,7 +72,7 @@ int gw_store_await(struct gateway *gateway, uint32_t number, uint64_t deadline_n
 	struct cluster_store *ret_store)
 {
 	while (!gw_store(gateway, number, ret_store) || ret_store->state != CLUSTER_SERVING) {
-		if (clock_now_ns() >= deadline_ns || gateway->draining)
+		if (clock_now_ns() >= deadline_ns || gateway->draining_ns)
 			return -ETIMEDOUT;
 		fiber_sleep_ns(GW_LOOK_NS);
 	}
