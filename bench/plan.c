@@ -156,6 +156,12 @@ static const char *const NOISE_WORDS[BENCH_NOISE_COUNT] = {
 	[BENCH_PARTS] = "parts",
 };
 
+bool bench_way_is_http(enum bench_way way)
+{
+	return way == BENCH_HTTP || way == BENCH_AT_REST || way == BENCH_UNSIGNED ||
+	       way == BENCH_CONNECTIONS || way == BENCH_OTHER || way >= BENCH_QUIET;
+}
+
 const char *bench_way_word(enum bench_way way)
 {
 	return WAY_WORDS[way];

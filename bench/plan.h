@@ -72,6 +72,8 @@ enum bench_way {
 	BENCH_BESIDE,	   /* the same, while a noisy tenant loads the same server */
 	BENCH_WAY_COUNT,
 };
+/* Whether requests are HTTP with their bodies. */
+bool bench_way_is_http(enum bench_way way);
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
 /* The kinds of noise. */
 enum bench_noise_kind {

@@ -81,12 +81,7 @@ double bench_kernel_copies(const struct bench_subject *row)
 	 * O_DIRECT, are reached without a copy by the kernel. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
-	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_OTHER ||
-		       row->way == BENCH_UNSIGNED || row->way == BENCH_CONNECTIONS ||
-		       row->way >= BENCH_QUIET) &&
-			       has_body
-		       ? 2
-		       : 0;
+	return bench_way_is_http(row->way) && has_body ? 2 : 0;
 }
 
 struct span bench_share(const struct bench_record *row, const struct bench_record *anchor)

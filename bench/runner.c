@@ -362,11 +362,7 @@ int bench_runner_open(struct bench_target *target, const struct bench_load_opts 
 	*ret_runner = (struct bench_runner){0};
 	if (opts->op == BENCH_LIST)
 		ret_runner->page_keys = MIN(opts->data->count, (uint32_t)LIMIT_LIST_KEYS_MAX);
-	ret = opts->way == BENCH_HTTP || opts->way == BENCH_AT_REST || opts->way == BENCH_OTHER ||
-			      opts->way == BENCH_UNSIGNED || opts->way == BENCH_CONNECTIONS ||
-			      opts->way >= BENCH_QUIET
-		      ? open_http(target, opts, ret_runner)
-		      : open_client(target, opts, ret_runner);
+	ret = (bench_way_is_http(opts->way) ? open_http : open_client)(target, opts, ret_runner);
 	if (ret)
 		bench_runner_close(ret_runner);
 	return ret;
