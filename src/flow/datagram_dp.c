@@ -73,9 +73,10 @@ static void rate_wait(const struct flow_datagram *self)
 /* A sender that was late makes up for a millisecond at most. */
 static void rate_spend(struct flow_datagram *self, uint64_t bytes)
 {
+	uint64_t earliest_ns = clock_now_ns() - NS_PER_MS;
+
 	if (self->opts.rate)
-		self->due_ns = MAX(self->due_ns, clock_now_ns() - NS_PER_MS) +
-			       bytes * NS_PER_S / self->opts.rate;
+		self->due_ns = MAX(self->due_ns, earliest_ns) + bytes * NS_PER_S / self->opts.rate;
 }
 
 /* Sends a batch of the bytes and takes it off them. */
