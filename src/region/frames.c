@@ -531,8 +531,11 @@ void frames_refused(const struct region *region, struct region_span span, const 
 	char fact[256];
 
 	if (span.frame_idx < region->data_page || span.frame_idx >= region->page_count) {
-		snprintf(fact, sizeof(fact), "%s: frame %u is not one of the region's", call,
-			span.frame_idx);
+		snprintf(fact, sizeof(fact),
+			"%s: frame %u is not one of the region's: expected owner %s, data %p, "
+			"%u frames, generation %u",
+			call, span.frame_idx, region_owner_name(expected), (void *)span.data,
+			span.frame_count, span.generation);
 	} else {
 		const struct region_frame *frame = &region->frames[span.frame_idx];
 		uint64_t word = atomic_load_explicit(&frame->word, memory_order_relaxed);
