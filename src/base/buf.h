@@ -23,9 +23,15 @@ void buf_reset(struct buf *buf);
 void buf_put(struct buf *buf, const void *data, size_t len);
 void buf_put_slice(struct buf *buf, struct slice s);
 void buf_put_str(struct buf *buf, const char *str);
-/* Room for so many bytes behind the text, to which the caller adds what it wrote, by len; NULL:
- * there is none, and the buffer has failed. */
+/* Room for so many bytes behind the text, to which the caller adds what it wrote, by len or by
+ * buf_end; NULL: there is none, and the buffer has failed. */
 char *buf_room(struct buf *buf, size_t more);
+
+static inline void buf_end(struct buf *buf, const char *end)
+{
+	buf->len = (size_t)(end - buf->data);
+}
+
 void buf_printf(struct buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static inline void buf_put_byte(struct buf *buf, char byte)

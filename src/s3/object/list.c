@@ -258,11 +258,14 @@ static char *put_owner(struct s3_list *list, const struct store_list_entry *entr
 
 static void put_marker(struct s3_list *list, const struct store_list_entry *entry)
 {
-	char text[ENTRY_BYTES_MAX], *at = text;
 	struct buf *xml = &list->entries;
+	char *at;
 
 	buf_put_str(xml, "<DeleteMarker><Key>");
 	put_key(list, entry->key, xml);
+	at = buf_room(xml, ENTRY_BYTES_MAX);
+	if (!at)
+		return;
 	at = PUT(at, "</Key>");
 	at = put_version(at, entry);
 	at = PUT(at, "<LastModified>");
@@ -270,7 +273,7 @@ static void put_marker(struct s3_list *list, const struct store_list_entry *entr
 	at = PUT(at, "</LastModified>");
 	at = put_owner(list, entry, at);
 	at = PUT(at, "</DeleteMarker>");
-	buf_put(xml, text, (size_t)(at - text));
+	buf_end(xml, at);
 }
 
 static void put_object(struct s3_list *list, const struct store_list_entry *entry)
@@ -278,10 +281,13 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	const struct store_meta *meta = entry->meta;
 	struct slice etag = slice_str(meta->etag);
 	struct buf *xml = &list->entries;
-	char text[ENTRY_BYTES_MAX], *at = text;
+	char *at;
 
 	buf_put_slice(xml, list->version ? SLICE("<Version><Key>") : SLICE("<Contents><Key>"));
 	put_key(list, entry->key, xml);
+	at = buf_room(xml, ENTRY_BYTES_MAX);
+	if (!at)
+		return;
 	at = PUT(at, "</Key>");
 	if (list->version)
 		at = put_version(at, entry);
@@ -291,9 +297,11 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	if (__builtin_expect(is_plain(etag), 1)) {
 		at = put(at, etag);
 	} else {
-		buf_put(xml, text, (size_t)(at - text));
+		buf_end(xml, at);
 		xml_escape(etag, xml);
-		at = text;
+		at = buf_room(xml, ENTRY_BYTES_MAX);
+		if (!at)
+			return;
 	}
 	at = PUT(at, "&quot;</ETag>");
 	at = put_checksum(at, meta);
@@ -306,7 +314,7 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	at = put(at, s3_meta_storage_class(meta));
 	at = PUT(at, "</StorageClass>");
 	at = list->version ? PUT(at, "</Version>") : PUT(at, "</Contents>");
-	buf_put(xml, text, (size_t)(at - text));
+	buf_end(xml, at);
 }
 
 static void visit(const struct store_list_entry *entry, void *arg)
