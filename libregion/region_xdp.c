@@ -102,7 +102,7 @@ static uint32_t queue_take(struct neb_region *region, uint32_t interface, uint32
 {
 	struct xp_packet got[64];
 	uint32_t count = xp_receive(xp_queue(region->ports[interface].port, queue), got,
-		MIN(packets_max, ARRAY_LEN(got)));
+		MIN(packets_max, (uint32_t)ARRAY_LEN(got)));
 
 	for (uint32_t i = 0; i < count; i++) {
 		packets[i] = (struct neb_packet){.span = neb_span_of(got[i].span),

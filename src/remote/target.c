@@ -51,7 +51,7 @@ static void hello_heard(struct target_lane *lane, const struct wire_hello *hello
 	lane->hello = *hello;
 	memset(challenge, 0, sizeof(*challenge));
 	wire_head_fill(&challenge->head, WIRE_CHALLENGE, sizeof(*challenge), 0);
-	challenge->depth = MIN(hello->depth, (uint16_t)REMOTE_DEPTH);
+	challenge->depth = (uint16_t)MIN(hello->depth, REMOTE_DEPTH);
 	challenge->transfer_max = WIRE_TRANSFER_MAX;
 	random_fill(challenge->nonce, sizeof(challenge->nonce));
 	lane->capsules.sends[TARGET_SLOTS].challenge = *challenge;

@@ -92,7 +92,7 @@ static void dscp_take(struct slice table, struct hardware_dcb *dcb)
 		if (dcb->dscp_priority[app.protocol] < 0)
 			dcb->dscp_count++;
 		dcb->dscp_priority[app.protocol] =
-			MAX(dcb->dscp_priority[app.protocol], (int8_t)app.priority);
+			(int8_t)MAX(dcb->dscp_priority[app.protocol], (int8_t)app.priority);
 	}
 }
 

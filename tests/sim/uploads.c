@@ -92,8 +92,8 @@ static void part_put(struct client *client, struct known_upload *upload)
 	uint32_t op;
 
 	what.upload = history_name(&shared->history, upload->id);
-	what.content = value_make(
-		client, upload->key, big ? PART_BYTES_MIN : MIN(value_bytes_draw(client), MIB));
+	what.content = value_make(client, upload->key,
+		big ? PART_BYTES_MIN : MIN(value_bytes_draw(client), (uint32_t)MIB));
 	name_of_key(upload->key, name);
 	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", number + 1u, upload->id);
 	ask.body = client->body;

@@ -122,8 +122,9 @@ static int accept_locked(
 	if (qp->device != request->device || qp->conn != VERBS_CONN_NONE ||
 		qp->type != request->type || atomic_load(&qp->state) != RP_QPS_INIT)
 		return -EINVAL;
-	param.responder_resources = MIN(param.responder_resources, request->responder_resources);
-	param.initiator_depth = MIN(param.initiator_depth, request->initiator_depth);
+	param.responder_resources =
+		(uint8_t)MIN(param.responder_resources, request->responder_resources);
+	param.initiator_depth = (uint8_t)MIN(param.initiator_depth, request->initiator_depth);
 	request->responder_resources = param.responder_resources;
 	request->initiator_depth = param.initiator_depth;
 	qp->id = request->id;
