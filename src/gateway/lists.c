@@ -119,7 +119,8 @@ static void merge_put(struct merge *merge, const struct s3_request *request, str
 	bool directory = slice_find(first, SLICE("<ListAllMyDirectoryBucketsResult")) >= 0;
 	uint64_t count = count_wanted(request, directory);
 
-	qsort(merge->entries, merge->entry_count, sizeof(*merge->entries), by_name);
+	if (merge->entry_count)
+		qsort(merge->entries, merge->entry_count, sizeof(*merge->entries), by_name);
 	merge->more = merge->more || merge->entry_count > count;
 	count = MIN(count, merge->entry_count);
 	buf_put(out, first.data, (size_t)(own.data - first.data));
