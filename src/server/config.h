@@ -184,7 +184,7 @@ struct config {
 		bool adapt;
 		uint64_t cache_bytes;
 		uint64_t buckets_bytes; /* 0: no memory buckets */
-		uint64_t records_bytes, index_cache_bytes;
+		uint64_t records_bytes, index_cache_bytes, list_bytes;
 		bool huge_pages;
 	} memory;
 	struct {

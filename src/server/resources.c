@@ -50,7 +50,7 @@ uint64_t resources_host_memory(void)
 	return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
 }
 
-/* Both grow as objects are used, up to these limits; the rest of the memory is the page cache's, in
+/* All grow as objects are used and listed, up to these limits; the rest of the memory is the page cache's, in
  * which the index's files are, and other programs'. */
 void resources_share(struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
 {
@@ -62,6 +62,15 @@ void resources_share(struct config *config, const struct cgroup_limits *limits, 
 		config->memory.records_bytes = MAX(rest / 8, AUTO_BYTES_MIN);
 	if (config->memory.index_cache_bytes == CONFIG_AUTO)
 		config->memory.index_cache_bytes = MAX(rest / 16, AUTO_BYTES_MIN);
+	if (config->memory.list_bytes == CONFIG_AUTO)
+		config->memory.list_bytes = rest / 16;
+}
+
+/* What the keys of memory and the rest may take together. */
+static uint64_t used_bytes(const struct config *config)
+{
+	return config->memory.bytes + config->memory.records_bytes +
+	       config->memory.index_cache_bytes + config->memory.list_bytes + REST_MEMORY_BYTES;
 }
 
 /* The memory that is left beside everything else. */
@@ -69,10 +78,8 @@ static uint64_t rest_bytes(
 	const struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
 {
 	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
-	uint64_t used = config->memory.bytes + config->memory.records_bytes +
-			config->memory.index_cache_bytes + REST_MEMORY_BYTES;
 
-	return bytes - MIN(bytes, used);
+	return bytes - MIN(bytes, used_bytes(config));
 }
 
 uint64_t resources_origin_bytes(
@@ -95,14 +102,14 @@ uint64_t resources_replication_bytes(
  */
 void resources_compare(const struct config *config, const struct cgroup_limits *limits)
 {
-	uint64_t bytes = config->memory.bytes + config->memory.records_bytes +
-			 config->memory.index_cache_bytes + REST_MEMORY_BYTES;
+	uint64_t bytes = used_bytes(config);
 
 	if (limits->memory_bytes < bytes)
 		log_warn("server",
 			"the control group's limit of memory is %llu MiB; with memory.bytes, "
-			"memory.records_bytes, memory.index_cache_bytes and the rest the server "
-			"may use %llu MiB and then be killed: raise the limit, or lower these keys",
+			"memory.records_bytes, memory.index_cache_bytes, memory.list_bytes and "
+			"the rest the server may use %llu MiB and then be killed: raise the limit, "
+			"or lower these keys",
 			(unsigned long long)(limits->memory_bytes / MIB),
 			(unsigned long long)(bytes / MIB));
 }

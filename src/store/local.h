@@ -51,6 +51,7 @@ struct store_opts {
 	uint64_t memory_buckets_bytes_max;
 	uint64_t cache_bytes_max;	 /* region frames the read cache may hold; 0: no cache */
 	uint64_t record_table_bytes_max; /* size of the in-memory record table */
+	uint64_t list_table_bytes_max;	 /* size of the in-memory rows for lists; 0: none */
 	uint32_t inline_bytes_max;  /* bodies up to this live in the index; UINT32_MAX: none do */
 	const char *disk_faults;    /* tests: see struct disk_opts */
 	uint64_t log_bytes;	    /* at creation only; 0: 64 MiB */
@@ -145,6 +146,9 @@ int store_protected(const struct store *store);
 /* How many flushes and merges of the index run or wait: they take processor time and disk from
  * requests. Any thread. */
 uint64_t store_index_jobs(const struct store *store);
+
+/* The memory of the rows that are kept for lists, at most list_table_bytes_max. Any thread. */
+uint64_t store_list_bytes(const struct store *store);
 
 /* Stores a small text with the volumes' copy of the index, under a name, in place of an earlier
  * one. It is on the volumes when this returns 0, unless they have no room (store_protected).

@@ -81,6 +81,8 @@ static int store_start(struct store *store, struct region *region)
 
 	store->region = region;
 	ret = record_table_open(store, store->opts.record_table_bytes_max, &store->records);
+	if (!ret)
+		ret = list_table_open(store->opts.list_table_bytes_max, &store->listed);
 	if (!ret && store->opts.cache_bytes_max)
 		ret = cache_open(region, store->opts.cache_bytes_max, &store->cache);
 	if (!ret)
@@ -192,6 +194,7 @@ void store_close(struct store *store)
 	/* After the last reference to a dead object is dropped, the snapshot counts its space as
 	 * free. */
 	record_table_close(store->records);
+	list_table_close(store->listed);
 	/* The snapshot has only the blocks that the index names. */
 	image_give(store);
 	/* Each start looks through a damaged index again, and tells, until it is mended: only so
@@ -248,6 +251,11 @@ int store_protected(const struct store *store)
 uint64_t store_index_jobs(const struct store *store)
 {
 	return store->head.engine->local ? index_jobs(store->index) : 0;
+}
+
+uint64_t store_list_bytes(const struct store *store)
+{
+	return store->head.engine->local ? list_table_bytes(store->listed) : 0;
 }
 
 int store_keep(struct store *store, const char *name, struct slice text)

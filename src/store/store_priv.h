@@ -20,6 +20,8 @@
 #include "store/object/record.h"
 #include "store/space/space.h"
 #include "store/state/state.h"
+#include "store/table/list_table.h"
+#include "store/table/row_tree.h"
 #include "store/table/table.h"
 #include "store/volume/volume.h"
 #include "store/volume/waiter.h"

@@ -19,6 +19,7 @@
 #define LOST_ONE_OF	  1u
 #define MEMORY_ONE_OF	  2u
 #define DRAIN_ONE_OF	  4u
+#define LIST_ONE_OF	  4u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
@@ -31,6 +32,7 @@ const struct world_break WORLD_BREAKS[] = {
 	{"condition", "a write's condition that nobody looks at"},
 	{"memory", "a put into a memory bucket that is not kept"},
 	{"drain", "a change of the set of volumes that ends with bodies on the former one"},
+	{"list", "changes that the rows for lists do not get"},
 	{"lost", "a connection to a volume that broke, and all that was under way is done"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
@@ -122,6 +124,15 @@ int __wrap_memory_put_commit(
 	memcpy(meta->version_id, "null", sizeof("null"));
 	memory_put_abort(put);
 	return 0;
+}
+
+void __real_list_table_change(
+	struct list_table *table, const struct mutation *const *rows, uint32_t count);
+void __wrap_list_table_change(
+	struct list_table *table, const struct mutation *const *rows, uint32_t count)
+{
+	if (!breaks("list", LIST_ONE_OF))
+		__real_list_table_change(table, rows, count);
 }
 
 void __real_remote_volume_lost(struct remote_lane *lane, bool was_open);

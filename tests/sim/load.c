@@ -239,6 +239,7 @@ static void server_begin(const char *dir)
 	set_number(&config, "memory.buckets_bytes", 2 * opts.memory_bytes);
 	set(&config, "memory.records_bytes", "1MiB");
 	set(&config, "memory.index_cache_bytes", "8MiB");
+	set(&config, "memory.list_bytes", "1MiB");
 	set_number(&config, "data.inline_bytes_max", opts.inline_bytes);
 	set_number(&config, "cpu.reactors", opts.reactors);
 	set_number(&config, "cpu.idle_spin_us", 0);

@@ -292,6 +292,9 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 	metric_head(out, "nebulaio_store_index_jobs",
 		"Flushes and merges of the index that run or wait.");
 	metric_line(out, "nebulaio_store_index_jobs", NULL, store_index_jobs(opts->store));
+	metric_head(out, "nebulaio_store_list_table_bytes",
+		"Memory of the keys that are kept in order for lists.");
+	metric_line(out, "nebulaio_store_list_table_bytes", NULL, store_list_bytes(opts->store));
 	if (!count)
 		return;
 	store_volumes_status(opts->store, &set);

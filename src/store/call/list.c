@@ -8,6 +8,7 @@
 #include "store/log/key.h"
 #include "store/object/record.h"
 #include "store/state/state.h"
+#include "store/table/list_table.h"
 #include "store/table/table.h"
 
 #include <errno.h>
@@ -109,12 +110,77 @@ int list_page_add(struct list_page *page, struct slice key, struct slice record,
 	return ret;
 }
 
-static int page_fill(struct list_page *page, struct index_walk *walk)
-{
-	struct slice index_key, record;
+/* The rows of a page: in memory, or in the index. */
+struct page_walk {
+	bool in_memory;
+	struct list_walk memory;
+	struct index_walk *index;
+};
 
-	while (index_walk_get(walk, &index_key, &record)) {
-		struct slice key = slice_from(index_key, OBJECT_KEY_AT);
+static int page_walk_open(const struct list_page *page, const struct key *from,
+	const struct key *to, struct page_walk *ret_walk)
+{
+	const struct list_range range = {
+		.bucket_id = page->bucket_id,
+		.from = from,
+		.to = to,
+		/* One more shows that there are more. */
+		.rows = page->opts->entries_max + 1,
+		.skips = page->opts->delimiter.len != 0,
+	};
+
+	ret_walk->in_memory = list_walk_open(page->store->listed, &range, &ret_walk->memory);
+	if (ret_walk->in_memory)
+		return 0;
+	return index_walk_open(page->store->index, slice_of(from->bytes, from->len),
+		slice_of(to->bytes, to->len), &ret_walk->index);
+}
+
+static void page_walk_close(const struct list_page *page, struct page_walk *walk)
+{
+	if (walk->in_memory) {
+		list_walk_close(&walk->memory);
+		return;
+	}
+	index_walk_close(walk->index);
+	if (list_table_missed(page->store->listed, page->bucket_id, page->row_count))
+		index_apply_wake(page->store);
+}
+
+/* An object's key, and of its record what lists need. */
+static bool page_walk_get(
+	const struct page_walk *walk, struct slice *ret_key, struct slice *ret_record)
+{
+	if (walk->in_memory)
+		return list_walk_get(&walk->memory, ret_key, ret_record);
+	if (!index_walk_get(walk->index, ret_key, ret_record))
+		return false;
+	*ret_key = slice_from(*ret_key, OBJECT_KEY_AT);
+	*ret_record = slice_to(*ret_record, record_meta_bytes(*ret_record));
+	return true;
+}
+
+static void page_walk_next(struct page_walk *walk)
+{
+	if (walk->in_memory)
+		list_walk_next(&walk->memory);
+	else
+		index_walk_next(walk->index);
+}
+
+static void page_walk_seek(struct page_walk *walk, const struct key *key)
+{
+	if (walk->in_memory)
+		list_walk_seek(&walk->memory, key);
+	else
+		index_walk_seek(walk->index, slice_of(key->bytes, key->len));
+}
+
+static int page_fill(struct list_page *page, struct page_walk *walk)
+{
+	struct slice key, record;
+
+	while (page_walk_get(walk, &key, &record)) {
 		size_t prefix_len = store_list_prefix_len(page->opts, key);
 		int ret;
 
@@ -130,32 +196,31 @@ static int page_fill(struct list_page *page, struct index_walk *walk)
 			ret = list_page_add(page, key, SLICE_NONE, false);
 			if (ret || !key_successor(&next))
 				return ret;
-			index_walk_seek(walk, slice_of(next.bytes, next.len));
+			page_walk_seek(walk, &next);
 			continue;
 		}
-		ret = list_page_add(page, key, slice_to(record, record_meta_bytes(record)), true);
+		ret = list_page_add(page, key, record, true);
 		if (ret)
 			return ret;
-		index_walk_next(walk);
+		page_walk_next(walk);
 	}
-	return index_walk_error(walk);
+	return walk->in_memory ? 0 : index_walk_error(walk->index);
 }
 
 static void page_run(void *arg)
 {
 	struct list_page *page = (struct list_page *)arg;
-	struct index_walk *walk;
+	struct page_walk walk;
 	struct key from, to;
 
 	walk_from(page, &from);
 	key_object(&to, page->bucket_id, page->opts->prefix);
 	key_successor(&to);
-	page->ret = index_walk_open(page->store->index, slice_of(from.bytes, from.len),
-		slice_of(to.bytes, to.len), &walk);
+	page->ret = page_walk_open(page, &from, &to, &walk);
 	if (page->ret)
 		return;
-	page->ret = page_fill(page, walk);
-	index_walk_close(walk);
+	page->ret = page_fill(page, &walk);
+	page_walk_close(page, &walk);
 }
 
 static void page_visit(const struct list_page *page)

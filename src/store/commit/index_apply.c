@@ -11,6 +11,7 @@
 #include "store/log/journal.h"
 #include "store/object/object.h"
 #include "store/state/state.h"
+#include "store/table/list_table.h"
 #include "store/table/table.h"
 #include "store/volume/volume.h"
 #include "store/volume/waiter.h"
@@ -137,22 +138,30 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 		.bucket_id_next = head->bucket_id_next,
 	};
 	struct index_merge *merge = &store->apply->merge;
+	int ret;
 
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
 	index_merge_reset(merge);
-	if (first->alone)
-		return index_write_group(
-			store->index, slice_of(first->bytes, group_head(first)->bytes), &state);
-	for (struct group *group = first; group; group = group->next) {
-		int ret = index_merge_add(
-			merge, slice_of(group->bytes, group_head(group)->bytes), group->count);
+	if (first->alone) {
+		struct slice group = slice_of(first->bytes, group_head(first)->bytes);
 
+		ret = index_write_group(store->index, group, &state);
+		if (!ret)
+			list_table_change_group(store->listed, group);
+		return ret;
+	}
+	for (struct group *group = first; group; group = group->next) {
+		ret = index_merge_add(
+			merge, slice_of(group->bytes, group_head(group)->bytes), group->count);
 		if (ret)
 			return ret;
 	}
 	index_merge_settle(merge);
 	counter_add(&rows_merged, merge->count - merge->settled_count);
-	return index_write_merged(store->index, merge, &state);
+	ret = index_write_merged(store->index, merge, &state);
+	if (!ret)
+		list_table_change(store->listed, merge->order, merge->settled_count);
+	return ret;
 }
 
 static int run_apply(struct store *store, struct group *first, const struct group *last)
@@ -229,6 +238,16 @@ static bool run_due(struct store *store, uint64_t *ret_until_ns)
 	       clock_now_ns() >= *ret_until_ns;
 }
 
+/* While no group is due, reads rows for lists. The lock is held, but not meanwhile. */
+static void listed_fill(struct store *store)
+{
+	struct index_apply *apply = store->apply;
+
+	pthread_mutex_unlock(&apply->lock);
+	list_table_fill(store->listed, store->index);
+	pthread_mutex_lock(&apply->lock);
+}
+
 /* Waits for a due run of groups and takes it off the queue; NULL: the thread ends. */
 static struct group *run_take(struct store *store)
 {
@@ -240,7 +259,9 @@ static struct group *run_take(struct store *store)
 	while (!apply->first || !run_due(store, &until_ns)) {
 		if (!apply->first && apply->stopping)
 			break;
-		if (!apply->first) {
+		if (list_table_wants(store->listed) && !apply->failed) {
+			listed_fill(store);
+		} else if (!apply->first) {
 			apply->hurry = false;
 			pthread_cond_wait(&apply->work, &apply->lock);
 		} else {
@@ -515,6 +536,13 @@ void index_apply_tidy(struct store *store)
 		return;
 	pthread_mutex_lock(&store->apply->lock);
 	checkpoint_want(store->apply);
+	pthread_mutex_unlock(&store->apply->lock);
+}
+
+void index_apply_wake(struct store *store)
+{
+	pthread_mutex_lock(&store->apply->lock);
+	pthread_cond_signal(&store->apply->work);
 	pthread_mutex_unlock(&store->apply->lock);
 }
 

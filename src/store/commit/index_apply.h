@@ -61,6 +61,8 @@ int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* Asks for a checkpoint, and for index_tidy() after it, once walks have passed over so many entries
  * of the index that these cost less. */
 void index_apply_tidy(struct store *store);
+/* Lets the index thread look for rows that the table of lists wants. Any thread. */
+void index_apply_wake(struct store *store);
 /* Makes a checkpoint on the calling thread. Blocks. */
 int index_apply_checkpoint_now(struct store *store);
 /* Makes members of an array that were gone good again (one bit each), then a checkpoint after which

@@ -22,6 +22,7 @@ struct fiber;
 struct image;
 struct record_table;
 struct index;
+struct list_table;
 struct rebuild_noted;
 struct salvage;
 struct space;
@@ -45,6 +46,7 @@ struct store {
 	struct space *space;
 	struct index *index;
 	struct record_table *records;
+	struct list_table *listed;
 	struct cache *cache;
 	struct buckets *buckets;
 	struct index_apply *apply;

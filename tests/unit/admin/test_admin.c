@@ -61,6 +61,12 @@ int store_protected(const struct store *store)
 	return protection;
 }
 
+uint64_t store_list_bytes(const struct store *store)
+{
+	(void)store;
+	return 170;
+}
+
 uint64_t store_index_jobs(const struct store *store)
 {
 	(void)store;
@@ -388,6 +394,7 @@ static void test_metrics_of_the_parts(void **state)
 	assert_false(has("nebulaio_store_volume_state"));
 	assert_true(has("nebulaio_store_index_protected 0\n"));
 	assert_true(has("nebulaio_store_index_jobs 5\n"));
+	assert_true(has("nebulaio_store_list_table_bytes 170\n"));
 	volume_count = 2;
 	protection = 1;
 	assert_int_equal(ask(S3_GET, "/metrics"), 200);

@@ -89,7 +89,8 @@ static void engine_open(struct store **ret_store)
 		.cache_bytes_max = 8 * MIB,
 		.log_bytes = 4 * MIB,
 		.step_bytes = 16 * MIB,
-		.index_cache_bytes = 8 * MIB};
+		.index_cache_bytes = 8 * MIB,
+		.list_table_bytes_max = 8 * MIB};
 	const char *base = getenv("TMPDIR");
 
 	if (!local) {

@@ -19,6 +19,7 @@ static void test_auto_is_a_share_of_the_memory_beside_the_region(void **state)
 	share(UINT64_MAX, 64 * GIB);
 	assert_int_equal(config.memory.records_bytes, (63 * GIB - 192 * MIB) / 8);
 	assert_int_equal(config.memory.index_cache_bytes, (63 * GIB - 192 * MIB) / 16);
+	assert_int_equal(config.memory.list_bytes, (63 * GIB - 192 * MIB) / 16);
 }
 
 static void test_a_limit_below_the_hosts_memory_counts(void **state)
@@ -46,7 +47,7 @@ static void test_origins_have_a_part_of_the_rest(void **state)
 {
 	(void)state;
 	assert_int_equal(origin_bytes(UINT64_MAX, 64 * GIB), 512 * MIB);
-	assert_int_equal(origin_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64) * MIB / 4);
+	assert_int_equal(origin_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64 - 52) * MIB / 4);
 	assert_int_equal(origin_bytes(1 * GIB, 64 * GIB), 64 * MIB);
 	assert_int_equal(origin_bytes(UINT64_MAX, 0), 64 * MIB);
 }
@@ -63,7 +64,7 @@ static void test_so_has_replication(void **state)
 {
 	(void)state;
 	assert_int_equal(replication_bytes(UINT64_MAX, 64 * GIB), 512 * MIB);
-	assert_int_equal(replication_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64) * MIB / 4);
+	assert_int_equal(replication_bytes(2 * GIB, 64 * GIB), (832 - 104 - 64 - 52) * MIB / 4);
 	assert_int_equal(replication_bytes(512 * MIB, 64 * GIB), 32 * MIB);
 }
 
@@ -75,6 +76,7 @@ static void test_a_small_host_has_the_least(void **state)
 	share(UINT64_MAX, 1 * GIB);
 	assert_int_equal(config.memory.records_bytes, 64 * MIB);
 	assert_int_equal(config.memory.index_cache_bytes, 64 * MIB);
+	assert_int_equal(config.memory.list_bytes, 0);
 	config_defaults(&config);
 	share(UINT64_MAX, 0);
 	assert_int_equal(config.memory.records_bytes, 64 * MIB);
@@ -86,9 +88,11 @@ static void test_a_number_stays(void **state)
 	config_defaults(&config);
 	config.memory.records_bytes = 1 * MIB;
 	config.memory.index_cache_bytes = 2 * MIB;
+	config.memory.list_bytes = 3 * MIB;
 	share(UINT64_MAX, 64 * GIB);
 	assert_int_equal(config.memory.records_bytes, 1 * MIB);
 	assert_int_equal(config.memory.index_cache_bytes, 2 * MIB);
+	assert_int_equal(config.memory.list_bytes, 3 * MIB);
 }
 
 int main(void)

@@ -147,6 +147,15 @@ static void pages_compare(struct rig *rig, const struct model *model, struct sto
 	free(got);
 }
 
+/* An object goes and comes back. */
+static void object_anew(struct rig *rig, struct model *model)
+{
+	uint32_t i = (uint32_t)prng_below(&model->prng, model->count);
+
+	assert_int_equal(store_delete(rig->store, SLICE("b"), model_key(model, i), NULL, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "b", model_key(model, i), i % 50, i, NULL), 0);
+}
+
 static void list_run(struct rig *rig, void *arg)
 {
 	struct model *model = (struct model *)arg;
@@ -176,7 +185,10 @@ static void list_run(struct rig *rig, void *arg)
 		if (i % 5 == 0)
 			opts.after = slice_of(after, after_len);
 		pages_compare(rig, model, opts);
+		object_anew(rig, model);
 	}
+	assert_true(store_list_bytes(rig->store) <= rig->opts.list_table_bytes_max);
+	assert_true(!rig->opts.list_table_bytes_max == !store_list_bytes(rig->store));
 	assert_int_equal(store_list(rig->store, &bad, page_visit, page, &more), -ENOENT);
 	bad.bucket = SLICE("b");
 	bad.entries_max = 0;
@@ -188,18 +200,30 @@ static void list_run(struct rig *rig, void *arg)
 	free(page);
 }
 
-static void test_pages_are_as_the_model_says(void **state)
+static void pages_test(uint64_t list_table_bytes)
 {
 	struct model *model = (struct model *)calloc(1, sizeof(*model));
 	struct rig rig;
 
-	(void)state;
 	prng_seed(&model->prng, 20);
 	model_fill(model);
 	rig_init(&rig, 1);
+	rig.opts.list_table_bytes_max = list_table_bytes;
 	rig_run(&rig, list_run, model);
 	rig_dir_remove(&rig);
 	free(model);
+}
+
+static void test_pages_are_as_the_model_says(void **state)
+{
+	(void)state;
+	pages_test(0);
+}
+
+static void test_so_are_pages_from_memory(void **state)
+{
+	(void)state;
+	pages_test(MIB);
 }
 
 /* ---- Keys that were overwritten. ---- */
@@ -308,6 +332,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pages_are_as_the_model_says),
+		cmocka_unit_test(test_so_are_pages_from_memory),
 		cmocka_unit_test(test_lists_of_overwritten_keys_get_short_again),
 		cmocka_unit_test(test_buckets_are_listed_in_order),
 	};
