@@ -50,8 +50,8 @@ uint64_t resources_host_memory(void)
 	return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
 }
 
-/* All grow as objects are used and listed, up to these limits; the rest of the memory is the page cache's, in
- * which the index's files are, and other programs'. */
+/* All grow as objects are used and listed, up to these limits; the rest of the memory is the page
+ * cache's, in which the index's files are, and other programs'. */
 void resources_share(struct config *config, const struct cgroup_limits *limits, uint64_t host_bytes)
 {
 	uint64_t bytes = MIN(host_bytes, limits->memory_bytes);
@@ -66,7 +66,7 @@ void resources_share(struct config *config, const struct cgroup_limits *limits, 
 		config->memory.list_bytes = rest / 16;
 }
 
-/* What the keys of memory and the rest may take together. */
+/* The sum of the keys of memory and the rest. */
 static uint64_t used_bytes(const struct config *config)
 {
 	return config->memory.bytes + config->memory.records_bytes +

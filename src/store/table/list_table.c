@@ -28,7 +28,8 @@
 #define FILL_ROWS      512u /* at a time */
 #define FILL_BYTES_MAX (4 * MIB)
 #define ROOM_BYTES     (FILL_ROWS * 256u) /* of that many rows, as a rule */
-#define QUIET_NS       (60 * NS_PER_S) /* a bucket not listed for so long may lose rows to another */
+/* A bucket that was not listed for so long may lose rows to another. */
+#define QUIET_NS (60 * NS_PER_S)
 
 DEFINE_COUNTER(pages_total, "nebulaio_store_list_table_pages_total", NULL,
 	"Pages of keys that came from memory.");
@@ -189,7 +190,7 @@ static void row_change(struct listed *listed, const struct mutation *row)
 		row_tree_close(listed_empty(listed)); /* no memory */
 }
 
-/* What a run of changes has in hand. */
+/* A run of changes under one lock. */
 struct change {
 	struct list_table *table;
 	bool locked;
@@ -320,7 +321,7 @@ static bool room_make(struct list_table *table, const struct listed *listed)
 	return true;
 }
 
-/* What is to be read. */
+/* Rows to be read. */
 struct fill {
 	uint64_t bucket_id;
 	struct key from, to; /* of the index */

@@ -54,7 +54,7 @@ void list_walk_seek(struct list_walk *walk, const struct key *key);
 bool list_table_missed(struct list_table *table, uint64_t bucket_id, uint32_t rows);
 
 /* ---- The index thread, which alone changes index and rows. ---- */
-/* What the index got; a deletion by prefix is not one of objects. */
+/* Changes that the index got; a deletion by prefix is not one of objects. */
 void list_table_change(
 	struct list_table *table, const struct mutation *const *rows, uint32_t count);
 void list_table_change_group(struct list_table *table, struct slice group);

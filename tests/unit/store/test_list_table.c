@@ -1,5 +1,5 @@
 /* tests/unit/store/test_list_table.c: rows for lists in memory against the index that they are
- * read from: whatever the table says that it has is what the index has. */
+ * read from: a range that the table has is the index's. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -75,7 +75,8 @@ static void change_add(struct fixture *fixture, const struct key *key, bool is_p
 
 	for (size_t i = 48; i < len; i++)
 		value[i] = (uint8_t)below(fixture, 256);
-	value[5] = len >= 48 ? (uint8_t)below(fixture, (uint32_t)len - 47) : 0; /* the ETag's length */
+	/* The ETag's length. */
+	value[5] = len >= 48 ? (uint8_t)below(fixture, (uint32_t)len - 47) : 0;
 	assert_int_equal(group_reserve(fixture->group, MUTATION_BYTES(key->len, len), 0), 0);
 	room = group_add(fixture->group, is_put ? MUTATION_PUT : MUTATION_DELETE, 0, key, len);
 	if (len)
@@ -97,8 +98,7 @@ static void change_apply(struct fixture *fixture)
 	} else {
 		assert_int_equal(index_merge_add(&merge, group, fixture->group->count), 0);
 		index_merge_settle(&merge);
-		assert_int_equal(
-			index_write_merged(fixture->index, &merge, &fixture->state), 0);
+		assert_int_equal(index_write_merged(fixture->index, &merge, &fixture->state), 0);
 		list_table_change(fixture->table, merge.order, merge.settled_count);
 		index_merge_close(&merge);
 	}
@@ -121,17 +121,17 @@ static void change(struct fixture *fixture, uint64_t bucket_id, uint32_t count, 
 
 /* ---- Comparing. ---- */
 
-static void rows_compare(struct fixture *fixture, struct list_walk *walk,
-	const struct list_range *range)
+static void rows_compare(
+	struct fixture *fixture, struct list_walk *walk, const struct list_range *range)
 {
 	struct slice key, record, index_key, value;
 	struct index_walk *wanted;
 	uint32_t rows = 0;
 	bool more;
 
-	assert_int_equal(index_walk_open(fixture->index,
-				 slice_of(range->from->bytes, range->from->len),
-				 slice_of(range->to->bytes, range->to->len), &wanted),
+	assert_int_equal(
+		index_walk_open(fixture->index, slice_of(range->from->bytes, range->from->len),
+			slice_of(range->to->bytes, range->to->len), &wanted),
 		0);
 	for (;;) {
 		more = index_walk_get(wanted, &index_key, &value);
@@ -164,6 +164,7 @@ static bool compare(struct fixture *fixture, uint64_t bucket_id)
 {
 	struct key from, to;
 	struct list_walk walk;
+	struct slice name;
 	const struct list_range range = {
 		.bucket_id = bucket_id,
 		.from = &from,
@@ -175,7 +176,8 @@ static bool compare(struct fixture *fixture, uint64_t bucket_id)
 	name_key(&from, bucket_id, below(fixture, NAMES));
 	if (below(fixture, 3) == 0)
 		key_object(&from, bucket_id, SLICE_NONE);
-	key_object(&to, bucket_id, slice_to(slice_of(from.bytes + 9, from.len - 9), below(fixture, 4)));
+	name = slice_of(from.bytes + 9, from.len - 9);
+	key_object(&to, bucket_id, slice_to(name, below(fixture, 4)));
 	assert_true(key_successor(&to));
 	if (!list_walk_open(fixture->table, &range, &walk)) {
 		fixture->refused++;
@@ -205,7 +207,8 @@ static void at_random(struct fixture *fixture, uint64_t bytes_max)
 		uint64_t bucket_id = BUCKET + below(fixture, BUCKETS);
 
 		if (below(fixture, 3) == 0)
-			change(fixture, bucket_id, 1 + below(fixture, 40), step % 1000 < 500 ? 7 : 3);
+			change(fixture, bucket_id, 1 + below(fixture, 40),
+				step % 1000 < 500 ? 7 : 3);
 		if (below(fixture, 3) == 0 && list_table_wants(fixture->table))
 			list_table_fill(fixture->table, fixture->index);
 		assert_true(list_table_bytes(fixture->table) <= bytes_max);
@@ -254,7 +257,7 @@ static void test_misses_earn_rows(void **state)
 	list_walk_close(&walk);
 	range.rows = 401;
 	assert_false(list_walk_open(fixture->table, &range, &walk));
-	/* What skips may go anywhere in its range. */
+	/* A list that skips may go anywhere in its range. */
 	range.rows = 1;
 	range.skips = true;
 	assert_false(list_walk_open(fixture->table, &range, &walk));

@@ -41,8 +41,7 @@ static void put(struct model *model, uint32_t i, uint32_t len)
 {
 	char key[1100], value[VALUE_MAX];
 
-	assert_int_equal(
-		row_tree_put(model->tree, key_of(i, key), value_of(i, len, value)), 0);
+	assert_int_equal(row_tree_put(model->tree, key_of(i, key), value_of(i, len, value)), 0);
 	model->live += !model->value[i];
 	model->value[i] = len + 1;
 }
