@@ -19,7 +19,12 @@
 #define OBJECT_KEY_AT	9u /* where the object's key starts in an index key */
 #define ROW_BYTES_GUESS 128u
 
+/* A page of so many entries is filled on the fiber: waking a helper takes longer. */
+#define SHORT_ROWS 64u
+
 DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
+DEFINE_COUNTER(pages_total, "nebulaio_store_list_table_pages_total", NULL,
+	"Pages of keys that came from memory.");
 
 /* The walk starts at the prefix, or past `after`, which may itself be a common prefix. */
 static void walk_from(const struct list_page *page, struct key *from)
@@ -41,12 +46,12 @@ static void walk_from(const struct list_page *page, struct key *from)
 
 static int page_reserve(struct list_page *page, size_t bytes)
 {
-	size_t cap = MAX(page->bytes_cap * 2, (size_t)page->opts->entries_max * ROW_BYTES_GUESS);
+	uint32_t rows = page->rows_here ? page->rows_here : page->opts->entries_max;
+	size_t cap = MAX(page->bytes_cap * 2, (size_t)rows * ROW_BYTES_GUESS);
 	void *grown;
 
 	if (!page->rows) {
-		page->rows =
-			(struct list_row *)malloc(page->opts->entries_max * sizeof(*page->rows));
+		page->rows = (struct list_row *)malloc(rows * sizeof(*page->rows));
 		if (!page->rows)
 			return -ENOMEM;
 	}
@@ -81,8 +86,11 @@ static void row_visit(
 static int row_keep(struct list_page *page, struct slice key, struct slice record, bool latest)
 {
 	struct list_row *row;
-	int ret = page_reserve(page, key.len + record.len);
+	int ret;
 
+	if (page->rows_here && page->row_count == page->rows_here)
+		return -E2BIG;
+	ret = page_reserve(page, key.len + record.len);
 	if (ret)
 		return ret;
 	row = &page->rows[page->row_count];
@@ -102,7 +110,7 @@ int list_page_add(struct list_page *page, struct slice key, struct slice record,
 {
 	int ret = 0;
 
-	if (page->opts->visit_anywhere)
+	if (page->opts->visit_anywhere && !page->rows_here)
 		row_visit(page, key, record, latest);
 	else
 		ret = row_keep(page, key, record, latest);
@@ -117,29 +125,21 @@ struct page_walk {
 	struct index_walk *index;
 };
 
-static int page_walk_open(const struct list_page *page, const struct key *from,
-	const struct key *to, struct page_walk *ret_walk)
+static int page_walk_open(
+	const struct list_page *page, const struct list_range *range, struct page_walk *ret_walk)
 {
-	const struct list_range range = {
-		.bucket_id = page->bucket_id,
-		.from = from,
-		.to = to,
-		/* One more shows that there are more. */
-		.rows = page->opts->entries_max + 1,
-		.skips = page->opts->delimiter.len != 0,
-	};
-
-	ret_walk->in_memory = list_walk_open(page->store->listed, &range, &ret_walk->memory);
+	ret_walk->in_memory = list_walk_open(page->store->listed, range, &ret_walk->memory);
 	if (ret_walk->in_memory)
 		return 0;
-	return index_walk_open(page->store->index, slice_of(from->bytes, from->len),
-		slice_of(to->bytes, to->len), &ret_walk->index);
+	return index_walk_open(page->store->index, slice_of(range->from->bytes, range->from->len),
+		slice_of(range->to->bytes, range->to->len), &ret_walk->index);
 }
 
 static void page_walk_close(const struct list_page *page, struct page_walk *walk)
 {
 	if (walk->in_memory) {
 		list_walk_close(&walk->memory);
+		counter_add(&pages_total, 1);
 		return;
 	}
 	index_walk_close(walk->index);
@@ -207,20 +207,78 @@ static int page_fill(struct list_page *page, struct page_walk *walk)
 	return walk->in_memory ? 0 : index_walk_error(walk->index);
 }
 
+struct page_range {
+	struct key from, to;
+	struct list_range range;
+};
+
+static void page_range(const struct list_page *page, struct page_range *ret_range)
+{
+	walk_from(page, &ret_range->from);
+	key_object(&ret_range->to, page->bucket_id, page->opts->prefix);
+	key_successor(&ret_range->to);
+	ret_range->range = (struct list_range){
+		.bucket_id = page->bucket_id,
+		.from = &ret_range->from,
+		.to = &ret_range->to,
+		/* One more shows that there are more. */
+		.rows = page->opts->entries_max + 1,
+		.skips = page->opts->delimiter.len != 0,
+		.may_wait = true,
+	};
+}
+
 static void page_run(void *arg)
 {
 	struct list_page *page = (struct list_page *)arg;
 	struct page_walk walk;
-	struct key from, to;
+	struct page_range range;
 
-	walk_from(page, &from);
-	key_object(&to, page->bucket_id, page->opts->prefix);
-	key_successor(&to);
-	page->ret = page_walk_open(page, &from, &to, &walk);
+	page_range(page, &range);
+	page->ret = page_walk_open(page, &range.range, &walk);
 	if (page->ret)
 		return;
 	page->ret = page_fill(page, &walk);
 	page_walk_close(page, &walk);
+}
+
+/* As if nothing had been gathered. */
+static void page_reset(struct list_page *page)
+{
+	free(page->rows);
+	free(page->bytes);
+	page->rows = NULL;
+	page->bytes = NULL;
+	page->row_count = 0;
+	page->bytes_len = page->bytes_cap = 0;
+	page->ret = 0;
+}
+
+/* Fills a short page that is in memory at once, on the fiber; false: a helper must do it. */
+static bool page_short(struct list_page *page)
+{
+	struct page_walk walk = {.in_memory = true};
+	struct page_range range;
+
+	page_range(page, &range);
+	range.range.may_wait = false;
+	if (!list_walk_open(page->store->listed, &range.range, &walk.memory))
+		return false;
+	if (!range.range.skips && list_walk_has(&walk.memory, SHORT_ROWS + 1) &&
+		page->opts->entries_max > SHORT_ROWS) {
+		list_walk_close(&walk.memory);
+		return false;
+	}
+	page->rows_here = SHORT_ROWS;
+	page->ret = page_fill(page, &walk);
+	page->rows_here = 0;
+	if (page->ret == -E2BIG) {
+		list_walk_close(&walk.memory);
+		page_reset(page);
+		return false;
+	}
+	page_walk_close(page, &walk);
+	return true;
 }
 
 static void page_visit(const struct list_page *page)
@@ -234,8 +292,8 @@ static void page_visit(const struct list_page *page)
 	}
 }
 
-/* Fills a page by run on a helper, then visits its entries. */
-static int page_list(struct store *store, struct list_page *page, void (*run)(void *))
+/* Fills a page, then visits its entries. */
+static int page_list(struct store *store, struct list_page *page, bool versions)
 {
 	const struct store_list_opts *opts = page->opts;
 	uint64_t seq = atomic_load(&store->committer->published_seq);
@@ -252,21 +310,25 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 		ret = index_apply_wait(store, seq);
 		if (ret)
 			return ret;
-		fiber_offload_long(run, page);
+		if (versions)
+			fiber_offload_long(list_versions_run, page);
+		else if (!page_short(page))
+			fiber_offload_long(page_run, page);
 		index_apply_tidy(store);
 	}
-	if (!page->ret && !opts->visit_anywhere)
+	/* Entries that were kept; the others have been visited. */
+	if (!page->ret && page->rows)
 		page_visit(page);
-	free(page->rows);
-	free(page->bytes);
-	return page->ret;
+	ret = page->ret;
+	page_reset(page);
+	return ret;
 }
 
 int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more)
 {
 	struct list_page page = {.opts = opts, .visit = visit, .arg = arg};
-	int ret = page_list(store, &page, versions ? list_versions_run : page_run);
+	int ret = page_list(store, &page, versions);
 
 	if (!ret)
 		*ret_more = page.more;

@@ -15,7 +15,7 @@ struct list_row {
 	bool latest;
 };
 /* One page: filled on a helper, read on the fiber. With opts->visit_anywhere it has no rows: they
- * are visited on the helper. */
+ * are visited on the helper. A short page may be filled on the fiber. */
 struct list_page {
 	struct store *store;
 	const struct store_list_opts *opts;
@@ -24,6 +24,7 @@ struct list_page {
 	uint64_t bucket_id;
 	struct list_row *rows;
 	uint32_t row_count; /* also of rows that were visited */
+	uint32_t rows_here; /* on the fiber: keep at most so many; 0: on a helper */
 	char *bytes;
 	size_t bytes_len;
 	size_t bytes_cap;

@@ -31,9 +31,6 @@
 /* A bucket that was not listed for so long may lose rows to another. */
 #define QUIET_NS (60 * NS_PER_S)
 
-DEFINE_COUNTER(pages_total, "nebulaio_store_list_table_pages_total", NULL,
-	"Pages of keys that came from memory.");
-
 struct listed {
 	uint64_t bucket_id;	  /* 0: none */
 	_Atomic uint64_t used_ns; /* the last list */
@@ -453,9 +450,11 @@ static bool key_in_bucket(const struct key *key, uint64_t bucket_id, struct slic
 static bool covers(
 	const struct listed *listed, const struct list_range *range, const struct list_walk *walk)
 {
+	struct row_cursor at = walk->at;
+
 	if (listed->whole || (walk->to.len && slice_cmp(walk->to, listed_end(listed)) <= 0))
 		return true;
-	return !range->skips && row_cursor_has(&walk->at, range->rows);
+	return !range->skips && row_cursor_skip(&at, range->rows);
 }
 
 bool list_walk_open(
@@ -470,13 +469,15 @@ bool list_walk_open(
 	/* A range up to the bucket's end ends at the first key of the next one. */
 	if (key_in_bucket(range->to, range->bucket_id, &to))
 		walk.to = to;
-	pthread_rwlock_rdlock(&table->lock);
+	if (!range->may_wait && pthread_rwlock_tryrdlock(&table->lock))
+		return false;
+	if (range->may_wait)
+		pthread_rwlock_rdlock(&table->lock);
 	listed = listed_find(table, range->bucket_id);
 	if (listed && listed->tree) {
 		row_tree_seek(listed->tree, from, &walk.at);
 		if (covers(listed, range, &walk)) {
 			atomic_store(&listed->used_ns, clock_now_ns());
-			counter_add(&pages_total, 1);
 			*ret_walk = walk;
 			return true;
 		}
@@ -494,6 +495,14 @@ bool list_walk_get(const struct list_walk *walk, struct slice *ret_key, struct s
 {
 	return row_cursor_get(&walk->at, ret_key, ret_record) &&
 	       (!walk->to.len || slice_cmp(*ret_key, walk->to) < 0);
+}
+
+bool list_walk_has(const struct list_walk *walk, uint32_t rows)
+{
+	struct list_walk behind = *walk;
+	struct slice key, record;
+
+	return row_cursor_skip(&behind.at, rows - 1) && list_walk_get(&behind, &key, &record);
 }
 
 void list_walk_next(struct list_walk *walk)

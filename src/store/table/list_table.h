@@ -38,10 +38,14 @@ struct list_range {
 	const struct key *from, *to;
 	uint32_t rows;
 	bool skips;
+	bool may_wait; /* for the index thread, which may change thousands of rows */
 };
 bool list_walk_open(
 	struct list_table *table, const struct list_range *range, struct list_walk *ret_walk);
 void list_walk_close(struct list_walk *walk);
+/* Whether the rest of the range has so many rows, at least one. Takes no longer than a row for each
+ * hundred. */
+bool list_walk_has(const struct list_walk *walk, uint32_t rows);
 /* The object's key, and of its record what record_meta_bytes() says; until the close. */
 bool list_walk_get(const struct list_walk *walk, struct slice *ret_key, struct slice *ret_record);
 void list_walk_next(struct list_walk *walk);

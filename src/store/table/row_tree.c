@@ -515,17 +515,14 @@ void row_cursor_end(struct row_cursor *cursor)
 	cursor->branch = cursor->tree->count;
 }
 
-bool row_cursor_has(const struct row_cursor *cursor, uint32_t rows)
+bool row_cursor_skip(struct row_cursor *cursor, uint32_t rows)
 {
-	struct row_cursor at = *cursor;
-	uint32_t found = 0;
+	while (rows && cursor->branch < cursor->tree->count) {
+		uint32_t step = MIN(rows, (*leaf_at(cursor->tree, cursor))->count - cursor->slot);
 
-	while (found < rows && at.branch < at.tree->count) {
-		uint32_t count = (*leaf_at(at.tree, &at))->count;
-
-		found += count - at.slot;
-		at.slot = count;
-		cursor_settle(&at);
+		cursor->slot += step;
+		rows -= step;
+		cursor_settle(cursor);
 	}
-	return found >= rows;
+	return !rows;
 }

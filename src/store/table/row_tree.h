@@ -41,7 +41,7 @@ bool row_cursor_get(
 	const struct row_cursor *cursor, struct slice *ret_key, struct slice *ret_value);
 void row_cursor_next(struct row_cursor *cursor);
 void row_cursor_end(struct row_cursor *cursor); /* to behind the last row */
-/* Whether at least so many rows are at the cursor and behind it. Looks at leaves only. */
-bool row_cursor_has(const struct row_cursor *cursor, uint32_t rows);
+/* Over so many rows, or to behind the last one, leaf by leaf; false: there are fewer. */
+bool row_cursor_skip(struct row_cursor *cursor, uint32_t rows);
 
 #endif

@@ -159,6 +159,19 @@ static void rows_compare(
 	index_walk_close(wanted);
 }
 
+/* Counts a few rows of the range without walking over them. */
+static void rows_count(
+	struct fixture *fixture, const struct list_walk *walk, const struct list_range *range)
+{
+	struct list_walk counted = *walk;
+	uint32_t rows = 0, limit = 1 + below(fixture, range->rows);
+	struct slice key, record;
+
+	for (; rows < limit && list_walk_get(&counted, &key, &record); rows++)
+		list_walk_next(&counted);
+	assert_int_equal(list_walk_has(walk, limit), rows == limit);
+}
+
 /* Whether the table has a random range of the bucket; if so, it has what the index has. */
 static bool compare(struct fixture *fixture, uint64_t bucket_id)
 {
@@ -171,6 +184,7 @@ static bool compare(struct fixture *fixture, uint64_t bucket_id)
 		.to = &to,
 		.rows = 1 + below(fixture, 300),
 		.skips = below(fixture, 4) == 0,
+		.may_wait = below(fixture, 2) == 0,
 	};
 
 	name_key(&from, bucket_id, below(fixture, NAMES));
@@ -183,6 +197,7 @@ static bool compare(struct fixture *fixture, uint64_t bucket_id)
 		fixture->refused++;
 		return false;
 	}
+	rows_count(fixture, &walk, &range);
 	rows_compare(fixture, &walk, &range);
 	list_walk_close(&walk);
 	fixture->served++;
@@ -240,7 +255,8 @@ static void test_misses_earn_rows(void **state)
 	struct fixture *fixture = (struct fixture *)*state;
 	struct key first, to;
 	struct list_walk walk;
-	struct list_range range = {.bucket_id = BUCKET, .from = &first, .to = &to, .rows = 400};
+	struct list_range range = {
+		.bucket_id = BUCKET, .from = &first, .to = &to, .rows = 400, .may_wait = true};
 
 	assert_int_equal(list_table_open(64 * MIB, &fixture->table), 0);
 	for (uint32_t round = 0; round < 20; round++)
@@ -264,7 +280,8 @@ static void test_misses_earn_rows(void **state)
 	/* Short lists cost, too. */
 	assert_true(list_table_missed(fixture->table, BUCKET, 0));
 	fill_all(fixture);
-	range = (struct list_range){.bucket_id = BUCKET, .from = &first, .to = &to, .rows = 440};
+	range = (struct list_range){
+		.bucket_id = BUCKET, .from = &first, .to = &to, .rows = 440, .may_wait = true};
 	assert_true(list_walk_open(fixture->table, &range, &walk));
 	list_walk_close(&walk);
 	/* Once all are there, skips are, too. */
@@ -282,8 +299,12 @@ static void test_an_empty_bucket_is_known_to_be_empty(void **state)
 	struct fixture *fixture = (struct fixture *)*state;
 	struct key first, to;
 	struct list_walk walk;
-	const struct list_range range = {
-		.bucket_id = BUCKET, .from = &first, .to = &to, .rows = 1, .skips = true};
+	const struct list_range range = {.bucket_id = BUCKET,
+		.from = &first,
+		.to = &to,
+		.rows = 1,
+		.skips = true,
+		.may_wait = true};
 	struct slice key, record;
 
 	assert_int_equal(list_table_open(MIB, &fixture->table), 0);

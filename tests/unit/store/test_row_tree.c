@@ -58,7 +58,7 @@ static void drop(struct model *model, uint32_t i)
 /* Walks from a key, which need not be there, to the end. */
 static void compare(const struct model *model, uint32_t from)
 {
-	struct row_cursor cursor;
+	struct row_cursor cursor, skipped;
 	struct slice key, value;
 	uint32_t rows = 0;
 	char room[1100], bytes[VALUE_MAX];
@@ -66,8 +66,18 @@ static void compare(const struct model *model, uint32_t from)
 	row_tree_seek(model->tree, key_of(from, room), &cursor);
 	for (uint32_t i = from; i < KEYS; i++)
 		rows += model->value[i] != 0;
-	assert_true(row_cursor_has(&cursor, rows));
-	assert_false(row_cursor_has(&cursor, rows + 1));
+	skipped = cursor;
+	assert_true(row_cursor_skip(&skipped, rows));
+	assert_false(row_cursor_get(&skipped, &key, &value));
+	skipped = cursor;
+	assert_false(row_cursor_skip(&skipped, rows + 1));
+	skipped = cursor;
+	assert_true(row_cursor_skip(&skipped, rows / 2));
+	for (uint32_t i = 0; i < rows / 2; i++)
+		row_cursor_next(&cursor);
+	assert_true(cursor.branch == skipped.branch && cursor.leaf == skipped.leaf &&
+		    cursor.slot == skipped.slot);
+	row_tree_seek(model->tree, key_of(from, room), &cursor);
 	for (uint32_t i = from; i < KEYS; i++) {
 		if (!model->value[i])
 			continue;
