@@ -362,7 +362,7 @@ const struct config_key CONFIG_KEYS[] = {
 		"and for lists that are not in memory; auto: half of what auto is for "
 		"memory.records_bytes, at least 64MiB"),
 	BYTES_OR_AUTO("memory.list_bytes", memory.list_bytes, 0, 1 * TIB,
-		"Limit of the keys that are kept in order in memory, for lists, about 100 bytes "
+		"Limit of the keys that are kept in order in memory, for lists, about 110 bytes "
 		"and the key for each object of a bucket that is listed; auto: a sixteenth of the "
 		"memory beside memory.bytes; 0: lists always read the index"),
 	FLAG("memory.huge_pages", memory.huge_pages, "true",
