@@ -143,15 +143,16 @@ static void bytes_count(struct list_table *table)
 	atomic_store(&table->bytes, bytes);
 }
 
-/* The one with rows that was not listed for the longest time; NULL: none but the other. */
-static struct listed *listed_oldest(struct list_table *table, const struct listed *other)
+/* The place that was not listed for the longest time, but not the other; NULL: there is none. */
+static struct listed *listed_oldest(
+	struct list_table *table, bool with_rows, const struct listed *other)
 {
 	struct listed *oldest = NULL;
 
 	for (uint32_t i = 0; i < LISTED_MAX; i++) {
 		struct listed *listed = &table->listed[i];
 
-		if (listed != other && listed->tree &&
+		if (listed != other && (listed->tree || !with_rows) &&
 			(!oldest || atomic_load(&listed->used_ns) < atomic_load(&oldest->used_ns)))
 			oldest = listed;
 	}
@@ -170,6 +171,16 @@ static void listed_cut(struct listed *listed)
 	}
 	if (!row_tree_tail(listed->tree, &first))
 		row_tree_close(listed_empty(listed));
+}
+
+/* After rows have come. */
+static void bytes_bound(struct list_table *table)
+{
+	bytes_count(table);
+	while (atomic_load(&table->bytes) > table->bytes_max) {
+		listed_cut(listed_oldest(table, true, NULL));
+		bytes_count(table);
+	}
 }
 
 /* ---- Changes. ---- */
@@ -213,16 +224,10 @@ static void change_row(struct change *change, const struct mutation *row)
 
 static void change_end(struct change *change)
 {
-	struct list_table *table = change->table;
-
 	if (!change->locked)
 		return;
-	bytes_count(table);
-	while (atomic_load(&table->bytes) > table->bytes_max) {
-		listed_cut(listed_oldest(table, NULL));
-		bytes_count(table);
-	}
-	pthread_rwlock_unlock(&table->lock);
+	bytes_bound(change->table);
+	pthread_rwlock_unlock(&change->table->lock);
 }
 
 void list_table_change(struct list_table *table, const struct mutation *const *rows, uint32_t count)
@@ -262,10 +267,7 @@ static struct listed *listed_make(
 		return listed;
 	listed = listed_find(table, 0);
 	if (!listed) {
-		listed = &table->listed[0];
-		for (uint32_t i = 1; i < LISTED_MAX; i++)
-			if (atomic_load(&table->listed[i].used_ns) < atomic_load(&listed->used_ns))
-				listed = &table->listed[i];
+		listed = listed_oldest(table, false, NULL);
 		if (now_ns - atomic_load(&listed->used_ns) < QUIET_NS)
 			return NULL;
 	}
@@ -304,7 +306,7 @@ bool list_table_wants(const struct list_table *table)
 /* Whether there is room for more rows of the bucket; a quiet one may lose some for that. */
 static bool room_make(struct list_table *table, const struct listed *listed)
 {
-	struct listed *oldest = listed_oldest(table, listed);
+	struct listed *oldest = listed_oldest(table, true, listed);
 
 	while (atomic_load(&table->bytes) + ROOM_BYTES > table->bytes_max) {
 		if (!oldest ||
@@ -313,7 +315,7 @@ static bool room_make(struct list_table *table, const struct listed *listed)
 		listed_cut(oldest);
 		bytes_count(table);
 		if (!oldest->tree)
-			oldest = listed_oldest(table, listed);
+			oldest = listed_oldest(table, true, listed);
 	}
 	return true;
 }
@@ -431,7 +433,7 @@ void list_table_fill(struct list_table *table, struct index *index)
 		ret = fill_put(listed, &table->read, &fill);
 	if (listed && ret)
 		row_tree_close(listed_empty(listed));
-	bytes_count(table);
+	bytes_bound(table);
 	pthread_rwlock_unlock(&table->lock);
 }
 
