@@ -23,8 +23,7 @@
 
 #define LISTED_MAX     64u
 #define BUCKET_BYTES   9u   /* of an object's key in the index: before the object's key */
-#define ROWS_PER_MISS  4u   /* earned by a row that a list read from the index */
-#define MISS_ROWS_MIN  16u  /* a list costs as much as so many rows at least */
+#define MISS_ROWS_MIN  64u  /* earned by a list, which costs as much as so many rows at least */
 #define FILL_ROWS      512u /* at a time */
 #define FILL_BYTES_MAX (4 * MIB)
 #define ROOM_BYTES     (FILL_ROWS * 256u) /* of that many rows, as a rule */
@@ -290,7 +289,7 @@ bool list_table_missed(struct list_table *table, uint64_t bucket_id, uint32_t ro
 	if (listed)
 		atomic_store(&listed->used_ns, now_ns);
 	if (listed && !listed->whole) {
-		listed->earned += MAX(rows, MISS_ROWS_MIN) * ROWS_PER_MISS;
+		listed->earned += MAX(rows, MISS_ROWS_MIN);
 		atomic_store(&table->wanting, true);
 	}
 	pthread_rwlock_unlock(&table->lock);

@@ -52,9 +52,9 @@ void list_walk_next(struct list_walk *walk);
 /* To the first object whose key in the index is not below; behind the last one of the bucket for a
  * key of another. */
 void list_walk_seek(struct list_walk *walk, const struct key *key);
-/* A list of so many rows of the bucket walked in the index instead. It earns the bucket a multiple
- * of them in the table, so that reading them costs little beside what lists cost. True: there is
- * work for list_table_fill(). */
+/* A list of so many rows of the bucket walked in the index instead. It earns the bucket as many in
+ * the table, so that reading them costs no more than lists did. True: there is work for
+ * list_table_fill(). */
 bool list_table_missed(struct list_table *table, uint64_t bucket_id, uint32_t rows);
 
 /* ---- The index thread, which alone changes index and rows. ---- */
