@@ -11,7 +11,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "token"))
 import native  # noqa: E402
 from contract import MTU, PSN, REPLY, TOKEN, Peer, TokenClient, parse_end  # noqa: E402
 from hipobj import COOKIE, PROTOCOL, SESSION, VALUE, HipobjClient, Transfer  # noqa: E402
-from nebula import PATIENCE_S, PROGRAM, Client, becomes  # noqa: E402
+from nebula import PATIENCE_S, PROGRAM, Client  # noqa: E402
+from stores import taken  # noqa: E402
 
 TOKEN_WAY = 5  # NEB_TOKEN in a result
 BUCKET = "x-nebulaio-rdma-bucket"
@@ -59,13 +60,6 @@ def tokens(bench, buckets):
                   "a queue pair needs a good signature")
         nobody = ClusterClient(client.address, peer)
         tap.check(nobody.connect("no-such-bucket")[0] == 200 and nobody.get("/no-such-bucket/a")[0] == 404, "a bucket that there is not")
-
-
-def taken(ask):
-    """The first answer that is not 503: a store may take no writes for a moment."""
-    answers = []
-    becomes(lambda: answers.append(ask()) or answers[-1][0] != 503)
-    return answers[-1]
 
 
 def hipobj(bench, buckets):

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from nebula import ACCESS_KEY, PATIENCE_S, PROGRAM, SECRET_KEY, Server
+from nebula import ACCESS_KEY, PATIENCE_S, PROGRAM, SECRET_KEY, Server, becomes
 
 LEASE_S = 5
 
@@ -23,6 +23,13 @@ def view(admin):
     done = subprocess.run([PROGRAM, "admin", "--endpoint", f"http://{admin}", "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY, "cluster",
                            "--json"], capture_output=True, text=True, timeout=PATIENCE_S)
     return json.loads(done.stdout) if done.returncode == 0 else {"stores": [], "gateways": [], "error": done.stderr}
+
+
+def taken(ask):
+    """The first answer that is not 503: a store may take no writes for a moment, e.g. while its lease is late."""
+    answers = []
+    becomes(lambda: answers.append(ask()) or answers[-1][0] != 503)
+    return answers[-1]
 
 
 class Gateway(Server):
