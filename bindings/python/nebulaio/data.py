@@ -62,11 +62,12 @@ def _room(client: RDMAClient, size: int, pooled: bool) -> Any:
 
 
 def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
-             depth: int = DEPTH, pooled: bool = False) -> Iterator[tuple[str, Any]]:
+             depth: int = DEPTH, pooled: bool = True) -> Iterator[tuple[str, Any]]:
     """Yields (key, array of uint8) in the order of keys, or of everything below prefix. Up to depth objects are being
     received while the caller works: the server writes them into the arrays' memory. keys: strings, or the entries of
     list_objects(), which save a HEAD each. pooled: the arrays lie in the client's registered memory while that has room
-    (pool_bytes); an array that is freed gives it back. On a real card this saves a registration for each array.
+    (pool_bytes); an array that is freed gives it back. This saves a registration for each array. Not for arrays that
+    are kept for long: they keep the client's session open, too.
 
     From the first object to the last the iterator uses the client: give it its own (client.clone())."""
     native = client.native
@@ -136,14 +137,15 @@ class _PerProcess:
 
 class ObjectDataset(Dataset):  # type: ignore[misc]
     """Objects by number, each decoded by decode(key, array of uint8). A batch (__getitems__, which torch's loaders
-    call) is one window of requests."""
+    call) is one window of requests. pooled: as of prefetch()."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
-                 decode: Decode | None = None) -> None:
+                 decode: Decode | None = None, pooled: bool = True) -> None:
         self._clients = _PerProcess(client)
         self._bucket = bucket
         self._objects = _objects(client, bucket, keys, prefix)
         self._decode: Decode = decode or _as_it_is
+        self._pooled = pooled
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -158,18 +160,18 @@ class ObjectDataset(Dataset):  # type: ignore[misc]
             key, size = self._objects[index]
             if not size:
                 size = client.head_object(self._bucket, key).object_bytes
-            wanted.append((self._bucket, key, numpy.empty(size, numpy.uint8)))
+            wanted.append((self._bucket, key, _room(client, size, self._pooled)))
         results = client.get_many(wanted)
         return [self._decode(key, array[:result.bytes]) for (_, key, array), result in zip(wanted, results)]
 
 
 class StreamDataset(IterableDataset):  # type: ignore[misc]
     """Objects in order, while the next ones are being received. In a DataLoader each worker takes its share; elsewhere
-    part=(number, count) selects one."""
+    part=(number, count) selects one. pooled: as of prefetch()."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
                  depth: int = DEPTH, decode: Decode | None = None, part: tuple[int, int] = (0, 1),
-                 pooled: bool = False) -> None:
+                 pooled: bool = True) -> None:
         self._clients = _PerProcess(client)
         self._bucket, self._depth, self._part, self._pooled = bucket, depth, part, pooled
         self._entries = [ObjectInfo(key, False, size, "", "") for key, size in _objects(client, bucket, keys, prefix)]
@@ -196,7 +198,7 @@ def _worker() -> tuple[int, int] | None:
 class EpochDataset(IterableDataset):  # type: ignore[misc]
     """All objects once in each epoch, in an order that seed and epoch give. rank=(number, count) takes a share of that
     order, and in a DataLoader each worker a share of the rank's; every object is in one share. A call reads batch objects
-    while the program has those of the call before.
+    while the program has those of the call before. pooled: as of prefetch().
 
     state_dict() and load_state_dict() are those of the process that iterates, for which torchdata's
     StatefulDataLoader calls them in each worker: {"epoch", "taken"}: the next iteration goes on there. An iteration
@@ -204,7 +206,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc]
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
                  seed: int = 0, batch: int = 64, rank: tuple[int, int] = (0, 1), part: tuple[int, int] = (0, 1),
-                 decode: Decode | None = None) -> None:
+                 decode: Decode | None = None, pooled: bool = True) -> None:
         if batch < 1 or not 0 <= rank[0] < rank[1] or not 0 <= part[0] < part[1]:
             raise ValueError(f"batch={batch}, rank={rank}, part={part}: one of them is out of bounds")
         self._clients = _PerProcess(client)
@@ -212,6 +214,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc]
         self._objects = _objects(client, bucket, keys, prefix)
         self._decode: Decode = decode or _as_it_is
         self._epoch = self._taken = 0
+        self._pooled = pooled
 
     def __len__(self) -> int:
         """Objects of the rank's share."""
@@ -240,7 +243,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc]
         objects = [self._objects[number] for number in numbers]
         unknown = [key for key, size in objects if not size]
         heads = dict(zip(unknown, client.head_many((self._bucket, key) for key in unknown)))
-        arrays = [numpy.empty(size or heads[key].object_bytes, numpy.uint8) for key, size in objects]
+        arrays = [_room(client, size or heads[key].object_bytes, self._pooled) for key, size in objects]
         results = client.get_many((self._bucket, key, array) for (key, _), array in zip(objects, arrays))
         return [(key, array[:result.bytes]) for (key, _), array, result in zip(objects, arrays, results)]
 
