@@ -255,6 +255,21 @@ void list_table_change_group(struct list_table *table, struct slice group)
 
 /* ---- Reading on. ---- */
 
+static bool is_full(const struct list_table *table)
+{
+	return atomic_load(&table->bytes) + ROOM_BYTES > table->bytes_max;
+}
+
+/* One that may lose rows to the bucket; NULL: there is none. */
+static struct listed *listed_quiet(struct list_table *table, const struct listed *listed)
+{
+	struct listed *oldest = listed_oldest(table, true, listed);
+
+	return oldest && atomic_load(&oldest->used_ns) + QUIET_NS <= atomic_load(&listed->used_ns)
+		       ? oldest
+		       : NULL;
+}
+
 /* The bucket's place, or one for it: a free one, or that of a bucket which is quiet, whose rows are
  * *ret_tree, to be closed. NULL: there is none. */
 static struct listed *listed_make(
@@ -288,7 +303,7 @@ bool list_table_missed(struct list_table *table, uint64_t bucket_id, uint32_t ro
 	listed = listed_make(table, bucket_id, now_ns, &tree);
 	if (listed)
 		atomic_store(&listed->used_ns, now_ns);
-	if (listed && !listed->whole) {
+	if (listed && !listed->whole && (!is_full(table) || listed_quiet(table, listed))) {
 		listed->earned += MAX(rows, MISS_ROWS_MIN);
 		atomic_store(&table->wanting, true);
 	}
@@ -302,19 +317,16 @@ bool list_table_wants(const struct list_table *table)
 	return atomic_load(&table->wanting);
 }
 
-/* Whether there is room for more rows of the bucket; a quiet one may lose some for that. */
+/* Makes room for more rows of the bucket. */
 static bool room_make(struct list_table *table, const struct listed *listed)
 {
-	struct listed *oldest = listed_oldest(table, true, listed);
+	while (is_full(table)) {
+		struct listed *quiet = listed_quiet(table, listed);
 
-	while (atomic_load(&table->bytes) + ROOM_BYTES > table->bytes_max) {
-		if (!oldest ||
-			atomic_load(&oldest->used_ns) + QUIET_NS > atomic_load(&listed->used_ns))
+		if (!quiet)
 			return false;
-		listed_cut(oldest);
+		listed_cut(quiet);
 		bytes_count(table);
-		if (!oldest->tree)
-			oldest = listed_oldest(table, true, listed);
 	}
 	return true;
 }

@@ -346,6 +346,11 @@ static void test_without_memory_nothing_is_kept(void **state)
 	assert_false(list_table_missed(fixture->table, BUCKET, 1000));
 	assert_false(compare(fixture, BUCKET));
 	assert_int_equal(list_table_bytes(fixture->table), 0);
+	list_table_close(fixture->table);
+	/* Too little for any row: the index thread is not asked. */
+	assert_int_equal(list_table_open(64 * KIB, &fixture->table), 0);
+	assert_false(list_table_missed(fixture->table, BUCKET, 1000));
+	assert_false(list_table_wants(fixture->table));
 }
 
 int main(void)
