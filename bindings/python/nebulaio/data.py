@@ -137,10 +137,10 @@ class _PerProcess:
 
 class ObjectDataset(Dataset):  # type: ignore[misc]
     """Objects by number, each decoded by decode(key, array of uint8). A batch (__getitems__, which torch's loaders
-    call) is one window of requests. pooled: as of prefetch()."""
+    call) is one window of requests. pooled: as of prefetch(), but in the memory of the client itself, not of a clone."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
-                 decode: Decode | None = None, pooled: bool = True) -> None:
+                 decode: Decode | None = None, pooled: bool = False) -> None:
         self._clients = _PerProcess(client)
         self._bucket = bucket
         self._objects = _objects(client, bucket, keys, prefix)
