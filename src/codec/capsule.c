@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "codec/checksum.h"
 #include "codec/hash.h"
+#include "codec/text.h"
 
 /* Walks a decoded capsule's variable part. The lengths were summed and checked before. */
 struct cursor {
@@ -248,29 +249,9 @@ int capsule_refuse_decode(const void *capsule, size_t len, uint16_t *ret_status,
 	return 0;
 }
 
-/* RFC 9110 section 5.6.2. */
-static bool is_token(struct slice name)
+static bool is_name(struct slice name)
 {
-	static const bool token[256] = {
-		['!'] = true,
-		['#' ... '\''] = true,
-		['*'] = true,
-		['+'] = true,
-		['-'] = true,
-		['.'] = true,
-		['0' ... '9'] = true,
-		['A' ... 'Z'] = true,
-		['^' ... 'z'] = true,
-		['|'] = true,
-		['~'] = true,
-	};
-
-	if (name.len < 1 || name.len > UINT8_MAX)
-		return false;
-	for (size_t i = 0; i < name.len; i++)
-		if (!token[(uint8_t)name.data[i]])
-			return false;
-	return true;
+	return name.len <= UINT8_MAX && field_name_is_valid(name);
 }
 
 static bool is_value(struct slice value)
@@ -309,7 +290,7 @@ static bool headers_fit(struct slice headers, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		if (!header_take(&headers, &header))
 			return false;
-		if (!is_token(header.name) || !is_value(header.value))
+		if (!is_name(header.name) || !is_value(header.value))
 			return false;
 	}
 	return headers.len == 0;
@@ -326,7 +307,7 @@ int capsule_header_put(
 	uint16_t lens[2] = {(uint16_t)name.len, (uint16_t)value.len};
 	uint8_t *at = buf + *len;
 
-	if (!is_token(name) || !is_value(value))
+	if (!is_name(name) || !is_value(value))
 		return -EINVAL;
 	if (buf_bytes - *len < sizeof(lens) + name.len + value.len)
 		return -EMSGSIZE;

@@ -358,6 +358,29 @@ void text_lower(struct slice text, char *ret_text)
 		ret_text[at] = (char)word_lower((uint8_t)text.data[at]);
 }
 
+bool field_name_is_valid(struct slice name)
+{
+	static const bool token[256] = {
+		['!'] = true,
+		['#' ... '\''] = true,
+		['*'] = true,
+		['+'] = true,
+		['-'] = true,
+		['.'] = true,
+		['0' ... '9'] = true,
+		['A' ... 'Z'] = true,
+		['^' ... 'z'] = true,
+		['|'] = true,
+		['~'] = true,
+	};
+
+	for (size_t i = 0; i < name.len; i++) {
+		if (!token[(uint8_t)name.data[i]])
+			return false;
+	}
+	return name.len > 0;
+}
+
 static bytes_v controls(const char *text)
 {
 	bytes_v bytes = bytes_at(text);

@@ -48,6 +48,9 @@ bool utf8_is_valid(struct slice text);
  * itself. */
 void text_lower(struct slice text, char *ret_text);
 
+/* Whether bytes can be a header's name: a token of RFC 9110, section 5.6.2. The empty text is none.
+ */
+bool field_name_is_valid(struct slice name);
 /* Whether bytes can be a header's value (RFC 9110 section 5.5): without control characters, except
  * tabs. Those could end the header early. */
 bool field_value_is_valid(struct slice value);

@@ -71,16 +71,11 @@ static bool is_kept(struct slice name)
 }
 
 /* Of a token: RFC 9110, 5.6.2. */
-static bool is_name(struct slice name)
-{
-	return slice_is_word(name, "!#$%&'*+-.^_`|~");
-}
-
 static int header_keep(struct s3_origin_object *object, struct slice name, struct slice value)
 {
 	char *at = object->headers + object->headers_len;
 
-	if (!is_name(name) || !field_value_is_valid(value))
+	if (!field_name_is_valid(name) || !field_value_is_valid(value))
 		return -EBADMSG;
 	if (name.len + value.len + 2 > sizeof(object->headers) - object->headers_len)
 		return -EOVERFLOW;

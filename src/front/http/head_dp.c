@@ -37,37 +37,6 @@ int http_head_scan(struct http_scan *scan, const char *data, uint32_t len)
 
 /* ---- The lines of the headers. ---- */
 
-/* RFC 9110's tchar: the characters of a header's name. */
-static const bool is_token[256] = {
-	['0' ... '9'] = true,
-	['A' ... 'Z'] = true,
-	['a' ... 'z'] = true,
-	['!'] = true,
-	['#'] = true,
-	['$'] = true,
-	['%'] = true,
-	['&'] = true,
-	['\''] = true,
-	['*'] = true,
-	['+'] = true,
-	['-'] = true,
-	['.'] = true,
-	['^'] = true,
-	['_'] = true,
-	['`'] = true,
-	['|'] = true,
-	['~'] = true,
-};
-
-static bool token_valid(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		if (!is_token[(unsigned char)text.data[i]])
-			return false;
-	}
-	return text.len > 0;
-}
-
 /* The lines up to the empty one, each with its CRLF. 0, or the status to refuse the head with. */
 static uint32_t split_lines(struct http_head *head, const char *data, const char *end)
 {
@@ -79,7 +48,7 @@ static uint32_t split_lines(struct http_head *head, const char *data, const char
 		if (head->header_count == ARRAY_LEN(head->headers))
 			return 431;
 		header->name = slice_split(&value, ':');
-		if (!value.data || !token_valid(header->name))
+		if (!value.data || !field_name_is_valid(header->name))
 			return 400;
 		header->value = slice_trim(value);
 		if (!field_value_is_valid(header->value))
@@ -277,7 +246,7 @@ static __attribute__((noinline, cold)) uint32_t parse_refusal(
 		return 505; /* the start of HTTP/2 */
 	switch (err) {
 	case HPE_INVALID_METHOD:
-		return token_valid(head->method_text) ? 501 : 400;
+		return field_name_is_valid(head->method_text) ? 501 : 400;
 	case HPE_INVALID_VERSION:
 		return 505;
 	default:

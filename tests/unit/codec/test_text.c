@@ -345,6 +345,31 @@ static void test_field_values_have_no_control_characters(void **state)
 	}
 }
 
+/* RFC 9110's tokens: each byte at each place. */
+static void test_field_name(void **state)
+{
+	char text[20];
+
+	(void)state;
+	assert_false(field_name_is_valid(slice_of(text, 0)));
+	for (size_t len = 1; len <= sizeof(text); len++) {
+		memset(text, 'a', sizeof(text));
+		for (size_t at = 0; at < len; at++) {
+			for (unsigned byte = 0; byte < 256; byte++) {
+				bool letter = byte && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+							     "abcdefghijklmnopqrstuvwxyz",
+							      (int)byte);
+				bool other = byte && strchr("0123456789!#$%&'*+-.^_`|~", (int)byte);
+
+				text[at] = (char)byte;
+				assert_int_equal(
+					field_name_is_valid(slice_of(text, len)), letter || other);
+			}
+			text[at] = '-';
+		}
+	}
+}
+
 /* Each byte at each place; in its own memory, too. */
 static void test_lower_case(void **state)
 {
@@ -426,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_uri_round_trips),
 		cmocka_unit_test(test_utf8_equals_the_definition),
 		cmocka_unit_test(test_field_values_have_no_control_characters),
+		cmocka_unit_test(test_field_name),
 		cmocka_unit_test(test_lower_case),
 		cmocka_unit_test(test_xml),
 		cmocka_unit_test(test_output_that_does_not_fit_is_marked),
