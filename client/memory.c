@@ -165,7 +165,8 @@ void client_pool_put(struct neb_client *client, void *data)
 	CHECK(offset < pool->bytes && (offset & (FRAME_BYTES - 1)) == 0);
 	CHECK(pool->runs[at] & CLIENT_RUN_USED);
 	pool->runs[at] &= ~CLIENT_RUN_USED;
-	pool->hint = at; /* in the cache still: the next caller gets it */
+	/* Low memory first: what was used lately is in the caches and has its pages. */
+	pool->hint = MIN(pool->hint, at);
 }
 
 int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data)
