@@ -52,6 +52,31 @@ static inline int slice_cmp(struct slice a, struct slice b)
 	return a.len < b.len ? -1 : a.len > b.len;
 }
 
+/* For tables in memory: a multiply-and-fold hash, eight bytes a step. salt is more that the name
+ * depends on. With a seed drawn at start nobody can choose names that collide. */
+static inline uint64_t slice_hash_fold(uint64_t a, uint64_t b)
+{
+	__uint128_t product = (__uint128_t)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t slice_hash(struct slice s, uint64_t salt, const uint64_t seed[2])
+{
+	uint64_t hash = slice_hash_fold(salt ^ seed[0], s.len ^ seed[1]);
+	uint64_t word = 0;
+	size_t at = 0;
+
+	for (; at + sizeof(word) <= s.len; at += sizeof(word)) {
+		memcpy(&word, s.data + at, sizeof(word));
+		hash = slice_hash_fold(hash ^ word, seed[1]);
+	}
+	word = 0;
+	if (at < s.len)
+		memcpy(&word, s.data + at, s.len - at);
+	return slice_hash_fold(hash ^ word, seed[0] | 1);
+}
+
 static inline bool slice_starts(struct slice s, struct slice prefix)
 {
 	return s.len >= prefix.len &&

@@ -38,17 +38,12 @@ void s3_origin_keep(const struct s3_call *call, struct store_meta *meta)
 static _Atomic uint64_t uses[USES];
 static _Atomic uint64_t checks[USES]; /* the same, of when they were compared with the origin */
 
-/* FNV-1a: a copy whose hash another shares only stays longer. */
+/* A copy whose hash another shares only stays longer. */
 static uint64_t use_hash(struct slice bucket, struct slice key)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
+	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
 
-	for (size_t i = 0; i < bucket.len; i++)
-		hash = (hash ^ (uint8_t)bucket.data[i]) * 0x100000001b3ull;
-	hash = (hash ^ '/') * 0x100000001b3ull;
-	for (size_t i = 0; i < key.len; i++)
-		hash = (hash ^ (uint8_t)key.data[i]) * 0x100000001b3ull;
-	return hash;
+	return slice_hash(key, slice_hash(bucket, 0, seed), seed);
 }
 
 static void note(_Atomic uint64_t table[USES], struct slice bucket, struct slice key)

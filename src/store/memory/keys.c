@@ -15,19 +15,7 @@
 /* With a seed of the bucket's own: no client can choose keys of one slot. */
 static uint64_t hash_of(const struct keys *keys, struct slice name)
 {
-	uint64_t hash = keys->seed ^ name.len;
-	size_t at = 0;
-
-	for (; at + 8 <= name.len; at += 8) {
-		uint64_t word;
-
-		memcpy(&word, name.data + at, 8);
-		hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-		hash ^= hash >> 29;
-	}
-	for (; at < name.len; at++)
-		hash = (hash ^ (uint8_t)name.data[at]) * 0x100000001b3ull;
-	return hash ^ (hash >> 32);
+	return slice_hash(name, 0, keys->seed);
 }
 
 struct key *memory_key_find(const struct bucket *bucket, struct slice name)

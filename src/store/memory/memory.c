@@ -26,7 +26,7 @@ static int create_locked(struct store *store, const struct store_bucket *info)
 	if (!bucket)
 		return -ENOMEM;
 	bucket->refs = 1;
-	random_fill(&bucket->keys.seed, sizeof(bucket->keys.seed));
+	random_fill(bucket->keys.seed, sizeof(bucket->keys.seed));
 	bucket->info = *info;
 	bucket->info.id = ++store->seq_last;
 	if (!bucket->info.created_ns)

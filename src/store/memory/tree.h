@@ -71,7 +71,7 @@ struct keys {
 	struct key **slots;
 	uint32_t slot_count; /* a power of two, or 0 */
 	uint32_t count;
-	uint64_t seed;
+	uint64_t seed[2];
 };
 struct key_place {
 	uint32_t leaf, at;

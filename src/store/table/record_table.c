@@ -48,31 +48,6 @@ struct record_table {
 	struct record_shard shards[SHARD_COUNT];
 };
 
-/* A keyed multiply-and-fold hash, eight bytes a step; the key is drawn at start, so that nobody can
- * choose object keys that collide. */
-static uint64_t fold(uint64_t a, uint64_t b)
-{
-	__uint128_t product = (__uint128_t)a * b;
-
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-static uint64_t key_hash(const struct record_table *table, uint64_t bucket_id, struct slice key)
-{
-	uint64_t hash = fold(bucket_id ^ table->seed[0], key.len ^ table->seed[1]);
-	uint64_t word = 0;
-	size_t at = 0;
-
-	for (; at + sizeof(word) <= key.len; at += sizeof(word)) {
-		memcpy(&word, key.data + at, sizeof(word));
-		hash = fold(hash ^ word, table->seed[1]);
-	}
-	word = 0;
-	if (at < key.len)
-		memcpy(&word, key.data + at, key.len - at);
-	return fold(hash ^ word, table->seed[0] | 1);
-}
-
 static struct record_shard *shard_of(struct record_table *table, uint64_t hash)
 {
 	return &table->shards[hash >> 58];
@@ -230,7 +205,7 @@ static void entry_measure(struct record_shard *shard, struct record_entry *entry
 int record_table_find(struct record_table *table, uint64_t bucket_id, struct slice key,
 	struct object **ret_object)
 {
-	uint64_t hash = key_hash(table, bucket_id, key);
+	uint64_t hash = slice_hash(key, bucket_id, table->seed);
 	struct record_shard *shard = shard_of(table, hash);
 	struct record_entry *entry;
 	int found = 0;
@@ -414,7 +389,7 @@ static struct record_entry *entry_add(
 int record_entry_pin(struct record_table *table, uint64_t bucket_id, struct slice key,
 	struct record_entry **ret_entry)
 {
-	uint64_t hash = key_hash(table, bucket_id, key);
+	uint64_t hash = slice_hash(key, bucket_id, table->seed);
 	struct record_shard *shard = shard_of(table, hash);
 
 	for (;;) {
@@ -477,7 +452,7 @@ struct record_entry *record_entry_pin_fresh(
 		memcpy(name + key.len, &seq, sizeof(seq));
 		key = slice_of(name, key.len + sizeof(seq));
 	}
-	hash = key_hash(table, bucket_id, key);
+	hash = slice_hash(key, bucket_id, table->seed);
 	shard = shard_of(table, hash);
 	pthread_mutex_lock(&shard->lock);
 	entry = *entry_slot(shard, hash, bucket_id, key);

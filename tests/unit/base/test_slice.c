@@ -1,6 +1,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/base.h"
 
@@ -66,6 +67,34 @@ static void test_find_and_copy(void **state)
 	assert_false(slice_starts(SLICE("a"), SLICE("ab")));
 }
 
+/* Numbered names, prefixes of each other and of zeros: none has the hash of another, and the upper
+ * bits spread them over a table. */
+static void test_hashes_differ_and_spread(void **state)
+{
+	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
+	static const char zeros[40];
+	enum { NAMES = 4096, PLACES = 256 };
+	static uint64_t hashes[NAMES + ARRAY_LEN(zeros) + 1];
+	uint32_t count = 0, held[PLACES] = {0};
+	char name[32];
+
+	(void)state;
+	for (uint32_t i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "train/%u", i);
+		hashes[count] = slice_hash(slice_str(name), i % 2, seed);
+		held[hashes[count++] >> 56]++;
+	}
+	for (size_t len = 0; len <= sizeof(zeros); len++)
+		hashes[count++] = slice_hash(slice_of(zeros, len), 0, seed);
+	for (uint32_t i = 0; i < count; i++) {
+		for (uint32_t k = 0; k < i; k++)
+			assert_int_not_equal(hashes[i], hashes[k]);
+	}
+	for (uint32_t i = 0; i < PLACES; i++)
+		assert_in_range(held[i], 1, 4 * NAMES / PLACES);
+	assert_int_equal(slice_hash(SLICE("train/1"), 1, seed), hashes[1]);
+}
+
 static void test_digits(void **state)
 {
 	static const uint64_t values[] = {0, 9, 10, 1234567890, UINT64_MAX};
@@ -97,6 +126,7 @@ static void test_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hashes_differ_and_spread),
 		cmocka_unit_test(test_digits),
 		cmocka_unit_test(test_split_and_trim),
 		cmocka_unit_test(test_order_is_that_of_keys),
