@@ -310,7 +310,6 @@ int client_call_make(
 	}
 	client_result_init(&call->result, ++client->next_id, request->user_data);
 	call->begun_ns = clock_now_ns();
-	call->begun_boot_ns = client->leases ? clock_boot_ns() : 0;
 	call->deadline_ns = call->begun_ns + (request->timeout_ns ? request->timeout_ns
 								  : client->request_timeout_ns);
 	call->phase = CLIENT_QUEUED;

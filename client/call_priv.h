@@ -53,7 +53,7 @@ struct client_call {
 	struct list *ended; /* the list for it when it is DONE: the client's, or a batch's */
 	struct client_pages *pages; /* NULL: it has one answer */
 	uint64_t begun_ns, deadline_ns;
-	uint64_t begun_boot_ns;			     /* for leases */
+	uint64_t lease_asked_ns;		     /* CLOCK_BOOTTIME; for leases */
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
 	struct slice headers;			     /* encoded as in a capsule */
 	uint32_t header_count;

@@ -21,6 +21,7 @@ struct client_lease {
 	uint64_t hash;	   /* 0: none */
 	uint32_t serial;   /* of the session that has the lease */
 	uint64_t until_ns; /* CLOCK_BOOTTIME */
+	uint64_t stale_ns; /* the same by CLOCK_MONOTONIC: later, if the host slept */
 	uint64_t bytes;
 	struct capsule_lease grant;
 	uint8_t etag_len;
@@ -45,10 +46,9 @@ void client_leases_close(struct neb_client *client)
 
 static uint64_t hash_of(const struct client_call *call)
 {
-	uint64_t hash = crc64nvme_update(0, call->bucket.data, call->bucket.len);
+	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
 
-	hash = crc64nvme_update(hash, "/", 1);
-	return crc64nvme_update(hash, call->key.data, call->key.len) | 1;
+	return slice_hash(call->key, slice_hash(call->bucket, 0, seed), seed) | 1;
 }
 
 static bool is_plain(const struct client_call *call)
@@ -117,18 +117,15 @@ static bool read_post(struct client_session *session, struct client_call *call, 
  * turn. */
 static struct client_lease *lease_find(struct client_call *call, uint64_t hash, bool *ret_known)
 {
-	/* The checksums of numbered names differ in few bits: the multiplication spreads them. */
-	uint64_t set_idx = hash * 0x9e3779b97f4a7c15ull >> (64 - SETS_LOG2);
-	struct client_lease *set = &call->client->leases[set_idx * SET_WAYS];
+	struct client_lease *set = &call->client->leases[(hash >> (64 - SETS_LOG2)) * SET_WAYS];
 	struct client_lease *victim = &set[call->client->next_id % SET_WAYS];
 
 	*ret_known = true;
 	for (uint32_t i = 0; i < SET_WAYS; i++) {
 		if (set[i].hash == hash)
 			return &set[i];
-		if (!set[i].hash ||
-			(victim->serial && victim->hash &&
-				(!set[i].serial || set[i].until_ns <= call->begun_boot_ns)))
+		if (!set[i].hash || (victim->serial && victim->hash &&
+					    (!set[i].serial || set[i].stale_ns <= call->begun_ns)))
 			victim = &set[i];
 	}
 	*ret_known = false;
@@ -169,7 +166,7 @@ bool client_lease_read(struct client_session *session, struct client_call *call)
 	session = lease_session(lease, session);
 	call->device_idx = session->endpoint->device_idx;
 	if (lease->serial != session->serial || !name_is(lease, call) ||
-		call->begun_boot_ns >= lease->until_ns || call->into_bytes < lease->bytes)
+		call->begun_ns >= lease->stale_ns || call->into_bytes < lease->bytes)
 		return false;
 	slot_idx = session->free_slots[session->free_count - 1];
 	if (!read_post(session, call, slot_idx))
@@ -219,7 +216,8 @@ void client_lease_take(struct client_session *session, struct client_call *call,
 	lease->bytes = response->bytes_total;
 	lease->serial = session->serial;
 	/* Counted from the request, so that it ends before the server's own time does. */
-	lease->until_ns = call->begun_boot_ns + lease->grant.lease_ms * NS_PER_MS;
+	lease->until_ns = call->lease_asked_ns + lease->grant.lease_ms * NS_PER_MS;
+	lease->stale_ns = call->begun_ns + lease->grant.lease_ms * NS_PER_MS;
 	lease->etag_len = (uint8_t)response->etag.len;
 	memcpy(lease->etag, response->etag.data, response->etag.len);
 	call->client->stats.leases++;

@@ -1,5 +1,6 @@
 /* client/session_dp.c: requests out as capsules, responses in. Data path: no system call while the
  * answer comes within the spin. */
+#include "base/life.h"
 #include "http_priv.h"
 #include "session_priv.h"
 
@@ -106,8 +107,10 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	if (__builtin_expect(session->leases, 0) && client_lease_read(session, call))
 		return 0;
 	request_fill(call, &request);
-	if (__builtin_expect(session->leases && call->lease, 0))
+	if (__builtin_expect(session->leases && call->lease, 0)) {
 		request.flags |= CAPSULE_REQUEST_LEASE;
+		call->lease_asked_ns = clock_boot_ns();
+	}
 	if (session->once && call->writes)
 		request_number(call, &request, &once);
 	call->session = session;
