@@ -54,32 +54,6 @@ static void test_ping(void **state)
 
 /* ---- Sizes and memory. ---- */
 
-/* However often a batch of buffers comes and goes, no more memory is touched, whatever is held
- * meanwhile. */
-static void test_pool_memory_is_used_again(void **state)
-{
-	struct neb_client *client = rig_client(*state, NEB_STRICT);
-	void *held[2], *batch[32], *first = NULL, *last = NULL;
-
-	for (uint32_t round = 0; round < 8; round++) {
-		if (round < 2)
-			assert_int_equal(neb_buffer_alloc(client, 8 * KIB, &held[round]), 0);
-		for (uint32_t i = 0; i < ARRAY_LEN(batch); i++) {
-			assert_int_equal(neb_buffer_alloc(client, 100 * KIB, &batch[i]), 0);
-			if (round < 2) {
-				first = MIN(first ? first : batch[i], batch[i]);
-				last = MAX(last, batch[i]);
-			}
-			assert_in_range(batch[i], first, last);
-		}
-		for (uint32_t i = 0; i < ARRAY_LEN(batch); i++)
-			neb_buffer_free(client, batch[i]);
-	}
-	for (uint32_t i = 0; i < ARRAY_LEN(held); i++)
-		neb_buffer_free(client, held[i]);
-	neb_client_close(client);
-}
-
 enum memory { POOL, REGISTERED, HEAP };
 
 static uint8_t *memory_get(struct neb_client *client, enum memory kind, size_t bytes)
@@ -968,7 +942,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_client_vanishes),
 		cmocka_unit_test_setup_teardown(test_ping, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_pool_memory_is_used_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_registration_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_inline_thresholds, setup, teardown),
