@@ -348,14 +348,14 @@ static const struct s3_error *decide(
 	if (!resource.data)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (access_allowed(access, action, resource))
-		return NULL;
+		return access->error;
 	/* A caller that may list the bucket may also learn that an object is missing. */
 	if (access->object_missing) {
 		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
 		access->listed = key;
 		if (whole.data && access_allowed(access, "s3:ListBucket", whole))
-			return NULL;
+			return access->error;
 	}
 	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
 }
@@ -483,7 +483,7 @@ const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *
 		.more_arg = arg};
 
 	if (call->identity->root || access_allowed(&access, action, resource))
-		return NULL;
+		return access.error;
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
@@ -526,6 +526,8 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 		policy_compile(trust->policy, POLICY_TRUST, &call->arena, &policy, &refusal))
 		return false;
 	theirs = policy_decide(policy, &question);
+	if (access.error)
+		return false;
 	if (theirs == POLICY_DECISION_ALLOW && trust_suffices(&access, trust->role_arn))
 		return true;
 	return theirs != POLICY_DECISION_NONE && theirs != POLICY_DECISION_DENY &&
@@ -604,6 +606,8 @@ bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slic
 	if (policy_compile(topic_policy, POLICY_RESOURCE, &call->arena, &policy, &refusal))
 		return false;
 	says = policy_decide(policy, &question);
+	if (access.error)
+		return false;
 	return says == POLICY_DECISION_ALLOW ||
 	       (says == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
 }

@@ -23,11 +23,12 @@ struct access {
 	bool object_missing;
 	struct slice listed; /* prefix of the list action that the question is about; or empty */
 	bool object_known;
-	struct slice object_headers; /* in the arena */
-	bool tags_known, request_tags_known;
-	struct s3_tags tags, request_tags;
-	const struct s3_error *error; /* the error that prevented a lookup */
-	char small[4][48];	      /* buffer of computed values */
+	struct slice object_headers;		   /* in the arena */
+	const struct s3_tags *tags, *request_tags; /* NULL: not looked up yet */
+	/* The error that prevented a lookup: a condition did not get its value, so nothing is
+	 * allowed. */
+	const struct s3_error *error;
+	char small[4][48]; /* buffer of computed values */
 	uint32_t small_count;
 };
 

@@ -71,32 +71,51 @@ int access_object_acl(struct access *access, struct s3_acl *ret_acl)
 		&access->call->arena, ret_acl);
 }
 
+static const struct s3_tags NO_TAGS;
+
 static const struct s3_tags *object_tags(struct access *access)
 {
-	if (access->tags_known)
-		return &access->tags;
-	access->tags_known = true;
+	struct s3_tags *tags;
+	int ret;
+
+	if (access->tags)
+		return access->tags;
+	access->tags = &NO_TAGS;
 	find_object(access);
-	if (access->object_missing || access->error ||
-		s3_tags_decode(s3_meta_hidden(access->object_headers, SLICE(S3_TAGS_HEADER)),
-			&access->call->arena, &access->tags))
-		access->tags.count = 0;
-	return &access->tags;
+	if (access->object_missing || access->error)
+		return access->tags;
+	tags = mem_arena_get(&access->call->arena, sizeof(*tags));
+	ret = tags ? s3_tags_decode(s3_meta_hidden(access->object_headers, SLICE(S3_TAGS_HEADER)),
+			     &access->call->arena, tags)
+		   : -ENOMEM;
+	if (ret)
+		access->error = s3_error_at(ret == -ENOMEM ? S3_E_SLOW_DOWN : S3_E_INTERNAL);
+	else
+		access->tags = tags;
+	return access->tags;
 }
 
 static const struct s3_tags *request_tags(struct access *access)
 {
 	struct slice header = s3_call_header(access->call, SLICE("x-amz-tagging"));
+	const struct s3_error *error;
+	struct s3_tags *tags;
 
 	if (access->given && access->given->tags)
 		return access->given->tags;
-	if (access->request_tags_known)
-		return &access->request_tags;
-	access->request_tags_known = true;
+	if (access->request_tags)
+		return access->request_tags;
+	access->request_tags = &NO_TAGS;
+	if (!header.len)
+		return access->request_tags;
+	tags = mem_arena_get(&access->call->arena, sizeof(*tags));
+	error = tags ? s3_tags_of_header(access->call, header, tags) : s3_error_at(S3_E_SLOW_DOWN);
 	/* A malformed header is refused later, by the code that uses it. */
-	if (!header.len || s3_tags_of_header(access->call, header, &access->request_tags))
-		access->request_tags.count = 0;
-	return &access->request_tags;
+	if (!error)
+		access->request_tags = tags;
+	else if (error->status >= 500)
+		access->error = error;
+	return access->request_tags;
 }
 
 /* ---- Values. ---- */
@@ -144,8 +163,10 @@ static struct slice resource_account(struct access *access)
 		iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner), &owner))
 		return SLICE_NONE;
 	text = mem_arena_get(&access->call->arena, sizeof(owner.account));
-	if (!text)
+	if (!text) {
+		access->error = s3_error_at(S3_E_SLOW_DOWN);
 		return SLICE_NONE;
+	}
 	memcpy(text, owner.account, sizeof(owner.account));
 	return slice_str(text);
 }
@@ -232,6 +253,8 @@ static struct slice copy_source(struct access *access)
 	char *text = value.len ? mem_arena_get(&access->call->arena, value.len) : NULL;
 	size_t len;
 
+	if (value.len && !text)
+		access->error = s3_error_at(S3_E_SLOW_DOWN);
 	if (!text || uri_decode(value, 0, text, value.len, &len))
 		return SLICE_NONE;
 	value = slice_of(text, len);

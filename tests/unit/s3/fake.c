@@ -15,7 +15,7 @@
 #define REGION_BYTES (32 * MIB)
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
-int fake_put_error, fake_commit_error, fake_read_error;
+int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -68,7 +68,8 @@ static void counted_put_abort(struct store_put *put)
 static int counted_get_open(struct store *store, const struct store_name *name,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
-	int ret = engine->get_open(store, name, ret_get, ret_bucket_exists);
+	int ret = fake_get_error ? fake_get_error
+				 : engine->get_open(store, name, ret_get, ret_bucket_exists);
 
 	fake_open_gets += !ret;
 	return ret;

@@ -19,8 +19,8 @@ int fake_open_with(const struct s3_opts *opts);
 /* A setup and a teardown of cmocka. The teardown fails if a get, a put or a source is open. */
 int fake_open(void **state);
 int fake_close(void **state);
-/* The next put, commit or read fails with this -errno; 0: none. */
-extern int fake_put_error, fake_commit_error, fake_read_error;
+/* Each opening of an object, put, commit or read fails with this -errno; 0: none. */
+extern int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
 /* The numbers of gets, puts and sources that are open. */
 extern int fake_open_gets, fake_open_puts, fake_open_sources;
 

@@ -147,6 +147,47 @@ static void test_hidden(void **state)
 	mem_arena_free(&arena);
 }
 
+static uint32_t anonymous_delete(void)
+{
+	fake_call_free(&call);
+	fake_call_init(&call, "DELETE", "/bkt/key", "");
+	call.request.session = NULL;
+	fake_call_run(fake_s3, &call);
+	return call.reply.status;
+}
+
+/* Everybody may delete what is not tagged as kept. When the tags cannot be looked up, nobody may.
+ */
+static void test_a_denial_by_tags_outlives_their_loss(void **state)
+{
+	static const char policy[] =
+		"{\"Version\":\"2012-10-17\",\"Statement\":["
+		"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:DeleteObject\","
+		"\"Resource\":\"arn:aws:s3:::bkt/*\"},"
+		"{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:DeleteObject\","
+		"\"Resource\":\"arn:aws:s3:::bkt/*\",\"Condition\":{\"StringEquals\":"
+		"{\"s3:ExistingObjectTag/kept\":\"yes\"}}}]}";
+	static const char tagging[] =
+		"<Tagging><TagSet><Tag><Key>kept</Key><Value>yes</Value></Tag>"
+		"</TagSet></Tagging>";
+
+	(void)state;
+	run("DELETE", "/bkt", "publicAccessBlock", NULL);
+	assert_int_equal(call.reply.status, 204);
+	run("PUT", "/bkt", "policy", policy);
+	assert_int_equal(call.reply.status, 204);
+	run("PUT", "/bkt/key", "tagging", tagging);
+	assert_int_equal(call.reply.status, 200);
+	assert_int_equal(anonymous_delete(), 403);
+	fake_get_error = -EIO;
+	assert_int_equal(anonymous_delete(), 500);
+	fake_get_error = 0;
+	run("GET", "/bkt/key", "tagging", NULL);
+	assert_int_equal(call.reply.status, 200);
+	run("DELETE", "/bkt/key", "tagging", NULL);
+	assert_int_equal(anonymous_delete(), 204);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +195,8 @@ static int tests_run(void)
 		cmocka_unit_test(test_hidden),
 		cmocka_unit_test_setup_teardown(test_object, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_a_denial_by_tags_outlives_their_loss, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
