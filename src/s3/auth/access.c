@@ -110,14 +110,17 @@ static const char *declined_action(const struct s3_call *call)
 static const char *access_action(const struct s3_call *call)
 {
 	const struct s3_operation *operation = call->operation;
-	const struct s3_config_kind *kind = s3_config_kind_of(call);
+	const struct s3_config_kind *kind;
 
 	switch (operation->id) {
 	case S3_OPERATION_GET_CONFIG:
+		kind = s3_config_kind_of(call);
 		return kind ? kind->get.action : ACTION_ALL;
 	case S3_OPERATION_PUT_CONFIG:
+		kind = s3_config_kind_of(call);
 		return kind ? kind->put.action : ACTION_ALL;
 	case S3_OPERATION_DELETE_CONFIG:
+		kind = s3_config_kind_of(call);
 		return kind ? kind->delete.action : ACTION_ALL;
 	case S3_OPERATION_DECLINED:
 	case S3_OPERATION_UNKNOWN:
