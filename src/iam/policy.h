@@ -57,7 +57,13 @@ struct policy_question {
 	struct slice resource; /* "arn:aws:s3:::bucket/key" */
 	policy_values_fn *values;
 	void *arg;
+	/* The steps that comparisons may take, for all policies that get the question; NULL:
+	 * POLICY_STEPS_MAX for each. A policy that needs more denies. */
+	uint64_t *steps_left;
 };
+/* A few milliseconds: a policy's author must not be able to hold up an event loop by patterns that
+ * take long to compare. */
+#define POLICY_STEPS_MAX ((uint64_t)4 * MIB)
 
 enum policy_decision {
 	POLICY_DECISION_NONE,

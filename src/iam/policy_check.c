@@ -66,6 +66,13 @@ static bool can_begin(struct slice pattern, struct slice text)
 	return fits[text.len];
 }
 
+static bool glob(struct slice pattern, struct slice text, bool nocase)
+{
+	uint64_t steps = POLICY_STEPS_MAX;
+
+	return policy_glob(pattern, text, nocase, &steps);
+}
+
 /* The kinds of a resource: the bucket, objects in it, both. */
 static unsigned resource_on(const struct policy_pattern *resource, struct slice bucket)
 {
@@ -77,7 +84,7 @@ static unsigned resource_on(const struct policy_pattern *resource, struct slice 
 	len = (size_t)snprintf(text, sizeof(text), ARN_OF_S3 "%.*s", SLICE_FMT(bucket));
 	CHECK(len + 1 < sizeof(text));
 	text[len] = '/';
-	return (policy_glob(resource->text, slice_of(text, len), false) ? BUCKET : NOTHING) |
+	return (glob(resource->text, slice_of(text, len), false) ? BUCKET : NOTHING) |
 	       (can_begin(resource->text, slice_of(text, len + 1)) ? OBJECT : NOTHING);
 }
 
@@ -97,7 +104,7 @@ static int check_action(const struct policy_statement *statement,
 	bool found = false, applies = false;
 
 	for (size_t i = 0; i < ARRAY_LEN(actions) && !action->has_variable; i++) {
-		if (!policy_glob(action->text, actions[i].name, true))
+		if (!glob(action->text, actions[i].name, true))
 			continue;
 		found = true;
 		applies |= (actions[i].on & on) != 0;
@@ -198,7 +205,7 @@ static int check_trust(const struct policy_pattern *action, struct policy_refusa
 		SLICE("sts:SetContext"), SLICE("sts:SetSourceIdentity"), SLICE("sts:TagSession")};
 
 	for (size_t i = 0; i < ARRAY_LEN(known) && !is_anything(action); i++)
-		if (policy_glob(action->text, known[i], true))
+		if (glob(action->text, known[i], true))
 			return 0;
 	return refuse(refusal, "AssumeRole policy may only specify STS AssumeRole actions.");
 }

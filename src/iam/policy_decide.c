@@ -3,11 +3,14 @@
 
 #define VALUES_MAX	   64u
 #define EXPANDED_BYTES_MAX (64 * KIB)
+#define EXPANSION_STEPS	   256u /* memory, the request's values */
 
 /* Replaces a pattern's variables by the request's values. False: a variable has no value or
  * several, or the text grows too long; the pattern then fits nothing. */
 static bool expand(const struct policy_question *question, struct slice pattern, struct buf *out)
 {
+	if (!policy_spend(question->steps_left, EXPANSION_STEPS + pattern.len))
+		return false;
 	while (pattern.len) {
 		const char *begin = memchr(pattern.data, PATTERN_VAR_BEGIN, pattern.len);
 		size_t plain = begin ? (size_t)(begin - pattern.data) : pattern.len;
@@ -45,10 +48,13 @@ static enum fit pattern_fits(const struct policy_question *question,
 	enum fit fit = FIT_UNKNOWN;
 
 	if (!pattern->has_variable)
-		return policy_glob(pattern->text, text, nocase) ? FIT_YES : FIT_NO;
+		return policy_glob(pattern->text, text, nocase, question->steps_left) ? FIT_YES
+										      : FIT_NO;
 	buf_init(&expanded, EXPANDED_BYTES_MAX);
 	if (expand(question, pattern->text, &expanded))
-		fit = policy_glob(buf_slice(&expanded), text, nocase) ? FIT_YES : FIT_NO;
+		fit = policy_glob(buf_slice(&expanded), text, nocase, question->steps_left)
+			      ? FIT_YES
+			      : FIT_NO;
 	buf_free(&expanded);
 	return fit;
 }
@@ -192,13 +198,15 @@ static bool value_fits(const struct policy_question *question,
 		bool fits;
 
 		if (!wanted->has_variable) {
-			if (policy_compare(condition->op, wanted->text, value))
+			if (policy_compare(
+				    condition->op, wanted->text, value, question->steps_left))
 				return true;
 			continue;
 		}
 		buf_init(&expanded, EXPANDED_BYTES_MAX);
 		fits = expand(question, wanted->text, &expanded) &&
-		       policy_compare(condition->op, buf_slice(&expanded), value);
+		       policy_compare(
+			       condition->op, buf_slice(&expanded), value, question->steps_left);
 		buf_free(&expanded);
 		if (fits)
 			return true;
@@ -256,12 +264,23 @@ enum policy_decision policy_decide(
 	const struct policy *policy, const struct policy_question *question)
 {
 	enum policy_decision decision = POLICY_DECISION_NONE;
+	uint64_t steps = POLICY_STEPS_MAX;
+	struct policy_question asked;
 
 	if (!policy)
 		return POLICY_DECISION_NONE;
+	asked = *question;
+	if (!asked.steps_left)
+		asked.steps_left = &steps;
 	for (const struct policy_statement *at = policy->statements; at; at = at->next) {
-		enum policy_decision one = statement_says(policy, at, question);
+		enum policy_decision one = statement_says(policy, at, &asked);
 
+		if (*asked.steps_left == 0) {
+			log_limited(LOG_WARN, "iam",
+				"a policy needs too many steps to be compared with %.*s: it denies",
+				SLICE_FMT(question->action));
+			return POLICY_DECISION_DENY;
+		}
 		if (one == POLICY_DECISION_DENY)
 			return POLICY_DECISION_DENY;
 		decision = one > decision ? one : decision;

@@ -85,10 +85,13 @@ struct policy {
 	struct policy_statement *statements;
 };
 
-/* Whether text matches the pattern, which has no variables. */
-bool policy_glob(struct slice pattern, struct slice text, bool nocase);
-/* Whether a value of a request satisfies the condition's value. */
-bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value);
+/* Takes steps of a comparison from those that are left; false: none are left. */
+bool policy_spend(uint64_t *left, uint64_t steps);
+/* Whether text matches the pattern, which has no variables; false when no steps are left. */
+bool policy_glob(struct slice pattern, struct slice text, bool nocase, uint64_t *left);
+/* Whether a value of a request satisfies the condition's value; false when no steps are left. */
+bool policy_compare(
+	enum policy_operator op, struct slice wanted, struct slice value, uint64_t *left);
 /* "192.0.2.0/24", or one address. */
 struct policy_range {
 	uint8_t bytes[16];

@@ -12,30 +12,65 @@ static bool same_byte(char a, char b, bool nocase)
 	return a == b || (nocase && tolower((unsigned char)a) == tolower((unsigned char)b));
 }
 
-/* On a mismatch it returns to the last "*", so it takes at most pattern times text steps. */
-bool policy_glob(struct slice pattern, struct slice text, bool nocase)
+bool policy_spend(uint64_t *left, uint64_t steps)
 {
-	size_t p = 0, t = 0, star = SIZE_MAX, star_text = 0;
+	*left -= MIN(*left, steps);
+	return *left > 0;
+}
 
-	while (t < text.len) {
-		if (p < pattern.len && pattern.data[p] == PATTERN_ANY) {
-			star = p++;
-			star_text = t;
-		} else if (p < pattern.len &&
-			   (pattern.data[p] == PATTERN_ONE ||
-				   same_byte(pattern.data[p], text.data[t], nocase))) {
-			p++;
-			t++;
-		} else if (star != SIZE_MAX) {
-			p = star + 1;
-			t = ++star_text;
-		} else {
+/* Whether a part without "*" matches the text's beginning, which is as long. */
+static bool part_fits(struct slice part, const char *text, bool nocase)
+{
+	if (!part.len || memcmp(part.data, text, part.len) == 0)
+		return true;
+	for (size_t i = 0; i < part.len; i++)
+		if (part.data[i] != PATTERN_ONE && !same_byte(part.data[i], text[i], nocase))
 			return false;
-		}
+	return true;
+}
+
+/* Where a part without "*" matches first; -1: nowhere, or not within the steps that are left. */
+static ptrdiff_t part_find(struct slice part, struct slice text, bool nocase, uint64_t *left)
+{
+	const char *at;
+
+	if (!part.len)
+		return 0;
+	if (!nocase && !memchr(part.data, PATTERN_ONE, part.len)) {
+		/* libc's search is linear for parts of more than 256 bytes. For shorter ones it may
+		 * compare them at each place, many bytes at a time. */
+		if (!policy_spend(left, text.len + text.len / 64 * MIN(part.len, 256)))
+			return -1;
+		at = memmem(text.data, text.len, part.data, part.len);
+		return at ? at - text.data : -1;
 	}
-	while (p < pattern.len && pattern.data[p] == PATTERN_ANY)
-		p++;
-	return p == pattern.len;
+	for (size_t i = 0; i + part.len <= text.len && policy_spend(left, part.len); i++)
+		if (part_fits(part, text.data + i, nocase))
+			return (ptrdiff_t)i;
+	return -1;
+}
+
+bool policy_glob(struct slice pattern, struct slice text, bool nocase, uint64_t *left)
+{
+	struct slice part = slice_split(&pattern, PATTERN_ANY);
+	ptrdiff_t at;
+
+	if (text.len < part.len || !policy_spend(left, part.len + 1) ||
+		!part_fits(part, text.data, nocase))
+		return false;
+	text = slice_from(text, part.len);
+	if (!pattern.data)
+		return text.len == 0;
+	while (true) {
+		part = slice_split(&pattern, PATTERN_ANY);
+		if (!pattern.data)
+			return text.len >= part.len && policy_spend(left, part.len + 1) &&
+			       part_fits(part, text.data + text.len - part.len, nocase);
+		at = part_find(part, text, nocase, left);
+		if (at < 0)
+			return false;
+		text = slice_from(text, (size_t)at + part.len);
+	}
 }
 
 static bool parse_number(struct slice text, double *ret_number)
@@ -132,15 +167,15 @@ static bool address_within(struct slice network_text, struct slice address_text)
 }
 
 /* Compares ARNs part by part, so that a "*" does not match a colon, except in the last part. */
-static bool arn_like(struct slice pattern, struct slice arn)
+static bool arn_like(struct slice pattern, struct slice arn, uint64_t *left)
 {
 	for (int part = 0; part < 5; part++) {
 		if (!pattern.data || !arn.data)
 			return false;
-		if (!policy_glob(slice_split(&pattern, ':'), slice_split(&arn, ':'), false))
+		if (!policy_glob(slice_split(&pattern, ':'), slice_split(&arn, ':'), false, left))
 			return false;
 	}
-	return pattern.data && arn.data && policy_glob(pattern, arn, false);
+	return pattern.data && arn.data && policy_glob(pattern, arn, false, left);
 }
 
 static bool compare_numbers(enum policy_operator op, double wanted, double value)
@@ -174,7 +209,8 @@ static bool is_date(enum policy_operator op)
 	return op >= OP_DATE_EQUALS && op <= OP_DATE_GREATER_EQUALS;
 }
 
-bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value)
+bool policy_compare(
+	enum policy_operator op, struct slice wanted, struct slice value, uint64_t *left)
 {
 	double a, b;
 
@@ -188,11 +224,11 @@ bool policy_compare(enum policy_operator op, struct slice wanted, struct slice v
 	case OP_BOOL:
 		return slice_eq_nocase(wanted, value);
 	case OP_STRING_LIKE:
-		return policy_glob(wanted, value, false);
+		return policy_glob(wanted, value, false, left);
 	case OP_IP_ADDRESS:
 		return address_within(wanted, value);
 	case OP_ARN_LIKE:
-		return arn_like(wanted, value);
+		return arn_like(wanted, value, left);
 	default:
 		return slice_eq(wanted, value);
 	}

@@ -279,11 +279,13 @@ static bool is_policy_action(const char *action)
 static bool access_allowed(struct access *access, const char *action, struct slice resource)
 {
 	const struct iam_principal *principal = access->principal;
+	uint64_t steps = POLICY_STEPS_MAX;
 	const struct policy_question question = {.principal = &principal->who,
 		.action = slice_str(action),
 		.resource = resource,
 		.values = access_values,
-		.arg = access};
+		.arg = access,
+		.steps_left = &steps};
 	enum policy_decision mine = identity_says(principal, &question), theirs;
 	bool owner, same, list;
 
@@ -516,11 +518,13 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 		.principal = trust->federated.len ? &federated : s3_call_principal(call),
 		.more = trust->values,
 		.more_arg = trust->arg};
+	uint64_t steps = POLICY_STEPS_MAX;
 	const struct policy_question question = {.principal = &access.principal->who,
 		.action = slice_str(trust->action),
 		.resource = trust->role_arn,
 		.values = access_values,
-		.arg = &access};
+		.arg = &access,
+		.steps_left = &steps};
 	enum policy_decision mine = identity_says(access.principal, &question), theirs;
 	struct policy_refusal refusal;
 	const struct policy *policy;
@@ -597,11 +601,13 @@ const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct 
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)
 {
 	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	uint64_t steps = POLICY_STEPS_MAX;
 	const struct policy_question question = {.principal = &access.principal->who,
 		.action = SLICE("sns:Publish"),
 		.resource = topic_arn,
 		.values = access_values,
-		.arg = &access};
+		.arg = &access,
+		.steps_left = &steps};
 	struct policy_refusal refusal;
 	const struct policy *policy;
 	enum policy_decision mine = identity_says(access.principal, &question), says;
@@ -621,11 +627,13 @@ static const struct s3_error *may_account(struct s3_call *call)
 {
 	const struct iam_principal *principal = s3_call_principal(call);
 	struct access access = {.call = call, .principal = principal};
+	uint64_t steps = POLICY_STEPS_MAX;
 	const struct policy_question question = {.principal = &principal->who,
 		.action = slice_str(call->operation->action),
 		.resource = SLICE("*"),
 		.values = access_values,
-		.arg = &access};
+		.arg = &access,
+		.steps_left = &steps};
 	enum policy_decision mine;
 
 	if (principal->who.anonymous ||

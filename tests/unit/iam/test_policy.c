@@ -9,6 +9,7 @@
 #include "base/mem_arena.h"
 #include "document/json.h"
 #include "iam/policy.h"
+#include "iam/policy_priv.h"
 
 static struct mem_arena memory;
 
@@ -627,6 +628,98 @@ static void test_policies_of_identities(void **state)
 		POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"s3:GetObject\"", "STS AssumeRole");
 }
 
+/* ---- Patterns. ---- */
+
+/* By its definition; for short texts. */
+static bool fits(struct slice pattern, struct slice text)
+{
+	if (!pattern.len)
+		return text.len == 0;
+	if (pattern.data[0] == PATTERN_ANY)
+		return fits(slice_from(pattern, 1), text) ||
+		       (text.len && fits(pattern, slice_from(text, 1)));
+	return text.len && (pattern.data[0] == PATTERN_ONE || pattern.data[0] == text.data[0]) &&
+	       fits(slice_from(pattern, 1), slice_from(text, 1));
+}
+
+static void test_patterns_equal_their_definition(void **state)
+{
+	static const char letters[] = {'a', 'b', PATTERN_ANY, PATTERN_ONE};
+	char pattern[8], text[9], capitals[9];
+	uint32_t fitting = 0;
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 17);
+	for (uint32_t round = 0; round < 100000; round++) {
+		size_t len = prng_below(&prng, sizeof(pattern) + 1);
+		size_t text_len = prng_below(&prng, sizeof(text) + 1);
+		uint64_t steps = POLICY_STEPS_MAX;
+		bool wanted;
+
+		for (size_t i = 0; i < len; i++)
+			pattern[i] = letters[prng_below(&prng, sizeof(letters))];
+		for (size_t i = 0; i < text_len; i++) {
+			text[i] = letters[prng_below(&prng, 2)];
+			capitals[i] = (char)(text[i] - 'a' + 'A');
+		}
+		wanted = fits(slice_of(pattern, len), slice_of(text, text_len));
+		fitting += wanted;
+		assert_int_equal(policy_glob(slice_of(pattern, len), slice_of(text, text_len),
+					 false, &steps),
+			wanted);
+		assert_int_equal(policy_glob(slice_of(pattern, len), slice_of(capitals, text_len),
+					 true, &steps),
+			wanted);
+	}
+	assert_in_range(fitting, 10000, 90000);
+}
+
+/* A long text, and a pattern that nearly fits at each place of it: in few steps where libc
+ * searches, else not within those that are left. */
+static void test_patterns_take_bounded_steps(void **state)
+{
+	static char pattern[8002], text[16000];
+	uint64_t steps = POLICY_STEPS_MAX;
+
+	(void)state;
+	memset(pattern, 'a', sizeof(pattern));
+	memset(text, 'a', sizeof(text));
+	pattern[0] = PATTERN_ANY;
+	pattern[sizeof(pattern) - 2] = 'b';
+	pattern[sizeof(pattern) - 1] = PATTERN_ANY;
+	assert_false(policy_glob(
+		slice_of(pattern, sizeof(pattern)), slice_of(text, sizeof(text)), false, &steps));
+	assert_in_range(steps, POLICY_STEPS_MAX - 100 * KIB, POLICY_STEPS_MAX - 1);
+	pattern[1] = PATTERN_ONE;
+	assert_false(policy_glob(
+		slice_of(pattern, sizeof(pattern)), slice_of(text, sizeof(text)), false, &steps));
+	assert_int_equal(steps, 0);
+}
+
+/* What such a policy says is not known, so it denies, whatever the other statements allow. */
+static void test_a_policy_of_too_many_steps_denies(void **state)
+{
+	static char text[9000], agent[16000];
+	const char *const seen[] = {"aws:UserAgent", agent, NULL};
+	int len = snprintf(text, sizeof(text),
+		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":\"s3:*\","
+		"\"Resource\":\"*\"},{\"Effect\":\"Deny\",\"Action\":\"s3:*\",\"Resource\":\"*\","
+		"\"Condition\":{\"StringLike\":{\"aws:UserAgent\":\"*?");
+
+	(void)state;
+	memset(text + len, 'a', 8000);
+	snprintf(text + len + 8000, sizeof(text) - (size_t)len - 8000, "b*\"}}}]}");
+	memset(agent, 'a', sizeof(agent) - 1);
+	facts = seen;
+	assert_int_equal(ask(text, POLICY_IDENTITY, &alice, "s3:GetObject", "arn:aws:s3:::b/k"),
+		POLICY_DECISION_DENY);
+	agent[10] = '\0';
+	assert_int_equal(ask(text, POLICY_IDENTITY, &alice, "s3:GetObject", "arn:aws:s3:::b/k"),
+		POLICY_DECISION_ALLOW);
+	facts = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -639,6 +732,9 @@ int main(void)
 		cmocka_unit_test(test_public),
 		cmocka_unit_test(test_public_by_address),
 		cmocka_unit_test(test_public_by_other_keys),
+		cmocka_unit_test(test_patterns_equal_their_definition),
+		cmocka_unit_test(test_patterns_take_bounded_steps),
+		cmocka_unit_test(test_a_policy_of_too_many_steps_denies),
 		cmocka_unit_test(test_of_bucket),
 		cmocka_unit_test(test_policies_of_buckets),
 		cmocka_unit_test(test_policies_of_identities),
