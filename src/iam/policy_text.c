@@ -214,6 +214,9 @@ bool policy_compare(
 {
 	double a, b;
 
+	/* Parsing takes about as long as a comparison of so many bytes. */
+	if (!policy_spend(left, is_numeric(op) || is_date(op) || op == OP_IP_ADDRESS ? 64 : 1))
+		return false;
 	if (is_numeric(op))
 		return parse_number(wanted, &a) && parse_number(value, &b) &&
 		       compare_numbers(op, a, b);

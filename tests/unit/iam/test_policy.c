@@ -697,13 +697,14 @@ static void test_patterns_take_bounded_steps(void **state)
 	assert_int_equal(steps, 0);
 }
 
-/* What such a policy says is not known, so it denies, whatever the other statements allow. */
+/* Nobody knows what such a policy says, so it denies, whatever its other statements allow. */
 static void test_a_policy_of_too_many_steps_denies(void **state)
 {
 	static char text[9000], agent[16000];
 	const char *const seen[] = {"aws:UserAgent", agent, NULL};
 	int len = snprintf(text, sizeof(text),
-		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":\"s3:*\","
+		"{\"Version\":\"2012-10-17\",\"Statement\":["
+		"{\"Effect\":\"Allow\",\"Action\":\"s3:*\","
 		"\"Resource\":\"*\"},{\"Effect\":\"Deny\",\"Action\":\"s3:*\",\"Resource\":\"*\","
 		"\"Condition\":{\"StringLike\":{\"aws:UserAgent\":\"*?");
 
