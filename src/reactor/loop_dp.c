@@ -94,8 +94,12 @@ static uint32_t turn(struct reactor *reactor)
 	uring_flush(reactor);
 	stat_add(&reactor->stats.turns, 1);
 	if (work) {
+		uint64_t ticks = clock_ticks() - begin_ticks;
+
 		stat_add(&reactor->stats.busy_turns, 1);
-		stat_add(&reactor->busy_ticks, clock_ticks() - begin_ticks);
+		stat_add(&reactor->busy_ticks, ticks);
+		if (__builtin_expect(ticks >= reactor->long_ticks, 0))
+			stat_add(&reactor->stats.long_turns, 1);
 	}
 	return work;
 }

@@ -152,6 +152,7 @@ void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stat
 	ret_stats->fiber_switches = __atomic_load_n(&stats->fiber_switches, __ATOMIC_RELAXED);
 	ret_stats->messages = __atomic_load_n(&stats->messages, __ATOMIC_RELAXED);
 	ret_stats->uring_submits = __atomic_load_n(&stats->uring_submits, __ATOMIC_RELAXED);
+	ret_stats->long_turns = __atomic_load_n(&stats->long_turns, __ATOMIC_RELAXED);
 	ret_stats->busy_ns =
 		ticks_to_ns(reactor, __atomic_load_n(&reactor->busy_ticks, __ATOMIC_RELAXED));
 	ret_stats->idle_spin_ns = __atomic_load_n(&reactor->idle_spin_ns, __ATOMIC_RELAXED);

@@ -64,8 +64,10 @@ uint64_t reactor_now_ns(const struct reactor *reactor);
 uint64_t reactor_fine_ns(const struct reactor *reactor);
 bool reactor_stopping(const struct reactor *reactor);
 
+#define REACTOR_TURN_LONG_NS (5 * NS_PER_MS)
 struct reactor_stats {
 	uint64_t turns, busy_turns, sleeps, fiber_switches, messages, uring_submits;
+	uint64_t long_turns;   /* of REACTOR_TURN_LONG_NS or more: everything waited meanwhile */
 	uint64_t busy_ns;      /* time in turns that did work */
 	uint64_t idle_spin_ns; /* now */
 	uint64_t spin_changes; /* … by the length of the waits for work */

@@ -117,6 +117,7 @@ struct reactor {
 	uint64_t tick_ns;   /* of one tick, times REACTOR_TICK_NS_ONE */
 	uint64_t open_ns, open_ticks;
 	uint64_t busy_ticks; /* in turns that did work */
+	uint64_t long_ticks; /* of a long turn */
 	bool bound;	     /* the ring is enabled and belongs to owner */
 	bool stop_seen;	     /* seen by a whole turn: earlier work has been handled */
 	pthread_t owner;

@@ -33,6 +33,7 @@ static void speed_measure(struct reactor *reactor)
 
 	reactor->quantum_ticks = (int64_t)(QUANTUM_NS / NS_PER_US * per_us);
 	reactor->round_ticks = ROUND_NS / NS_PER_US * per_us;
+	reactor->long_ticks = REACTOR_TURN_LONG_NS / NS_PER_US * per_us;
 	reactor->tick_ns = NS_PER_US * REACTOR_TICK_NS_ONE / per_us;
 	reactor->speed_due_ticks = reactor->now_ticks + (ns < NS_PER_S ? 0 : SPEED_TICKS);
 }

@@ -361,6 +361,10 @@ void admin_reactors(struct reactor *const *reactors, uint32_t count, struct buf 
 	} FIELDS[] = {
 		{"nebulaio_reactor_turns_total", "Turns of the event loop.",
 			offsetof(struct reactor_stats, turns)},
+		{"nebulaio_reactor_long_turns_total",
+			"Turns of the event loop of 5 ms or more: all else on it waited meanwhile, "
+			"for one piece of work or for the processor.",
+			offsetof(struct reactor_stats, long_turns)},
 		{"nebulaio_reactor_sleeps_total", "Times that the event loop slept.",
 			offsetof(struct reactor_stats, sleeps)},
 		{"nebulaio_reactor_busy_nanoseconds_total", "Time spent in turns that did work.",

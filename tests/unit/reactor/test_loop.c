@@ -230,6 +230,33 @@ static void drives_another(void *arg)
 	note('d');
 }
 
+static void spin(void *arg)
+{
+	uint64_t until_ns = clock_now_ns() + 2 * REACTOR_TURN_LONG_NS;
+
+	(void)arg;
+	while (clock_now_ns() < until_ns)
+		clock_relax();
+}
+
+static void test_long_turns_are_counted(void **state)
+{
+	const struct reactor_opts opts = {.cpu = -1};
+	struct reactor_stats before, after;
+	struct reactor *reactor;
+
+	(void)state;
+	assert_int_equal(reactor_open(&opts, &reactor), 0);
+	reactor_stats(reactor, &before);
+	assert_int_equal(before.long_turns, 0);
+	assert_int_equal(fiber_spawn(reactor, "spin", spin, NULL), 0);
+	reactor_stop(reactor);
+	reactor_run(reactor);
+	reactor_stats(reactor, &after);
+	assert_in_range(after.long_turns, 1, after.busy_turns);
+	reactor_close(reactor);
+}
+
 static void test_turns_nest(void **state)
 {
 	struct reactor_opts opts = {.core_idx = 7, .cpu = -1};
@@ -523,6 +550,7 @@ int main(void)
 		RIG_TEST(test_idle_costs_nothing),
 		RIG_TEST(test_turn_wait_keeps_its_deadline),
 		RIG_TEST(test_fine_time_goes_on_within_a_turn),
+		RIG_TEST(test_long_turns_are_counted),
 		RIG_TEST(test_turns_nest),
 		RIG_TEST(test_offload_without_helpers_still_runs),
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
