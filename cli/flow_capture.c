@@ -96,7 +96,7 @@ static void status_tell(const struct job *job, const struct flow_capture_stats *
 	flow_status(&job->base, &counts);
 }
 
-/* Prints the line of a second at once, with the rates since the start. */
+/* Publishes the counts and prints the line of a second at once, with the rates since the start. */
 static void report_now(void *arg)
 {
 	const struct job *job = arg;
@@ -104,6 +104,7 @@ static void report_now(void *arg)
 	struct flow_capture_stats now;
 
 	flow_capture_stats(job->capture, &now);
+	status_tell(job, &now);
 	report_line(job, &now, &none,
 		(double)(clock_now_ns() - job->base.start_ns + 1) / (double)NS_PER_S);
 }
