@@ -52,8 +52,6 @@ static inline int slice_cmp(struct slice a, struct slice b)
 	return a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* For tables in memory: a multiply-and-fold hash, eight bytes a step. salt is more that the name
- * depends on. With a seed drawn at start nobody can choose names that collide. */
 static inline uint64_t slice_hash_fold(uint64_t a, uint64_t b)
 {
 	__uint128_t product = (__uint128_t)a * b;
@@ -61,6 +59,8 @@ static inline uint64_t slice_hash_fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/* For tables in memory: a multiply-and-fold hash, eight bytes a step. salt is more that the name
+ * depends on. With a seed drawn at start nobody can choose names that collide. */
 static inline uint64_t slice_hash(struct slice s, uint64_t salt, const uint64_t seed[2])
 {
 	uint64_t hash = slice_hash_fold(salt ^ seed[0], s.len ^ seed[1]);

@@ -103,7 +103,7 @@ static int check_action(const struct policy_statement *statement,
 {
 	bool found = false, applies = false;
 
-	for (size_t i = 0; i < ARRAY_LEN(actions) && !action->has_variable; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(actions) && !action->has_variable && !applies; i++) {
 		if (!glob(action->text, actions[i].name, true))
 			continue;
 		found = true;
