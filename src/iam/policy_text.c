@@ -36,6 +36,8 @@ static ptrdiff_t part_find(struct slice part, struct slice text, bool nocase, ui
 
 	if (!part.len)
 		return 0;
+	if (text.len < part.len)
+		return -1;
 	if (!nocase && !memchr(part.data, PATTERN_ONE, part.len)) {
 		/* libc's search is linear for parts of more than 256 bytes. For shorter ones it may
 		 * compare them at each place, many bytes at a time. */
@@ -65,7 +67,7 @@ bool policy_glob(struct slice pattern, struct slice text, bool nocase, uint64_t 
 		part = slice_split(&pattern, PATTERN_ANY);
 		if (!pattern.data)
 			return text.len >= part.len && policy_spend(left, part.len + 1) &&
-			       part_fits(part, text.data + text.len - part.len, nocase);
+			       part_fits(part, slice_from(text, text.len - part.len).data, nocase);
 		at = part_find(part, text, nocase, left);
 		if (at < 0)
 			return false;
