@@ -46,9 +46,7 @@ void client_leases_close(struct neb_client *client)
 
 static uint64_t hash_of(const struct client_call *call)
 {
-	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
-
-	return slice_hash(call->key, slice_hash(call->bucket, 0, seed), seed) | 1;
+	return slice_hash_fixed(call->key, slice_hash_fixed(call->bucket, 0)) | 1;
 }
 
 static bool is_plain(const struct client_call *call)

@@ -77,6 +77,14 @@ static inline uint64_t slice_hash(struct slice s, uint64_t salt, const uint64_t 
 	return slice_hash_fold(hash ^ word, seed[0] | 1);
 }
 
+/* The same with a fixed seed, for tables where names that collide only share a place. */
+static inline uint64_t slice_hash_fixed(struct slice s, uint64_t salt)
+{
+	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
+
+	return slice_hash(s, salt, seed);
+}
+
 static inline bool slice_starts(struct slice s, struct slice prefix)
 {
 	return s.len >= prefix.len &&

@@ -489,7 +489,7 @@ const struct s3_error *s3_call_may_service_if(struct s3_call *call, const char *
 
 	if (call->identity->root || access_allowed(&access, action, resource))
 		return access.error;
-	return s3_error_at(S3_E_ACCESS_DENIED);
+	return access.error ? access.error : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
 const struct s3_error *s3_call_may_operate(struct s3_call *call, const char *action)

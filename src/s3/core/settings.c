@@ -81,15 +81,19 @@ static struct cache *cache_self(struct s3_settings_table *table)
 	return own_table_id == table->id ? own_cache : cache_make(table);
 }
 
-static uint32_t hash_of(struct slice name)
+static _Atomic uint32_t *generation_of(struct s3 *s3, struct slice bucket)
 {
-	return crc32c_update(0, name.data, name.len);
+	return &s3->settings->generations[slice_hash_fixed(bucket, 0) % GENERATION_COUNT];
+}
+
+static struct s3_settings **slot_of(struct cache *cache, struct slice bucket)
+{
+	return &cache->slots[slice_hash_fixed(bucket, 0) % CACHE_SIZE];
 }
 
 void s3_settings_changed(struct s3 *s3, struct slice bucket)
 {
-	atomic_fetch_add_explicit(&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT], 1,
-		memory_order_release);
+	atomic_fetch_add_explicit(generation_of(s3, bucket), 1, memory_order_release);
 	store_rights_changed(s3->store);
 }
 
@@ -189,8 +193,7 @@ static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *s
 static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_core *core,
 	struct slice bucket, struct s3_settings **ret_settings)
 {
-	_Atomic uint32_t *generation =
-		&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT];
+	_Atomic uint32_t *generation = generation_of(s3, bucket);
 	struct s3_settings *settings = calloc(1, sizeof(*settings));
 	struct s3_settings **slot;
 	struct cache *cache;
@@ -214,7 +217,7 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 		return ret;
 	}
 	if (cache) {
-		slot = &cache->slots[hash_of(bucket) % CACHE_SIZE];
+		slot = slot_of(cache, bucket);
 		s3_settings_put(*slot);
 		*slot = settings;
 		cache->last = settings;
@@ -238,7 +241,7 @@ int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_settings *settings = cache ? cache->last : NULL;
 
 	if (!settings_hold(settings, bucket)) {
-		settings = cache ? cache->slots[hash_of(bucket) % CACHE_SIZE] : NULL;
+		settings = cache ? *slot_of(cache, bucket) : NULL;
 		if (!settings_hold(settings, bucket))
 			return settings_load(s3, core, bucket, ret_settings);
 		cache->last = settings;

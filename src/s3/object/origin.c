@@ -41,9 +41,7 @@ static _Atomic uint64_t checks[USES]; /* the same, of when they were compared wi
 /* A copy whose hash another shares only stays longer. */
 static uint64_t use_hash(struct slice bucket, struct slice key)
 {
-	static const uint64_t seed[2] = {0x9e3779b97f4a7c15ull, 0xd1342543de82ef95ull};
-
-	return slice_hash(key, slice_hash(bucket, 0, seed), seed);
+	return slice_hash_fixed(key, slice_hash_fixed(bucket, 0));
 }
 
 static void note(_Atomic uint64_t table[USES], struct slice bucket, struct slice key)
