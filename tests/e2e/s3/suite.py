@@ -149,6 +149,32 @@ class Suite:
     def body(self, bucket, key, **options):
         return self.s3.get_object(Bucket=bucket, Key=key, **options)["Body"].read()
 
+    def objects_deleted(self, bucket):
+        for key in self.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            self.s3.delete_object(Bucket=bucket, Key=key["Key"])
+
+    def versions_deleted(self, bucket):
+        for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+            keys = [{"Key": o["Key"], "VersionId": o["VersionId"]}
+                    for o in page.get("Versions", []) + page.get("DeleteMarkers", [])]
+            if keys:
+                self.s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True},
+                                       BypassGovernanceRetention=True)
+
+    def bucket_deleted(self, bucket, empty):
+        """Deletes a bucket that empty(bucket) empties. Between the two the server may write into it: logs, for one, come
+        until a while after a bucket's logging has ended."""
+        def deleted():
+            empty(bucket)
+            try:
+                self.s3.delete_bucket(Bucket=bucket)
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "BucketNotEmpty":
+                    raise
+                return False
+            return True
+        assert nebula.becomes(deleted), f"{bucket} is filled again and again"
+
     def clean(self):
         """Deletes everything that the case left, of any owner."""
         for client in (self.one, self.two, self.three, self.four):
@@ -156,24 +182,13 @@ class Suite:
                 # The server's root is never denied.
                 for upload in self.s3.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
                     self.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-                for key in self.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-                    self.s3.delete_object(Bucket=bucket, Key=key["Key"])
-                self.s3.delete_bucket(Bucket=bucket)
+                self.bucket_deleted(bucket, self.objects_deleted)
         listed = self.raw("GET", "/", query={"x-id": "ListDirectoryBuckets"})[2].decode()
         for bucket in re.findall(f"<Name>({self.prefix}[^<]*--x-s3)</Name>", listed):
-            for key in self.s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-                self.s3.delete_object(Bucket=bucket, Key=key["Key"])
-            self.s3.delete_bucket(Bucket=bucket)
+            self.bucket_deleted(bucket, self.objects_deleted)
         for bucket in [b["Name"] for b in self.s3.list_buckets()["Buckets"]]:
-            if not bucket.startswith(self.prefix):
-                continue
-            for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-                keys = [{"Key": o["Key"], "VersionId": o["VersionId"]}
-                        for o in page.get("Versions", []) + page.get("DeleteMarkers", [])]
-                if keys:
-                    self.s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True},
-                                           BypassGovernanceRetention=True)
-            self.s3.delete_bucket(Bucket=bucket)
+            if bucket.startswith(self.prefix):
+                self.bucket_deleted(bucket, self.versions_deleted)
 
 
 def opened(client, name, ACL="private", ObjectOwnership="ObjectWriter", **options):
