@@ -67,10 +67,14 @@ static struct slice without_account(
 	struct slice pattern, struct slice text, char *buffer, size_t size)
 {
 	static const struct slice start = SLICE("arn:aws:iam::"), bare = SLICE("arn:aws:iam:::");
-	struct slice rest = slice_from(text, MIN(start.len, text.len));
-	int colon = (int)slice_find(rest, SLICE(":"));
+	struct slice rest;
+	ptrdiff_t colon;
 
-	if (!slice_starts(pattern, bare) || !slice_starts(text, start) || colon < 0)
+	if (!slice_starts(pattern, bare) || !slice_starts(text, start))
+		return text;
+	rest = slice_from(text, start.len);
+	colon = slice_find(rest, SLICE(":"));
+	if (colon < 0)
 		return text;
 	rest = slice_from(rest, (size_t)colon + 1);
 	if (bare.len + rest.len > size)

@@ -244,12 +244,15 @@ static bool is_owner_of_bucket(const struct access *access)
 
 static bool same_account(const struct access *access)
 {
+	const struct policy_principal *who = &access->principal->who;
+	struct slice id = slice_str(access->settings->bucket.owner);
 	struct iam_owner owner;
 
-	return !access->principal->who.anonymous &&
-	       iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner),
-		       &owner) == 0 &&
-	       slice_eq(slice_str(owner.account), access->principal->who.account);
+	/* An owner belongs to one account. */
+	return !who->anonymous &&
+	       (slice_eq(who->owner, id) ||
+		       (iam_owner(access->call->s3->iam, id, &owner) == 0 &&
+			       slice_eq(slice_str(owner.account), who->account)));
 }
 
 /* The decision of the bucket's policy for this caller. Denials apply to everybody. If public access
@@ -271,9 +274,11 @@ static enum policy_decision bucket_says(
  * so that it binds the owner, too. */
 static bool is_policy_action(const char *action)
 {
-	return strcmp(action, "s3:GetBucketPolicy") == 0 ||
-	       strcmp(action, "s3:PutBucketPolicy") == 0 ||
-	       strcmp(action, "s3:DeleteBucketPolicy") == 0;
+	struct slice name = slice_str(action);
+
+	return slice_eq(name, SLICE("s3:GetBucketPolicy")) ||
+	       slice_eq(name, SLICE("s3:PutBucketPolicy")) ||
+	       slice_eq(name, SLICE("s3:DeleteBucketPolicy"));
 }
 
 static bool access_allowed(struct access *access, const char *action, struct slice resource)
