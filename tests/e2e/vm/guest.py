@@ -70,6 +70,7 @@ rdma:
   port: 9100
   device_name: auto
   request_timeout_s: 9
+  token_timeout_s: 9
 """
 
 
