@@ -18,7 +18,7 @@
 #define CONDITION_ONE_OF  2u
 #define LOST_ONE_OF	  1u
 #define MEMORY_ONE_OF	  2u
-#define DRAIN_ONE_OF	  4u
+#define DRAIN_ONE_OF	  1u
 #define LIST_ONE_OF	  4u
 
 const struct world_break WORLD_BREAKS[] = {
