@@ -13,8 +13,10 @@ DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubun
 PYTHON = "python3-venv"
 UBUNTUS = ("jammy", "noble")
 SECONDS_MAX = 1800
-# Commands in the root see its own devices and processes; mounts end with the command.
-INSIDE = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+# Mounts end with the command, even if it is killed.
+APART = ["unshare", "--mount", "--propagation", "private"]
+# Commands in the root see its own devices and processes.
+INSIDE = [*APART, "sh", "-ec",
           'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec chroot "$0" "$@"']
 
 
@@ -44,7 +46,7 @@ def fetch(suite, root):
         # Debian's debootstrap knows neither Ubuntu's key nor its later suites.
         options += ["--no-check-gpg", "--components=main,universe"]
         script = ["/usr/share/debootstrap/scripts/gutsy"]
-    code, said = run("debootstrap", *options, suite, root, UBUNTU if suite in UBUNTUS else DEBIAN, *script)
+    code, said = run(*APART, "debootstrap", *options, suite, root, UBUNTU if suite in UBUNTUS else DEBIAN, *script)
     return f"debootstrap: {last(said)}" if code else None
 
 
