@@ -305,7 +305,7 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 	/* The usual case: the caller's own bucket, and no policy that denies it. */
 	if (owner && !access->settings->parsed[S3_CONFIG_POLICY])
 		return true;
-	same = owner || same_account(access);
+	same = same_account(access);
 	theirs = bucket_says(access, &question, same);
 	if (theirs == POLICY_DECISION_DENY)
 		return owner && is_policy_action(action) &&
@@ -390,8 +390,7 @@ static const struct s3_error *may(struct access *access, const char *action)
 	error = decide(access, action, call->bucket, access->key);
 	/* A bucket's policy can only be managed by the bucket's account, whatever the policy grants
 	 * to others. */
-	if (!error && is_policy_action(action) && !is_owner_of_bucket(access) &&
-		!same_account(access))
+	if (!error && is_policy_action(action) && !same_account(access))
 		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
 	return error;
 }
@@ -444,7 +443,7 @@ static const struct s3_error *ask_foreign(
 	struct s3_acl acl;
 
 	if (s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED ||
-		!(is_owner_of_bucket(access) || same_account(access)))
+		!same_account(access))
 		return NULL;
 	if (s3_acl_of_object(headers, owner, &access->call->arena, &acl))
 		return s3_error_at(S3_E_ACCESS_DENIED);
