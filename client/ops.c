@@ -109,6 +109,7 @@ struct page {
 	bool entry, prefix, owner; /* inside an entry, in common prefixes, in an owner */
 	bool encoded; /* keys and prefixes are percent-encoded: XML has no control characters */
 	bool stopped;
+	bool list; /* the document is a list of a server's */
 	bool truncated;
 	bool failed; /* no memory for a text: nothing of the page is reported */
 	int error;   /* of a page that came before the last answer */
@@ -136,7 +137,9 @@ static void on_start(void *arg, const XML_Char *name, const XML_Char **attribute
 
 	(void)attributes;
 	buf_reset(&page->text);
-	if (strcmp(name, "Owner") == 0) {
+	if (strcmp(name, "ListBucketResult") == 0 || strcmp(name, "ListAllMyBucketsResult") == 0) {
+		page->list = true;
+	} else if (strcmp(name, "Owner") == 0) {
 		page->owner = true;
 	} else if (strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 ||
 		   strcmp(name, "Bucket") == 0) {
@@ -232,6 +235,7 @@ static int page_read(struct page *page, const void *data, size_t len)
 {
 	int ret = 0;
 
+	page->list = false;
 	page->truncated = false;
 	page->failed = false;
 	page->entry = false;
@@ -245,6 +249,8 @@ static int page_read(struct page *page, const void *data, size_t len)
 	XML_SetCharacterDataHandler(page->parser, on_text);
 	if (XML_Parse(page->parser, data, (int)len, XML_TRUE) != XML_STATUS_OK && !page->stopped)
 		ret = page->failed ? -ENOMEM : -EBADMSG;
+	else if (!page->list)
+		ret = -EBADMSG;
 	XML_ParserFree(page->parser);
 	return ret;
 }
@@ -364,6 +370,14 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 		request.query = query.data;
 		ret = query.failed ? -EINVAL : list_pages(client, &request, &room, &page, result);
 	} while (ret == 0 && page.truncated && page.token.len && !page.stopped);
+	/* Callers delete what a list lacks, so a list that is cut off is an error. */
+	if (ret == 0 && page.truncated && !page.stopped)
+		ret = -EBADMSG;
+	if (ret == -EBADMSG)
+		snprintf(result->message, sizeof(result->message),
+			page.truncated ? "the list is cut off: the server does not say where it "
+					 "goes on"
+				       : "the answer is not a list of objects");
 	result->error = ret;
 	buf_free(&query);
 	page_free(&page);
