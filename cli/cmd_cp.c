@@ -358,14 +358,15 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 
 	if (!tree_place_parse(argv[0], true, &copy.from) ||
 		!tree_place_parse(argv[1], true, &copy.to)) {
-		ret = cli_usage_error(command, "an s3:// address lacks its bucket");
+		ret = cli_usage_error(
+			command, "an s3:// address lacks its bucket, or a folder its name");
 		goto out;
 	}
 	if (!copy.from.bucket && !copy.to.bucket) {
 		ret = cli_usage_error(command, "neither side is an s3:// address");
 		goto out;
 	}
-	ret = tree_read(client, &copy.from, &tree);
+	ret = tree_read(client, &copy.from, false, &tree);
 	copy.items = calloc(tree.count + 1, sizeof(struct tree_item *));
 	for (size_t i = 0; copy.items && i < tree.count; i++)
 		copy.items[copy.count++] = &tree.items[i];

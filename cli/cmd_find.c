@@ -164,7 +164,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		ret = remote_open(&opts, &client);
 	if (ret)
 		goto out;
-	ret = tree_read(client, &place, &tree);
+	ret = tree_read(client, &place, false, &tree);
 	if (!ret && find)
 		print_found(&opts, &place, &tree, &wanted);
 	else if (!ret)

@@ -79,9 +79,9 @@ static int both_run(const struct cli_command *command, struct both *both, tree_v
 	if (!ret)
 		ret = remote_open(&both->opts, &both->client);
 	if (!ret)
-		ret = tree_read(both->client, &both->copy.from, &both->from);
+		ret = tree_read(both->client, &both->copy.from, false, &both->from);
 	if (!ret)
-		ret = tree_read(both->client, &both->copy.to, &both->to);
+		ret = tree_read(both->client, &both->copy.to, true, &both->to);
 	if (!ret) {
 		both->copy.items = calloc(both->from.count + 1, sizeof(struct tree_item *));
 		ret = both->copy.items ? tree_compare(&both->from, &both->to, visit, both)

@@ -24,7 +24,7 @@ static int delete_all(
 	size_t deleted = 0;
 	struct tree tree;
 
-	ret = tree_read(client, place, &tree);
+	ret = tree_read(client, place, false, &tree);
 	for (size_t i = 0; !ret && i < tree.count && worst != CLI_UNREACHABLE; i++) {
 		ret = tree_delete(client, place, tree.items[i].name);
 		worst = MAX(worst, ret);

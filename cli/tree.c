@@ -1,14 +1,16 @@
 /* cli/tree.c: reads and compares the contents of a folder or a prefix. */
 #include "tree.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define PATH_BYTES 8192
 
 bool tree_is_glob(const char *text)
 {
@@ -24,6 +26,8 @@ bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place
 	if (!remote_is_url(text)) {
 		size_t len = strlen(text);
 
+		if (!len)
+			return false;
 		while (len > 1 && text[len - 1] == '/')
 			text[--len] = '\0';
 		ret_place->prefix = text;
@@ -117,41 +121,95 @@ static bool take_entry(void *arg, const struct neb_entry *entry)
 	return true;
 }
 
-static int read_folder(const char *path, struct tree *tree)
+/* ---- A folder. ---- */
+
+struct walk {
+	struct tree *tree;
+	size_t skip; /* of a path, to the name in the tree */
+	int ret;
+	char path[PATH_BYTES];
+};
+
+static void walk_failed(struct walk *walk, int error)
 {
-	char *paths[] = {(char *)(uintptr_t)path, NULL};
-	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-	size_t skip = strlen(path) + (path[strlen(path) - 1] != '/');
-	int ret = CLI_OK;
-	FTSENT *entry;
+	fprintf(stderr, "nebulaio: %s: %s\n", remote_text(walk->path), strerror(error));
+	walk->ret = error == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+}
 
-	while (fts && (entry = fts_read(fts)) != NULL) {
-		struct tree_item *item;
+static void walk_folder(struct walk *walk, size_t len);
 
-		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
-			entry->fts_info == FTS_NS) {
-			/* A target that does not exist yet counts as empty. */
-			if (entry->fts_level == 0 && entry->fts_errno == ENOENT)
-				break;
-			fprintf(stderr, "nebulaio: %s: %s\n", entry->fts_path,
-				strerror(entry->fts_errno));
-			ret = CLI_FAILED;
-		}
-		if (entry->fts_info != FTS_F || entry->fts_level == 0)
-			continue;
-		item = tree_add(tree, entry->fts_path + skip);
+/* The path is an entry's of a folder. */
+static void walk_entry(struct walk *walk, size_t len)
+{
+	struct tree_item *item;
+	struct stat st;
+
+	if (lstat(walk->path, &st))
+		walk_failed(walk, errno);
+	else if (S_ISDIR(st.st_mode))
+		walk_folder(walk, len);
+	else if (S_ISREG(st.st_mode)) {
+		item = tree_add(walk->tree, walk->path + walk->skip);
 		if (!item) {
-			ret = CLI_FAILED;
-			break;
+			walk_failed(walk, ENOMEM);
+			return;
 		}
-		item->bytes = (uint64_t)entry->fts_statp->st_size;
-		item->time_s = entry->fts_statp->st_mtime;
+		item->bytes = (uint64_t)st.st_size;
+		item->time_s = st.st_mtime;
 	}
-	if (!fts)
-		ret = CLI_FAILED;
-	else
-		fts_close(fts);
-	return ret;
+}
+
+/* Not by fts(3): a folder whose reading fails half way would look like a short one. */
+static void walk_folder(struct walk *walk, size_t len)
+{
+	DIR *dir = opendir(walk->path);
+	struct dirent *entry;
+
+	if (!dir) {
+		walk_failed(walk, errno);
+		return;
+	}
+	while (errno = 0, (entry = readdir(dir)) != NULL) {
+		const char *slash = walk->path[len - 1] == '/' ? "" : "/";
+		int added;
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		added = snprintf(
+			walk->path + len, sizeof(walk->path) - len, "%s%s", slash, entry->d_name);
+		if ((size_t)added < sizeof(walk->path) - len)
+			walk_entry(walk, len + (size_t)added);
+		else
+			walk_failed(walk, ENAMETOOLONG);
+		walk->path[len] = '\0';
+	}
+	if (errno)
+		walk_failed(walk, errno);
+	closedir(dir);
+}
+
+/* A place that is no folder is an error: mirror would delete all that an empty one lacks. */
+static int read_folder(const char *path, bool may_be_absent, struct tree *tree)
+{
+	struct walk walk = {.tree = tree};
+	size_t len = strlen(path);
+	struct stat st;
+
+	if (len >= sizeof(walk.path)) {
+		fprintf(stderr, "nebulaio: %s: the name is too long\n", remote_text(path));
+		return CLI_FAILED;
+	}
+	memcpy(walk.path, path, len + 1);
+	walk.skip = len + (path[len - 1] != '/');
+	if (stat(path, &st) == 0) {
+		if (S_ISDIR(st.st_mode))
+			walk_folder(&walk, len);
+		else
+			walk_failed(&walk, ENOTDIR);
+	} else if (!may_be_absent || errno != ENOENT) {
+		walk_failed(&walk, errno);
+	}
+	return walk.ret;
 }
 
 static int item_order(const void *a, const void *b)
@@ -159,18 +217,19 @@ static int item_order(const void *a, const void *b)
 	return strcmp(((const struct tree_item *)a)->name, ((const struct tree_item *)b)->name);
 }
 
-int tree_read(struct neb_client *client, const struct tree_place *place, struct tree *ret_tree)
+int tree_read(struct neb_client *client, const struct tree_place *place, bool may_be_absent,
+	struct tree *ret_tree)
 {
 	struct reading reading = {.place = place, .tree = ret_tree};
 	struct neb_list list = {.bucket = place->bucket,
 		.prefix = place->prefix,
 		.visit = take_entry,
 		.arg = &reading};
-	struct neb_result result;
+	struct neb_result result = {0};
 
 	*ret_tree = (struct tree){0};
 	if (!place->bucket) {
-		int ret = read_folder(place->prefix, ret_tree);
+		int ret = read_folder(place->prefix, may_be_absent, ret_tree);
 
 		if (ret_tree->count)
 			qsort(ret_tree->items, ret_tree->count, sizeof(*ret_tree->items),

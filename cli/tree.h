@@ -35,11 +35,13 @@ struct tree {
 bool tree_is_glob(const char *text);
 /* Parses a command's argument; the text before a glob is its prefix. With whole_names a prefix is a
  * folder: it gets its '/', and a glob's prefix ends with one. Changes and keeps text; the place
- * is freed after use. False: an s3:// address without a bucket. */
+ * is freed after use. False: an s3:// address without a bucket, or an empty text. */
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place);
 void tree_place_free(struct tree_place *place);
-/* Reads all names in the place, sorted. Does not follow links to folders. Exit code. */
-int tree_read(struct neb_client *client, const struct tree_place *place, struct tree *ret_tree);
+/* Reads all names in the place, sorted. may_be_absent: a folder that does not exist is empty.
+ * The place itself may be a link to a folder; links below it are not followed. Exit code. */
+int tree_read(struct neb_client *client, const struct tree_place *place, bool may_be_absent,
+	struct tree *ret_tree);
 void tree_free(struct tree *tree);
 
 /* The work to do for one name. */
