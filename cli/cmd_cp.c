@@ -2,6 +2,7 @@
  * one or all below a folder or a prefix. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -124,6 +125,22 @@ static void report(const struct transfer *transfer, uint64_t start_ns, char *con
 		fprintf(stderr, "fan-out: %s\n", transfer_fan_out_text(transfer));
 }
 
+/* Into a folder it goes under its own name. */
+static int cp_to_file(struct transfer *transfer, const char *to)
+{
+	char *path = NULL;
+	struct stat st;
+	int ret;
+
+	if (stat(to, &st) || !S_ISDIR(st.st_mode))
+		return transfer_to_file(transfer, to);
+	if (asprintf(&path, "%s/%s", to, transfer_base_name(transfer->key)) < 0)
+		return CLI_FAILED;
+	ret = transfer_to_file(transfer, path);
+	free(path);
+	return ret;
+}
+
 static int cp(struct transfer *transfer, char *from, char *to)
 {
 	const char *from_bucket = NULL, *from_key = NULL, *to_bucket = NULL, *to_key = NULL;
@@ -137,7 +154,7 @@ static int cp(struct transfer *transfer, char *from, char *to)
 	if (from_url && !to_url) {
 		transfer->bucket = from_bucket;
 		transfer->key = from_key;
-		return transfer_to_file(transfer, to);
+		return cp_to_file(transfer, to);
 	}
 	if (!to_url)
 		return cli_usage_error(&CLI_CP, "neither side is an s3:// address");

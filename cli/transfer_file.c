@@ -23,22 +23,22 @@ const char *transfer_base_name(const char *path)
  * they are complete. */
 int transfer_to_file(struct transfer *transfer, const char *target)
 {
-	char path[4096], temporary[4200];
+	char temporary[4200];
 	struct stat st;
 	bool plain = true;
 	int fd, ret;
 
 	if (!strcmp(target, "-"))
 		return transfer_get(transfer, STDOUT_FILENO);
-	snprintf(path, sizeof(path), "%s", target);
 	if (stat(target, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
-			snprintf(path, sizeof(path), "%s/%s", target,
-				transfer_base_name(transfer->key));
-		else
-			plain = S_ISREG(st.st_mode);
+		if (S_ISDIR(st.st_mode)) {
+			fprintf(stderr, "nebulaio: %s: %s is a folder here; move it away\n",
+				remote_text(transfer->key), remote_text(target));
+			return CLI_FAILED;
+		}
+		plain = S_ISREG(st.st_mode);
 	}
-	snprintf(temporary, sizeof(temporary), plain ? "%s.part-%ld" : "%s%.0ld", path,
+	snprintf(temporary, sizeof(temporary), plain ? "%s.part-%ld" : "%s%.0ld", target,
 		plain ? (long)getpid() : 0L);
 	fd = open(temporary, plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC,
 		0666);
@@ -51,8 +51,8 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
 		ret = CLI_FAILED;
 	}
-	if (plain && !ret && rename(temporary, path)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
+	if (plain && !ret && rename(temporary, target)) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
 		ret = CLI_FAILED;
 	}
 	if (plain && ret)
