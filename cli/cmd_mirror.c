@@ -10,7 +10,8 @@ static const char MIRROR_USAGE[] =
 	"\n"
 	"Makes the second like the first: copies every name that is missing or differs. A name\n"
 	"differs when the lengths differ. When both have ETags that are plain digests, the ETags\n"
-	"decide. Otherwise it differs when the first is newer.\n"
+	"decide. Otherwise it differs when the first is newer. A link to a file counts as the\n"
+	"file; links to folders are skipped.\n"
 	"\n"
 	"      --delete       also delete names that only the second has\n"
 	"  -n, --dry-run      only print what mirror would do\n"
@@ -70,6 +71,21 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	return CLI_OK;
 }
 
+/* A name that could not be read is not missing: its copy stays, and the others are copied. */
+static int source_read(struct both *both)
+{
+	int ret = tree_read(both->client, &both->copy.from, false, &both->from);
+
+	if (!both->from.incomplete)
+		return ret;
+	if (both->delete)
+		fprintf(stderr, "nebulaio: %s: not all of it could be read: nothing is deleted\n",
+			remote_text(both->copy.from.prefix));
+	both->delete = false;
+	both->worst = ret;
+	return CLI_OK;
+}
+
 /* Both sides have names of the same form: below the prefix, without its '/'. */
 static int both_run(const struct cli_command *command, struct both *both, tree_visit_fn *visit,
 	char **argv, int argc)
@@ -79,7 +95,7 @@ static int both_run(const struct cli_command *command, struct both *both, tree_v
 	if (!ret)
 		ret = remote_open(&both->opts, &both->client);
 	if (!ret)
-		ret = tree_read(both->client, &both->copy.from, false, &both->from);
+		ret = source_read(both);
 	if (!ret)
 		ret = tree_read(both->client, &both->copy.to, true, &both->to);
 	if (!ret) {
@@ -172,7 +188,7 @@ static int diff_run(int argc, char **argv)
 	int ret = both_run(&CLI_DIFF, &both, diff_visit, argv, argc);
 
 	both_end(&both);
-	return !ret && both.differences ? CLI_FAILED : ret;
+	return !ret && both.differences ? CLI_FAILED : MAX(ret, both.worst);
 }
 
 const struct cli_command CLI_MIRROR = {

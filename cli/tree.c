@@ -125,6 +125,7 @@ static bool take_entry(void *arg, const struct neb_entry *entry)
 
 struct walk {
 	struct tree *tree;
+	bool source;
 	size_t skip; /* of a path, to the name in the tree */
 	int ret;
 	char path[PATH_BYTES];
@@ -133,7 +134,19 @@ struct walk {
 static void walk_failed(struct walk *walk, int error)
 {
 	fprintf(stderr, "nebulaio: %s: %s\n", remote_text(walk->path), strerror(error));
-	walk->ret = error == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+	walk->tree->incomplete = true;
+	walk->ret = CLI_FAILED;
+}
+
+/* The state of a link becomes that of the file to which it leads. False: it leads to none. */
+static bool walk_link(struct walk *walk, struct stat *st)
+{
+	if (stat(walk->path, st) == 0)
+		return true;
+	/* In a target it is a name that a file can replace. */
+	if (walk->source)
+		walk_failed(walk, errno);
+	return false;
 }
 
 static void walk_folder(struct walk *walk, size_t len);
@@ -143,20 +156,32 @@ static void walk_entry(struct walk *walk, size_t len)
 {
 	struct tree_item *item;
 	struct stat st;
+	bool link;
 
-	if (lstat(walk->path, &st))
+	if (lstat(walk->path, &st)) {
 		walk_failed(walk, errno);
-	else if (S_ISDIR(st.st_mode))
-		walk_folder(walk, len);
-	else if (S_ISREG(st.st_mode)) {
-		item = tree_add(walk->tree, walk->path + walk->skip);
-		if (!item) {
-			walk_failed(walk, ENOMEM);
-			return;
-		}
-		item->bytes = (uint64_t)st.st_size;
-		item->time_s = st.st_mtime;
+		return;
 	}
+	link = S_ISLNK(st.st_mode);
+	if (link && !walk_link(walk, &st))
+		return;
+	if (S_ISDIR(st.st_mode) && !link) {
+		walk_folder(walk, len);
+		return;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		if (walk->source)
+			fprintf(stderr, "nebulaio: %s: %s: skipped\n", remote_text(walk->path),
+				S_ISDIR(st.st_mode) ? "a link to a folder" : "not a file");
+		return;
+	}
+	item = tree_add(walk->tree, walk->path + walk->skip);
+	if (!item) {
+		walk_failed(walk, ENOMEM);
+		return;
+	}
+	item->bytes = (uint64_t)st.st_size;
+	item->time_s = st.st_mtime;
 }
 
 /* Not by fts(3): a folder whose reading fails half way would look like a short one. */
@@ -191,25 +216,28 @@ static void walk_folder(struct walk *walk, size_t len)
 /* A place that is no folder is an error: mirror would delete all that an empty one lacks. */
 static int read_folder(const char *path, bool may_be_absent, struct tree *tree)
 {
-	struct walk walk = {.tree = tree};
+	struct walk walk = {.tree = tree, .source = !may_be_absent};
 	size_t len = strlen(path);
 	struct stat st;
+	int error;
 
-	if (len >= sizeof(walk.path)) {
-		fprintf(stderr, "nebulaio: %s: the name is too long\n", remote_text(path));
-		return CLI_FAILED;
+	if (stat(path, &st))
+		error = errno == ENOENT && may_be_absent ? 0 : errno;
+	else if (!S_ISDIR(st.st_mode))
+		error = ENOTDIR;
+	else if (len >= sizeof(walk.path))
+		error = ENAMETOOLONG;
+	else {
+		memcpy(walk.path, path, len + 1);
+		walk.skip = len + (path[len - 1] != '/');
+		walk_folder(&walk, len);
+		return walk.ret;
 	}
-	memcpy(walk.path, path, len + 1);
-	walk.skip = len + (path[len - 1] != '/');
-	if (stat(path, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
-			walk_folder(&walk, len);
-		else
-			walk_failed(&walk, ENOTDIR);
-	} else if (!may_be_absent || errno != ENOENT) {
-		walk_failed(&walk, errno);
-	}
-	return walk.ret;
+	if (error)
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(error));
+	if (error == ENOENT)
+		return CLI_NOT_FOUND;
+	return error ? CLI_FAILED : CLI_OK;
 }
 
 static int item_order(const void *a, const void *b)

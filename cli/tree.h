@@ -29,6 +29,7 @@ struct tree_place {
 struct tree {
 	struct tree_item *items;
 	size_t count, cap;
+	bool incomplete; /* names below the place could not be read; this has been printed */
 };
 
 /* Whether text has a special character of globs. */
@@ -38,8 +39,10 @@ bool tree_is_glob(const char *text);
  * is freed after use. False: an s3:// address without a bucket, or an empty text. */
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place);
 void tree_place_free(struct tree_place *place);
-/* Reads all names in the place, sorted. may_be_absent: a folder that does not exist is empty.
- * The place itself may be a link to a folder; links below it are not followed. Exit code. */
+/* Reads all names in the place, sorted. may_be_absent: it is a target, and a folder that does not
+ * exist is empty.
+ * Links are followed to files, and to a folder only from the place itself. Exit code; the tree may
+ * be incomplete if it is not CLI_OK. */
 int tree_read(struct neb_client *client, const struct tree_place *place, bool may_be_absent,
 	struct tree *ret_tree);
 void tree_free(struct tree *tree);
