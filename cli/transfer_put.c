@@ -356,12 +356,11 @@ static uint32_t part_bytes_for(int fd, uint64_t *ret_total)
 /* A pipe cannot be read twice, so it has no saved state. */
 static int state_open(struct upload *upload)
 {
-	struct transfer *transfer = upload->transfer;
 	struct stat st;
 
 	if (fstat(upload->fd, &st) == 0 && S_ISREG(st.st_mode) && upload->fd != STDIN_FILENO)
-		return upload_state_open(&upload->state, transfer->bucket, transfer->key,
-			       upload->name, &st) == -ENOMEM;
+		return upload_state_open(&upload->state, upload->transfer, upload->name, &st) ==
+		       -ENOMEM;
 	upload->state.parts = calloc(UPLOAD_PARTS_MAX, sizeof(*upload->state.parts));
 	return upload->state.parts == NULL;
 }

@@ -14,7 +14,6 @@
 #include "s3_call.h"
 
 #define LINE_BYTES 512
-#define NAME_BYTES 16 /* of the digest that is the file's name */
 #define FIRST_LINE "nebulaio upload 1\n"
 
 /* Makes all folders up to the last '/', for this user only. */
@@ -44,10 +43,27 @@ static int folder_name(char *buf, size_t buf_bytes)
 		len = snprintf(buf, buf_bytes, "%s/.local/state/nebulaio/uploads/", home);
 	else
 		return -ENOENT;
-	return (size_t)len + 2 * NAME_BYTES + 1 > buf_bytes ? -ENOENT : 0;
+	return (size_t)len + 2 * UPLOAD_DIGEST_BYTES + 1 > buf_bytes ? -ENOENT : 0;
 }
 
-int upload_state_open(struct upload_state *state, const char *bucket, const char *key,
+/* A created upload keeps the headers: a command that asks for others cannot complete it. */
+static void headers_digest(const struct transfer_headers *headers, char *ret_hex)
+{
+	uint8_t digest[SHA256_BYTES];
+	struct sha256 sha256;
+
+	sha256_init(&sha256);
+	for (uint32_t i = 0; headers && i < headers->count; i++) {
+		const struct neb_header *header = &headers->all[i];
+
+		sha256_update(&sha256, header->name, strlen(header->name) + 1);
+		sha256_update(&sha256, header->value, strlen(header->value) + 1);
+	}
+	sha256_final(&sha256, digest);
+	hex_encode(digest, UPLOAD_DIGEST_BYTES, ret_hex);
+}
+
+int upload_state_open(struct upload_state *state, const struct transfer *transfer,
 	const char *source, const struct stat *st)
 {
 	char *full = realpath(source, NULL);
@@ -61,9 +77,10 @@ int upload_state_open(struct upload_state *state, const char *bucket, const char
 		free(full);
 		return -ENOMEM;
 	}
+	headers_digest(transfer->headers, state->headers);
 	sha256_init(&sha256);
-	sha256_update(&sha256, bucket, strlen(bucket) + 1);
-	sha256_update(&sha256, key, strlen(key) + 1);
+	sha256_update(&sha256, transfer->bucket, strlen(transfer->bucket) + 1);
+	sha256_update(&sha256, transfer->key, strlen(transfer->key) + 1);
 	sha256_update(&sha256, full, strlen(full) + 1);
 	sha256_final(&sha256, digest);
 	free(full);
@@ -71,7 +88,7 @@ int upload_state_open(struct upload_state *state, const char *bucket, const char
 		state->path[0] = '\0';
 		return -ENOENT;
 	}
-	hex_encode(digest, NAME_BYTES, state->path + strlen(state->path));
+	hex_encode(digest, UPLOAD_DIGEST_BYTES, state->path + strlen(state->path));
 	return 0;
 }
 
@@ -98,7 +115,7 @@ static void part_line_read(struct upload_state *state, const char *line)
 
 bool upload_state_read(struct upload_state *state, bool *ret_same)
 {
-	char line[LINE_BYTES];
+	char line[LINE_BYTES], headers[sizeof(state->headers)] = "";
 	uint64_t bytes;
 	int64_t mtime_ns;
 	FILE *file = state->path[0] ? fopen(state->path, "re") : NULL;
@@ -108,15 +125,16 @@ bool upload_state_read(struct upload_state *state, bool *ret_same)
 		return false;
 	ok = fgets(line, sizeof(line), file) && strcmp(line, FIRST_LINE) == 0 &&
 	     fgets(line, sizeof(line), file) &&
-	     sscanf(line, "%" SCNu64 " %" SCNd64 " %" SCNu32 " %255s", &bytes, &mtime_ns,
-		     &state->part_bytes, state->upload_id) == 4 &&
+	     sscanf(line, "%" SCNu64 " %" SCNd64 " %" SCNu32 " %255s %32s", &bytes, &mtime_ns,
+		     &state->part_bytes, state->upload_id, headers) >= 4 &&
 	     state->part_bytes > 0;
 	/* An incomplete line is no part; a later run wrote the lines after it. */
 	while (ok && fgets(line, sizeof(line), file))
 		part_line_read(state, line);
 	fclose(file);
 	if (ok)
-		*ret_same = bytes == state->bytes && mtime_ns == state->mtime_ns;
+		*ret_same = bytes == state->bytes && mtime_ns == state->mtime_ns &&
+			    strcmp(headers, state->headers) == 0;
 	return ok;
 }
 
@@ -210,8 +228,8 @@ int upload_state_begin(struct upload_state *state, uint32_t part_bytes, const ch
 	state->file = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!state->file)
 		return -errno;
-	fprintf(state->file, FIRST_LINE "%" PRIu64 " %" PRId64 " %" PRIu32 " %s\n", state->bytes,
-		state->mtime_ns, part_bytes, upload_id);
+	fprintf(state->file, FIRST_LINE "%" PRIu64 " %" PRId64 " %" PRIu32 " %s %s\n", state->bytes,
+		state->mtime_ns, part_bytes, upload_id, state->headers);
 	return fflush(state->file) ? -errno : 0;
 }
 

@@ -2,7 +2,7 @@
  * continues an interrupted one: a text file for each target below the user's state folder.
  *
  *  *	nebulaio upload 1
- *  *	SIZE MTIME_NS PART_BYTES UPLOAD_ID
+ *  *	SIZE MTIME_NS PART_BYTES UPLOAD_ID HEADERS	the last a digest of the object's headers
  *  *	NUMBER CRC64 ETAG		for each part that the server has taken
  */
 #ifndef CLI_UPLOAD_STATE_H
@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "remote.h"
+#include "transfer.h"
 
 #define UPLOAD_PARTS_MAX    10000u
 #define UPLOAD_ID_BYTES_MAX 256
+#define UPLOAD_DIGEST_BYTES 16
 
 struct upload_part {
 	bool have; /* the server has the part */
@@ -31,16 +32,17 @@ struct upload_state {
 	int64_t mtime_ns;
 	uint32_t part_bytes;
 	char upload_id[UPLOAD_ID_BYTES_MAX];
-	struct upload_part *parts; /* UPLOAD_PARTS_MAX */
+	char headers[2 * UPLOAD_DIGEST_BYTES + 1]; /* digest of those that create the upload */
+	struct upload_part *parts;		   /* UPLOAD_PARTS_MAX */
 };
 
-/* Opens the state of this file's upload to this target. source is any path of the file. -ENOMEM;
- * -ENOENT: there is no folder for it and none can be made; the upload runs without. */
-int upload_state_open(struct upload_state *state, const char *bucket, const char *key,
+/* Opens the state of this file's upload to the transfer's object. source is any path of the file.
+ * -ENOMEM; -ENOENT: there is no folder for it and none can be made; the upload runs without. */
+int upload_state_open(struct upload_state *state, const struct transfer *transfer,
 	const char *source, const struct stat *st);
 void upload_state_close(struct upload_state *state);
-/* Reads the saved state. True: there is an upload; *ret_same: the file has not changed since.
- * False: there is no state, or it is unreadable. */
+/* Reads the saved state. True: there is an upload; *ret_same: it is of the same file,
+ * unchanged since, with the same headers. False: there is no state, or it is unreadable. */
 bool upload_state_read(struct upload_state *state, bool *ret_same);
 /* Asks the server which parts it has, and drops the others. Exit code; CLI_NOT_FOUND, without a
  * message: the upload no longer exists. */
