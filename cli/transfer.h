@@ -8,7 +8,7 @@
 #include "remote.h"
 
 #define TRANSFER_PART_BYTES (8u << 20)
-/* How long a part may take: parts share a line that may be slow. */
+/* How long a part of that length may take: parts share a line that may be slow. */
 #define TRANSFER_PART_NS (120 * NS_PER_S)
 #define TRANSFER_WINDOW	 4u
 

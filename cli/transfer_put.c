@@ -11,7 +11,9 @@
 #include "transfer.h"
 #include "upload_state.h"
 
-#define ANSWER_BYTES_MAX 8192u
+#define ANSWER_BYTES_MAX   8192u
+#define COMPLETE_BYTES_MAX (4 * MIB)
+#define PART_BYTES_MAX	   (2 * GIB) /* 20 TiB in UPLOAD_PARTS_MAX */
 
 struct part {
 	void *data;
@@ -29,6 +31,8 @@ struct upload {
 	int fd;
 	uint32_t part_bytes;
 	struct part parts[TRANSFER_WINDOW];
+	uint32_t window; /* of the parts, how many have memory */
+	bool pooled;	 /* it is the client's, not the heap's */
 	uint32_t part_count;
 	uint32_t in_flight;
 	struct upload_state state;
@@ -194,7 +198,7 @@ static int multipart_complete(struct upload *upload)
 	char query[300], code[64];
 	int ret;
 
-	buf_init(&xml, 4 * MIB);
+	buf_init(&xml, COMPLETE_BYTES_MAX);
 	buf_put_str(&xml, "<CompleteMultipartUpload>");
 	for (uint32_t i = 0; i < upload->part_count; i++)
 		buf_printf(&xml,
@@ -242,7 +246,7 @@ static int part_submit(struct upload *upload, struct part *part)
 		.user_data = part,
 		.checksum_kind = NEB_CHECKSUM_CRC64NVME,
 		.checksum = part->checksum,
-		.timeout_ns = TRANSFER_PART_NS,
+		.timeout_ns = TRANSFER_PART_NS * (upload->part_bytes / TRANSFER_PART_BYTES),
 	};
 	char query[320];
 	uint64_t id;
@@ -296,7 +300,7 @@ static int part_finish(struct upload *upload)
 
 static struct part *free_part(struct upload *upload)
 {
-	for (unsigned i = 0; i < TRANSFER_WINDOW; i++) {
+	for (unsigned i = 0; i < upload->window; i++) {
 		if (!upload->parts[i].busy)
 			return &upload->parts[i];
 	}
@@ -339,18 +343,54 @@ static int put_parts(struct upload *upload)
 }
 
 /* Parts grow with the file, so that it fits the most parts that S3 allows. */
-static uint32_t part_bytes_for(int fd, uint64_t *ret_total)
+static int part_size(struct upload *upload, uint64_t *ret_total)
 {
 	struct stat st;
 	uint64_t bytes = TRANSFER_PART_BYTES;
 
 	*ret_total = 0;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+	if (fstat(upload->fd, &st) == 0 && S_ISREG(st.st_mode)) {
 		*ret_total = (uint64_t)st.st_size;
-		while (bytes * (UPLOAD_PARTS_MAX - 1) < *ret_total)
-			bytes *= 2;
+		bytes = MAX(bytes, ALIGN_UP(*ret_total / (UPLOAD_PARTS_MAX - 1) + 1, MIB));
 	}
-	return (uint32_t)bytes;
+	if (bytes > PART_BYTES_MAX) {
+		fprintf(stderr, "nebulaio: %s: a file over 20 TiB does not fit an object\n",
+			remote_text(upload->name));
+		return CLI_FAILED;
+	}
+	upload->part_bytes = (uint32_t)bytes;
+	return CLI_OK;
+}
+
+/* As many parts as the pool has room for, beside the request that completes the upload. A part that
+ * alone is too large for the pool is registered for its request. */
+static int parts_open(struct upload *upload)
+{
+	struct neb_client *client = upload->transfer->client;
+	void *rest = NULL;
+
+	upload->pooled = neb_buffer_alloc(client, COMPLETE_BYTES_MAX, &rest) == 0;
+	while (upload->pooled && upload->window < TRANSFER_WINDOW &&
+		neb_buffer_alloc(client, upload->part_bytes, &upload->parts[upload->window].data) ==
+			0)
+		upload->window++;
+	neb_buffer_free(client, rest);
+	if (upload->window)
+		return 0;
+	upload->pooled = false;
+	upload->parts[0].data = malloc(upload->part_bytes);
+	upload->window = upload->parts[0].data != NULL;
+	return upload->window ? 0 : -ENOMEM;
+}
+
+static void parts_close(struct upload *upload)
+{
+	for (unsigned i = 0; i < upload->window; i++) {
+		if (upload->pooled)
+			neb_buffer_free(upload->transfer->client, upload->parts[i].data);
+		else
+			free(upload->parts[i].data);
+	}
 }
 
 /* A pipe cannot be read twice, so it has no saved state. */
@@ -376,13 +416,11 @@ int transfer_put(struct transfer *transfer, int fd, const char *name)
 	upload->transfer = transfer;
 	upload->name = name;
 	upload->fd = fd;
-	upload->part_bytes = part_bytes_for(fd, &total);
-	if (state_open(upload))
+	ret = part_size(upload, &total);
+	if (ret)
+		goto out;
+	if (state_open(upload) || parts_open(upload))
 		goto no_memory;
-	for (unsigned i = 0; i < TRANSFER_WINDOW; i++) {
-		if (neb_buffer_alloc(transfer->client, upload->part_bytes, &upload->parts[i].data))
-			goto no_memory;
-	}
 	progress_start(&transfer->progress, transfer->key, total);
 	transfer->progress.visible &= !transfer->quiet;
 	ret = part_read(upload, &upload->parts[0]);
@@ -397,8 +435,7 @@ no_memory:
 	ret = CLI_FAILED;
 out:
 	if (upload) {
-		for (unsigned i = 0; i < TRANSFER_WINDOW; i++)
-			neb_buffer_free(transfer->client, upload->parts[i].data);
+		parts_close(upload);
 		upload_state_close(&upload->state);
 	}
 	free(upload);
