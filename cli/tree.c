@@ -107,11 +107,15 @@ static int64_t time_parse(const char *text)
 static bool take_entry(void *arg, const struct neb_entry *entry)
 {
 	struct reading *reading = arg;
+	size_t prefix_len = strlen(reading->place->prefix);
 	struct tree_item *item;
 
+	/* The server may be anybody's. */
+	if (strncmp(entry->key, reading->place->prefix, prefix_len) != 0)
+		return true;
 	if (reading->place->glob && fnmatch(reading->place->glob, entry->key, 0))
 		return true;
-	item = tree_add(reading->tree, entry->key + strlen(reading->place->prefix));
+	item = tree_add(reading->tree, entry->key + prefix_len);
 	reading->no_memory = !item;
 	if (!item)
 		return false;
@@ -254,23 +258,21 @@ int tree_read(struct neb_client *client, const struct tree_place *place, bool ma
 		.visit = take_entry,
 		.arg = &reading};
 	struct neb_result result = {0};
+	int ret = CLI_OK;
 
 	*ret_tree = (struct tree){0};
 	if (!place->bucket) {
-		int ret = read_folder(place->prefix, may_be_absent, ret_tree);
-
-		if (ret_tree->count)
-			qsort(ret_tree->items, ret_tree->count, sizeof(*ret_tree->items),
-				item_order);
-		return ret;
-	}
-	if (neb_list(client, &list, &result))
-		return remote_failed(place->bucket, &result);
-	if (reading.no_memory) {
+		ret = read_folder(place->prefix, may_be_absent, ret_tree);
+	} else if (neb_list(client, &list, &result)) {
+		ret = remote_failed(place->bucket, &result);
+	} else if (reading.no_memory) {
 		fprintf(stderr, "nebulaio: not enough memory for the names\n");
-		return CLI_FAILED;
+		ret = CLI_FAILED;
 	}
-	return CLI_OK;
+	/* Not every server's list is in order. */
+	if (ret_tree->count)
+		qsort(ret_tree->items, ret_tree->count, sizeof(*ret_tree->items), item_order);
+	return ret;
 }
 
 void tree_free(struct tree *tree)
