@@ -389,6 +389,11 @@ struct s3_lifecycle;
 int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_lifecycle **ret_lifecycle);
 void s3_lifecycle_close(struct s3_lifecycle *lifecycle); /* takes NULL */
+/* Takes the rules as they are now, if they changed: before each decision. Errors as of open; then
+ * the rules are those of before. */
+int s3_lifecycle_renew(struct s3_lifecycle *lifecycle);
+/* Whether the rules are still those that renew took. Any thread, never blocks. */
+bool s3_lifecycle_is_current(const struct s3_lifecycle *lifecycle);
 enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
 	const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 /* Whether no lock protects the version. Any thread, never blocks. */

@@ -22,6 +22,16 @@ static void rules_close(void *rules)
 	s3_lifecycle_close(rules);
 }
 
+static int renew(void *rules)
+{
+	return s3_lifecycle_renew(rules);
+}
+
+static bool is_current(const void *rules)
+{
+	return s3_lifecycle_is_current(rules);
+}
+
 static enum store_lifecycle_verdict judge(
 	void *rules, const struct store_lifecycle_version *version, struct store_flags *ret_flags)
 {
@@ -46,6 +56,8 @@ static int abort_uploads(void *rules, uint32_t *ret_count)
 static const struct job_lifecycle_ops ops = {
 	.open = rules_open,
 	.close = rules_close,
+	.renew = renew,
+	.is_current = is_current,
 	.judge = judge,
 	.may_delete = s3_lifecycle_may_delete,
 	.tell_begin = tell_begin,

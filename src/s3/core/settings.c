@@ -227,11 +227,14 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 	return 0;
 }
 
+bool s3_settings_are_current(const struct s3_settings *settings)
+{
+	return settings->generation == atomic_load_explicit(settings->now, memory_order_acquire);
+}
+
 static bool settings_hold(const struct s3_settings *settings, struct slice bucket)
 {
-	return settings &&
-	       settings->generation == atomic_load_explicit(settings->now, memory_order_acquire) &&
-	       slice_eq(bucket, settings->name);
+	return settings && s3_settings_are_current(settings) && slice_eq(bucket, settings->name);
 }
 
 int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,

@@ -131,6 +131,8 @@ const struct s3_error *s3_call_settings(
 int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_settings **ret_settings);
 void s3_settings_put(struct s3_settings *settings); /* takes NULL */
+/* Whether nothing changed since they were loaded. Any thread, never blocks. */
+bool s3_settings_are_current(const struct s3_settings *settings);
 /* Call it after a durable change of a bucket: its creation, its deletion, a document. Any reactor.
  */
 void s3_settings_changed(struct s3 *s3, struct slice bucket);

@@ -22,20 +22,35 @@ struct s3_lifecycle {
 	struct s3_telling telling; /* event of the action that is being committed */
 };
 
-int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
-	struct s3_lifecycle **ret_lifecycle)
+static int settings_take(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	struct s3_settings **ret_settings)
 {
-	struct s3_lifecycle *lifecycle;
 	struct s3_settings *settings;
 	int ret = s3_settings_get(s3, core, bucket, &settings);
 
 	if (ret)
 		return ret;
-	lifecycle = settings->parsed[S3_CONFIG_LIFECYCLE] ? calloc(1, sizeof(*lifecycle)) : NULL;
-	if (!lifecycle) {
-		ret = settings->parsed[S3_CONFIG_LIFECYCLE] ? -ENOMEM : -ENOENT;
+	if (!settings->parsed[S3_CONFIG_LIFECYCLE]) {
 		s3_settings_put(settings);
+		return -ENOENT;
+	}
+	*ret_settings = settings;
+	return 0;
+}
+
+int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	struct s3_lifecycle **ret_lifecycle)
+{
+	struct s3_lifecycle *lifecycle;
+	struct s3_settings *settings;
+	int ret = settings_take(s3, core, bucket, &settings);
+
+	if (ret)
 		return ret;
+	lifecycle = calloc(1, sizeof(*lifecycle));
+	if (!lifecycle) {
+		s3_settings_put(settings);
+		return -ENOMEM;
 	}
 	*lifecycle = (struct s3_lifecycle){.s3 = s3,
 		.core = core,
@@ -53,6 +68,32 @@ void s3_lifecycle_close(struct s3_lifecycle *lifecycle)
 		return;
 	s3_settings_put(lifecycle->settings);
 	free(lifecycle);
+}
+
+int s3_lifecycle_renew(struct s3_lifecycle *lifecycle)
+{
+	struct s3_settings *settings;
+	int ret;
+
+	if (s3_lifecycle_is_current(lifecycle))
+		return 0;
+	ret = settings_take(lifecycle->s3, lifecycle->core, lifecycle->settings->name, &settings);
+	if (ret)
+		return ret;
+	/* Another bucket, whose versions the next walk looks at. */
+	if (settings->bucket.id != lifecycle->settings->bucket.id) {
+		s3_settings_put(settings);
+		return -ENOENT;
+	}
+	s3_settings_put(lifecycle->settings);
+	lifecycle->settings = settings;
+	lifecycle->rules = settings->parsed[S3_CONFIG_LIFECYCLE];
+	return 0;
+}
+
+bool s3_lifecycle_is_current(const struct s3_lifecycle *lifecycle)
+{
+	return s3_settings_are_current(lifecycle->settings);
 }
 
 bool s3_lifecycle_may_delete(const struct store_meta *meta)
@@ -167,6 +208,8 @@ static void upload_visit(const struct store_list_entry *entry, void *arg)
 	buf_init(&key, LIMIT_KEY_LEN_MAX);
 	uploads->ret = record_key(lifecycle, get, &key);
 	store_get_close(get);
+	if (!uploads->ret)
+		uploads->ret = s3_lifecycle_renew(lifecycle);
 	due = !uploads->ret && s3_lifecycle_aborts(lifecycle->rules, buf_slice(&key),
 				       entry->meta->mtime_ns, &lifecycle->now);
 	buf_free(&key);
@@ -188,11 +231,11 @@ int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_cou
 {
 	struct uploads uploads = {.lifecycle = lifecycle};
 	char prefix[S3_UPLOAD_NAME_MAX];
-	bool more = any_aborts(lifecycle->rules);
+	bool more = true;
 	int ret = 0;
 
 	snprintf(prefix, sizeof(prefix), "u/%s/", lifecycle->settings->bucket.name);
-	while (more && !ret) {
+	while (more && !ret && any_aborts(lifecycle->rules)) {
 		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
 			.prefix = slice_str(prefix),
 			.after = slice_of(uploads.last, uploads.last_len),

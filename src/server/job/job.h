@@ -9,11 +9,17 @@
 #include "store/local.h"
 
 /* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
-/* Called on the job's fiber. They may block, except may_delete, which runs in a commit. */
+/* Called on the job's fiber. They may block, except may_delete and is_current, which run in a
+ * commit. */
 struct job_lifecycle_ops {
 	/* A bucket's rules. -ENOENT: it has none. */
 	int (*open)(void *arg, struct slice bucket, void **ret_rules);
 	void (*close)(void *rules);
+	/* Takes the rules as they are now, if they changed: before each decision. -ENOENT: the
+	 * bucket has none any more. */
+	int (*renew)(void *rules);
+	/* Whether the rules are still those that renew took. */
+	bool (*is_current)(const void *rules);
 	enum store_lifecycle_verdict (*judge)(void *rules,
 		const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);

@@ -1,6 +1,7 @@
 /* server/job/lifecycle.c: carries out buckets' lifecycle rules. One fiber walks the versions of
  * each bucket with rules, page by page, and rests between pages, so that requests go first. Its
- * commit decides every change again, so a version written meanwhile is not changed. */
+ * commit decides every change again, so a version written meanwhile is not changed, and no version
+ * by rules that were removed or replaced meanwhile: a later walk sees those. */
 #include "server/job/job.h"
 
 #include <errno.h>
@@ -48,12 +49,13 @@ struct walk {
 	struct slice bucket;
 	void *rules;
 	struct kept last;
+	int ret; /* why it ends before its last page */
 };
 
 /* ---- Actions. ---- */
 
 struct unchanged {
-	const struct job_lifecycle *job;
+	const struct walk *walk;
 	uint64_t mtime_ns;
 	bool lockable;
 };
@@ -61,10 +63,12 @@ struct unchanged {
 static int check_unchanged(const struct store_meta *current, void *arg)
 {
 	const struct unchanged *unchanged = (const struct unchanged *)arg;
+	const struct walk *walk = unchanged->walk;
+	const struct job_lifecycle_ops *ops = walk->job->opts.ops;
 
-	if (!current || current->mtime_ns != unchanged->mtime_ns)
+	if (!current || current->mtime_ns != unchanged->mtime_ns || !ops->is_current(walk->rules))
 		return -ECANCELED;
-	if (unchanged->lockable && !unchanged->job->opts.ops->may_delete(current))
+	if (unchanged->lockable && !ops->may_delete(current))
 		return -ECANCELED;
 	return 0;
 }
@@ -82,7 +86,7 @@ static void version_end(
 	struct walk *walk, const struct store_lifecycle_version *version, bool expire)
 {
 	struct unchanged unchanged = {
-		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
+		.walk = walk, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
 	const struct store_lifecycle_action action = {
 		.verdict = expire ? STORE_LIFECYCLE_EXPIRE : STORE_LIFECYCLE_DELETE_VERSION,
 		.key = version->key,
@@ -106,7 +110,7 @@ static void version_end(
 static void version_reclass(
 	struct walk *walk, const struct store_lifecycle_version *version, struct store_flags flags)
 {
-	struct unchanged unchanged = {.job = walk->job, .mtime_ns = version->meta->mtime_ns};
+	struct unchanged unchanged = {.walk = walk, .mtime_ns = version->meta->mtime_ns};
 	const struct store_condition condition = {.check = check_unchanged, .arg = &unchanged};
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
@@ -129,10 +133,14 @@ static void version_act(struct walk *walk, struct store_lifecycle_version *versi
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
 	struct store_flags flags = {.mask = 0};
-	enum store_lifecycle_verdict verdict = ops->judge(walk->rules, version, &flags);
+	enum store_lifecycle_verdict verdict;
 	struct store_get *get = NULL;
 	bool ignored;
 
+	walk->ret = ops->renew(walk->rules);
+	if (walk->ret)
+		return;
+	verdict = ops->judge(walk->rules, version, &flags);
 	if (verdict == STORE_LIFECYCLE_LOOK) {
 		if (store_get_open_version(walk->job->opts.store, &name, &get, &ignored))
 			return;
@@ -171,7 +179,7 @@ static void visit(const struct store_list_entry *entry, void *arg)
 	struct kept next = {
 		.any = true, .key_len = entry->key.len, .meta = *entry->meta, .current = !same};
 
-	if (walk->job->ending)
+	if (walk->job->ending || walk->ret)
 		return;
 	if (same) {
 		next.noncurrent_ns = kept->meta.mtime_ns;
@@ -202,11 +210,12 @@ static int bucket_walk(struct walk *walk)
 			opts.version_after = slice_str(version);
 		}
 		ret = store_list_versions(job->opts.store, &opts, visit, walk, &more);
+		ret = ret ? ret : walk->ret;
 		job_rest(job, PAGE_REST_NS);
 	}
 	if (!ret && !job->ending)
 		kept_act(walk, walk->last.current);
-	return ret;
+	return ret ? ret : walk->ret;
 }
 
 static void bucket_run(struct job_lifecycle *job, const char *name)

@@ -200,7 +200,9 @@ void store_array_monitor(struct store *store)
 /* ---- The rules. ---- */
 
 static int rules_open_count, tells_open;
-static bool locked; /* all versions are locked */
+static bool locked;	  /* all versions are locked */
+static bool changed;	  /* the rules, after they judged */
+static uint32_t renewals; /* as many decisions have rules; then they are removed */
 
 static int rules_open(void *arg, struct slice bucket, void **ret_rules)
 {
@@ -217,6 +219,22 @@ static void rules_close(void *rules)
 {
 	assert_ptr_equal(rules, &rules_open_count);
 	rules_open_count--;
+}
+
+static int renew(void *rules)
+{
+	assert_ptr_equal(rules, &rules_open_count);
+	if (renewals--)
+		return 0;
+	note("removed; ");
+	noting = false;
+	return -ENOENT;
+}
+
+static bool is_current(const void *rules)
+{
+	assert_ptr_equal(rules, &rules_open_count);
+	return !changed;
 }
 
 /* By the key's first letter: k keep, l look and keep, e expire, d delete, c change the class. */
@@ -279,6 +297,8 @@ static int abort_uploads(void *rules, uint32_t *ret_count)
 
 static const struct job_lifecycle_ops OPS = {.open = rules_open,
 	.close = rules_close,
+	.renew = renew,
+	.is_current = is_current,
 	.judge = judge,
 	.may_delete = may_delete,
 	.tell_begin = tell_begin,
@@ -305,6 +325,8 @@ static int setup(void **state)
 	changed_ns = 0;
 	commit_finds_nothing = false;
 	locked = false;
+	changed = false;
+	renewals = UINT32_MAX;
 	lists = scrubs = discards = rebuilds = 0;
 	lists_held = false;
 	lister = NULL;
@@ -416,6 +438,41 @@ static void test_changed_versions_are_left_alone(void **state)
 	version_add("e", "1", 10);
 	commit_finds_nothing = true;
 	expect_walk(text);
+}
+
+static void test_changed_rules_do_nothing(void **state)
+{
+	char text[512];
+
+	(void)state;
+	version_add("c", "1", 10);
+	version_add("d", "1", 10);
+	changed = true;
+	snprintf(text, sizeof(text),
+		"[one] c/1 current alone; flags c 4: %d; told %d; "
+		"d/1 current alone; delete d 1: %d; told %d; uploads; ",
+		-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED);
+	expect_walk(text);
+}
+
+static void test_removed_rules_end_the_walk(void **state)
+{
+	page_entries = 2;
+	for (uint32_t left = 0; left < 4; left++) {
+		static const char *const ENDS[] = {"", "ka/1 current alone; ",
+			"ka/1 current alone; kb/1 current alone; ",
+			"ka/1 current alone; kb/1 current alone; kc/1 current alone; "};
+		char text[512];
+
+		for (uint32_t i = 0; i < 4; i++)
+			version_add((const char *[]){"ka", "kb", "kc", "kd"}[i], "1", 10);
+		renewals = left;
+		snprintf(text, sizeof(text), "[one] %sremoved; ", ENDS[left]);
+		expect_walk(text);
+		teardown(state);
+		setup(state);
+		page_entries = 2;
+	}
 }
 
 /* A lock protects versions; it does not prevent a delete marker on top of a current object. */
@@ -556,6 +613,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rules_are_carried_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_changed_versions_are_left_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_changed_rules_do_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_removed_rules_end_the_walk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_locks_keep_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_looking_finds_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_buckets, setup, teardown),
