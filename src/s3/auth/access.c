@@ -418,6 +418,18 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 	return may(&access, access_action(call));
 }
 
+const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = call->key,
+		.object_known = true,
+		.object_headers = slice_of(object->headers, object->headers_len)};
+
+	return may(&access, access_action(call));
+}
+
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
 {
 	return access_may(call, action, key, false);

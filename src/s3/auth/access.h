@@ -34,6 +34,9 @@ struct s3_given {
 	struct slice lock_mode, lock_until, hold; /* empty: not given */
 };
 const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given);
+/* Checks the call's own action again, on the object that it has open: its key may have got another
+ * one since, for example while the body came. */
+const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object);
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);

@@ -33,6 +33,8 @@ const struct s3_error *s3_edit_version(
 	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)
 		return s3_not_of_marker(call);
+	if (ret == -ESTALE)
+		return s3_error_at(S3_E_CONDITIONAL_REQUEST_CONFLICT);
 	if (ret == -ECANCELED)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
 			"Access Denied because object protected by object lock.");

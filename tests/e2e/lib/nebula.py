@@ -218,16 +218,44 @@ class Client:
                                     f"SignedHeaders={';'.join(names)}, Signature={signature}")
         return headers
 
-    def request(self, method, path, body=b"", query=None, headers=None):
-        """Returns (status, headers by lower-case name, body)."""
+    def signed(self, method, path, query, headers):
+        """The target of the request, and its headers."""
         path = urllib.parse.quote(path, safe="/-_.~")
         query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
                          for k, v in sorted((query or {}).items()))
-        signed = self.sign(method, path, query, headers or {})
-        self.leave_closed()
-        self.connection.request(method, path + ("?" + query if query else ""), body=body, headers=signed)
+        return path + ("?" + query if query else ""), self.sign(method, path, query, headers or {})
+
+    def answer(self):
         answer = self.connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+
+    def request(self, method, path, body=b"", query=None, headers=None):
+        """Returns (status, headers by lower-case name, body)."""
+        target, signed = self.signed(method, path, query, headers)
+        self.leave_closed()
+        self.connection.request(method, target, body=body, headers=signed)
+        return self.answer()
+
+    def begin(self, method, path, body, query=None, headers=None):
+        """Sends a request without its body, and waits until the server asks for that. Returns a function that sends it,
+        and returns what request does."""
+        target, signed = self.signed(method, path, query, {**(headers or {}), "content-length": str(len(body))})
+        self.leave_closed()
+        self.connection.putrequest(method, target, skip_host=True)
+        for name, value in {**signed, "expect": "100-continue"}.items():
+            self.connection.putheader(name, value)
+        self.connection.endheaders()
+        said = b""
+        while not said.endswith(b"\r\n\r\n"):
+            byte = self.connection.sock.recv(1)
+            assert byte, said
+            said += byte
+        assert said.startswith(b"HTTP/1.1 100 "), said
+
+        def end():
+            self.connection.send(body)
+            return self.answer()
+        return end
 
     def leave_closed(self):
         """A server closes idle connections: the next request opens another."""

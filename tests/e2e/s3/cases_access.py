@@ -2,7 +2,9 @@
 
 import datetime
 import json
+import urllib.parse
 
+import nebula
 from suite import equal, opened, refused
 
 ONE, TWO, THREE = "one-canonical-id", "two-canonical-id", "three-canonical-id"
@@ -173,6 +175,25 @@ def test_an_owner_without_rights_can_take_them_back(s):
         equal(get(**name)["Grants"], [])
         put(**name, AccessControlPolicy={"Owner": before["Owner"], "Grants": before["Grants"]})
         equal(grants(get(**name)), grants(before))
+
+
+def test_a_list_is_of_the_object_whose_rights_were_asked(s):
+    """While the list comes, another writer's object takes the key."""
+    one, two = s.one(), s.two()
+    bucket = made(s, one, ACL="public-read-write")
+    client = nebula.Client(urllib.parse.urlsplit(s.plain).netloc, "TWOACCESSKEY", "two-secret-key-0123456789")
+    grant = ('<Grant><Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser">'
+             f"<ID>{TWO}</ID></Grantee><Permission>READ</Permission></Grant>")
+    document = (f"<AccessControlPolicy><Owner><ID>{TWO}</ID></Owner><AccessControlList>{grant}</AccessControlList>"
+                "</AccessControlPolicy>").encode()
+    for writer, status in (one, 403), (two, 200):
+        two.put_object(Bucket=bucket, Key="key", Body=b"of two")
+        end = client.begin("PUT", f"/{bucket}/key", document, {"acl": ""})
+        writer.put_object(Bucket=bucket, Key="key", Body=b"secret")
+        equal(end()[0], status)
+        equal(grants(writer.get_object_acl(Bucket=bucket, Key="key")),
+              [(ONE, "FULL_CONTROL")] if writer is one else [(TWO, "READ")])
+    client.close()
 
 
 def test_grants(s):
