@@ -50,6 +50,11 @@ bool origin_is_refusal(
 	else if (!result->status && result->error == -ENOENT)
 		origin_tell(told, S3_ORIGIN_FAILED,
 			"The bucket's origin, the target %s, is no longer registered.", target);
+	else if (!result->status && result->error == -EKEYREVOKED)
+		origin_tell(told, S3_ORIGIN_FAILED,
+			"The bucket's account may no longer use the bucket's origin, the target "
+			"%s. The server's operator decides that.",
+			target);
 	else if (!result->status || result->status < 300)
 		origin_tell(told, S3_ORIGIN_FAILED,
 			"The bucket's origin, the target %s, did not give the object: %s.", target,
@@ -253,6 +258,8 @@ static bool piece_store(struct upload *upload, uint32_t idx, const uint8_t *body
 	struct inner_ask ask;
 	char query[120];
 
+	if (!still_wanted(fetch))
+		return false;
 	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", idx + 1, fetch->upload_id);
 	ask = inner_of(fetch, S3_PUT, query);
 	ask.body = slice_of(body, fetch_piece_length(fetch, idx));

@@ -74,6 +74,7 @@ struct job {
 	const char *query;	/* of a list; or NULL */
 	const char *if_match;	/* an ETag with quotes; or NULL */
 	const char *via;	/* the ask's */
+	const char *owner;	/* the same */
 	uint64_t offset, bytes; /* bytes 0: a HEAD */
 	struct fiber *fiber;
 	struct reactor *reactor;

@@ -22,12 +22,17 @@ static void held_drop(struct origin *origin, struct held *held)
 	held->link = NULL;
 }
 
-/* The link to the job's target, as it is registered now. */
+/* The link to the job's target, as it is registered now. -EKEYREVOKED: no longer for the bucket's
+ * account. */
 static int held_get(struct origin *origin, struct held *held, const struct job *job)
 {
 	struct s3_replicate_place place;
 	int ret = s3_replicate_place(origin->opts.s3, slice_str(job->target), &place);
 
+	if (!ret && !s3_replicate_allowed(origin->opts.s3, slice_str(job->target), job->owner)) {
+		secret_wipe(&place, sizeof(place));
+		return -EKEYREVOKED;
+	}
 	if (!ret && held->link && held->generation == place.generation &&
 		strcmp(held->target, job->target) == 0) {
 		secret_wipe(&place, sizeof(place));
@@ -208,6 +213,7 @@ void job_begin(struct origin *origin, const struct s3_origin_ask *ask, struct jo
 	job->origin = origin;
 	job->share = ask->share;
 	job->via = ask->via;
+	job->owner = ask->owner;
 	job->fiber = fiber_self();
 	job->reactor = reactor_self();
 	job->msg.fn = job_done;

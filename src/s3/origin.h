@@ -49,6 +49,8 @@ uint64_t s3_origin_used_s(struct slice bucket, struct slice key);
 struct s3_origin_ask {
 	struct slice bucket, key;
 	uint64_t bucket_id;
+	/* The bucket's: each request asks anew whether its account may use the target. */
+	char owner[sizeof(((struct store_bucket *)NULL)->owner)];
 	const struct s3_origin *origin;
 	uint16_t share; /* of the principal */
 	struct flow_core *core;

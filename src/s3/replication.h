@@ -57,6 +57,8 @@ uint32_t s3_replicate_list(
 /* -ENOENT: no such target; -EBADMSG: what is stored of it cannot be read. Any thread; the caller
  * wipes it. */
 int s3_replicate_place(struct s3 *s3, struct slice name, struct s3_replicate_place *ret_place);
+/* Whether buckets of that owner may use the target, now. Any thread. */
+bool s3_replicate_allowed(struct s3 *s3, struct slice target, const char *owner);
 void s3_replicate_tell(struct s3 *s3, struct slice name, const struct s3_replicate_state *state);
 void s3_replicate_add(
 	struct s3 *s3, struct slice name, enum s3_replicate_count count, int64_t more);

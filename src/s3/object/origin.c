@@ -120,6 +120,7 @@ bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ask)
 		.share = s3_call_share(call),
 		.core = call->request->core,
 		.request_id = call->request->request_id};
+	memcpy(ask->owner, settings->bucket.owner, sizeof(ask->owner));
 	via_make(call, ask->bucket_id, ask->via);
 	ask->deadline_ns = clock_now_ns() + ask->origin->wait_s * NS_PER_S;
 	return true;

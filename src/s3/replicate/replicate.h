@@ -71,8 +71,6 @@ void s3_replicate_registry_close(struct s3_replicate *replicate); /* takes NULL 
 int s3_replicate_registry_load(struct s3 *s3, struct flow_core *core);
 bool s3_replicate_registered(struct s3 *s3, struct slice target);
 struct s3_replicate_ledger *s3_replicate_ledger_of(struct s3 *s3);
-/* Whether buckets of that owner may name the target. */
-bool s3_replicate_allowed(struct s3 *s3, struct slice target, const char *owner);
 struct s3_replicate_answer {
 	uint32_t status;
 	const char *code; /* of an error */
