@@ -364,6 +364,7 @@ void s3_event_delete_begin(
 	const struct s3_event marker = {.id = S3_EVENT_MARKER, .key = deletion->key};
 
 	s3_event_begin(call, &event, deletion->version_id.len ? NULL : &marker, telling);
+	telling->call = call;
 	if (!deletion->version_id.len &&
 		s3_replica_begin_delete(call, deletion->key, &telling->replica))
 		deletion->check = no_memory;
@@ -377,6 +378,8 @@ void s3_event_delete_end(const struct store_deletion *deletion, struct s3_tellin
 		.version_id = slice_str(deletion->version_id_out)};
 
 	s3_event_end(telling, &outcome);
+	if (outcome.delete_marker)
+		s3_replica_catch_up(telling->call, deletion->key, &outcome);
 }
 
 int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
@@ -399,6 +402,7 @@ int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put 
 	outcome.delete_marker = false;
 	outcome.version_id = slice_str(meta->version_id);
 	s3_event_end(&telling, &outcome);
+	s3_replica_catch_up(call, call->key, &outcome);
 	return outcome.ret;
 }
 

@@ -87,6 +87,7 @@ struct s3_telling {
 		bool kept;
 	} parts[2]; /* the event; the one used instead if a delete marker was added */
 	struct s3_replica_mark replica;
+	struct s3_call *call; /* of a deletion */
 };
 /* The outbox rows for the commit; NULL: none. */
 static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)

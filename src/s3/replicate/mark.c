@@ -320,6 +320,39 @@ void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *ou
 		s3_replicate_poke(mark->s3);
 }
 
+/* The resync that the rules ask for may have passed the key before the commit. */
+static __attribute__((noinline)) void catch_up(
+	struct s3_call *call, struct slice key, const struct store_outcome *outcome)
+{
+	const struct store_name name = {
+		.bucket = call->bucket, .key = key, .version_id = outcome->version_id};
+	struct s3_settings *settings;
+	int ret = s3_settings_get(call->s3, call->request->core, call->bucket, &settings);
+
+	if (ret == -ENOENT)
+		return;
+	if (ret) {
+		log_warn("replicate",
+			"%.*s/%.*s was stored while its bucket's settings changed, and may not be "
+			"replicated: %s; nebulaio admin resync %.*s replicates it",
+			SLICE_FMT(call->bucket), SLICE_FMT(key), strerror(-ret),
+			SLICE_FMT(call->bucket));
+		return;
+	}
+	if (settings->parsed[S3_CONFIG_REPLICATION] &&
+		settings->bucket.id == call->settings->bucket.id)
+		s3_replicate_version(call->s3, settings, &name, outcome->delete_marker);
+	s3_settings_put(settings);
+}
+
+void s3_replica_catch_up(
+	struct s3_call *call, struct slice key, const struct store_outcome *outcome)
+{
+	if (!outcome->ret && call->settings && !s3_settings_are_current(call->settings) &&
+		!replica_of(call).len)
+		catch_up(call, key, outcome);
+}
+
 /* ---- Answers. ---- */
 
 void s3_replica_answer(struct s3_call *call, struct slice value)

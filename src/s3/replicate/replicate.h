@@ -137,6 +137,10 @@ int s3_replica_begin_edit(
 	struct s3_call *call, store_edit_fn *edit, void *arg, struct s3_replica_mark *ret_mark);
 store_edit_fn s3_replica_edit;
 void s3_replica_end(struct s3_replica_mark *mark, const struct store_outcome *outcome);
+/* After the end of a commit that added a version of the key: rules that the bucket got since the
+ * mark began hold for it, too. */
+void s3_replica_catch_up(
+	struct s3_call *call, struct slice key, const struct store_outcome *outcome);
 /* The first of the rows; NULL: none. */
 static inline struct store_outbox_row *s3_replica_outbox_row(struct s3_replica_mark *mark)
 {
@@ -170,5 +174,8 @@ void s3_replicate_count_missed(struct s3 *s3, const struct s3_replicate_row *row
  * that ask for it, which are stored next; empty: those that are stored. */
 int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	enum s3_replicate_resync_kind kind, struct slice rules);
+/* Leaves rows for one version by the rules of the settings, as a resync would. Fiber call. */
+void s3_replicate_version(struct s3 *s3, const struct s3_settings *settings,
+	const struct store_name *name, bool marker);
 
 #endif

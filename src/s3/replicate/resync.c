@@ -213,6 +213,37 @@ static void version_mark_all(struct step *step, const struct found *found)
 			version_mark(step, found, i);
 }
 
+void s3_replicate_version(struct s3 *s3, const struct s3_settings *settings,
+	const struct store_name *name, bool marker)
+{
+	struct s3_replicate_resync *resync = calloc(1, sizeof(*resync));
+	struct step *step = calloc(1, sizeof(*step));
+	struct found found = {.marker = marker};
+	int ret = -ENOMEM;
+
+	if (resync && step) {
+		resync->kind = S3_REPLICATE_RESYNC_NEW;
+		slice_copy_str(name->bucket, resync->bucket, sizeof(resync->bucket));
+		slice_copy_str(name->version_id, found.version_id, sizeof(found.version_id));
+		*step = (struct step){.s3 = s3,
+			.replication = settings->parsed[S3_CONFIG_REPLICATION],
+			.resync = resync,
+			.key_len = name->key.len};
+		memcpy(step->key, name->key.data, name->key.len);
+		version_mark_all(step, &found);
+		ret = step->error;
+	}
+	if (ret)
+		log_warn("replicate",
+			"%.*s/%.*s was stored while its bucket got rules, and is not replicated: "
+			"%s; nebulaio admin resync %.*s replicates it",
+			SLICE_FMT(name->bucket), SLICE_FMT(name->key), strerror(-ret),
+			SLICE_FMT(name->bucket));
+	free(step);
+	free(resync);
+	s3_replicate_poke(s3);
+}
+
 static void key_mark(struct step *step)
 {
 	while (step->count && !step->error)
@@ -318,6 +349,10 @@ int s3_replicate_resync_step(
 		ret = clock_real_ns() < resync->put_ns + RULES_NS_MAX ? -EAGAIN
 								      : end(s3, core, resync);
 	} else {
+		/* Commits that looked at the rules before they were stored, and that the walk may
+		 * not see, learn of them when they are done. */
+		if (!resync->after_len)
+			s3_settings_changed(s3, slice_str(resync->bucket));
 		ret = walk(s3, resync, settings->parsed[S3_CONFIG_REPLICATION], ret_more);
 		if (!ret)
 			ret = *ret_more ? remember(s3, core, resync) : end(s3, core, resync);
