@@ -1,5 +1,5 @@
 /* s3/event/access_log.c: server access logging: makes log lines and puts them as objects. Lines
- * with one target are collected together, from all buckets. */
+ * with one target are collected together, from all buckets, until one of a few fibers puts them. */
 #include "s3/event/access_log.h"
 
 #include <errno.h>
@@ -20,11 +20,19 @@ DEFINE_COUNTER_FULL(lines_full, "access_log");
 #define DAY_NS	(86400 * NS_PER_S)
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
-	"Access log lines that were lost: no memory, or the log object could not be written.");
+	"Access log lines that were lost: too many wait, or the log object could not be written.");
+
+#define SLOTS	    1024u
+#define WRITERS_MAX 8u
+#define OWNERS	    4096u /* places for owners' uses; those with the same hash share one */
 
 /* The lines that wait for one target: created with the first line, freed after the put. */
 struct source {
-	struct source *next;
+	struct list link;    /* of the log, the oldest first */
+	struct source *next; /* of its slot */
+	uint64_t hash;
+	uint64_t due_ns;
+	uint16_t share; /* of the first line's request */
 	struct s3 *s3;
 	struct store_bucket from;	       /* of the first line */
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* the target */
@@ -34,10 +42,19 @@ struct source {
 	struct buf grants;
 	struct buf lines;
 };
+/* The lines that wait, of an owner of source buckets or of all. */
+struct use {
+	uint32_t batches;
+	uint64_t bytes;
+};
 struct s3_access_log {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of all that follows */
 	uint64_t flush_ns;
-	struct source *sources;
+	uint64_t seed[2];
+	uint32_t writers; /* fibers; at least one as long as there are sources */
+	struct list sources;
+	struct source *slots[SLOTS];
+	struct use all, uses[OWNERS];
 };
 
 static void free_source(struct source *source)
@@ -55,6 +72,8 @@ int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log)
 		return -ENOMEM;
 	pthread_mutex_init(&log->lock, NULL);
 	log->flush_ns = (flush_s ? flush_s : S3_ACCESS_LOG_FLUSH_S_DEFAULT) * NS_PER_S;
+	random_fill((uint8_t *)log->seed, sizeof(log->seed));
+	list_init(&log->sources);
 	*ret_log = log;
 	return 0;
 }
@@ -63,12 +82,8 @@ void s3_access_log_close(struct s3_access_log *log)
 {
 	if (!log)
 		return;
-	while (log->sources) {
-		struct source *source = log->sources;
-
-		log->sources = source->next;
-		free_source(source);
-	}
+	LIST_FOR_EACH_SAFE (link, &log->sources)
+		free_source(CONTAINER_OF(link, struct source, link));
 	pthread_mutex_destroy(&log->lock);
 	free(log);
 }
@@ -122,6 +137,8 @@ static void put_lines(struct source *source)
 	buf_init(&headers, S3_META_BYTES_MAX);
 	make_key(source, &key);
 	ret = key.failed ? -ENAMETOOLONG : make_list(source, &headers);
+	if (source->lines.failed)
+		ret = -ENOMEM;
 	if (!ret) {
 		const struct document_text put = {slice_str(source->bucket), buf_slice(&key),
 			buf_slice(&source->lines), buf_slice(&headers)};
@@ -137,31 +154,86 @@ static void put_lines(struct source *source)
 	buf_free(&headers);
 }
 
-/* Takes it out of the list, so that no one adds lines to it any more. */
+static struct use *use_of(struct s3_access_log *log, const char *owner)
+{
+	return &log->uses[slice_hash(slice_str(owner), 0, log->seed) % OWNERS];
+}
+
+/* So that no one adds lines to it any more. */
 static void unlink_source(struct s3_access_log *log, struct source *source)
 {
-	struct source **at = &log->sources;
+	struct source **at = &log->slots[source->hash % SLOTS];
+	struct use *use = use_of(log, source->from.owner);
 
-	pthread_mutex_lock(&log->lock);
 	while (*at != source)
 		at = &(*at)->next;
 	*at = source->next;
-	pthread_mutex_unlock(&log->lock);
+	list_remove(&source->link);
+	use->batches--;
+	use->bytes -= source->lines.len;
+	log->all.batches--;
+	log->all.bytes -= source->lines.len;
 }
 
-/* Puts the lines that have gathered as one object. */
+/* The oldest source, if it is due; or all are. */
+static struct source *find_due(const struct s3_access_log *log, bool all)
+{
+	struct source *source;
+
+	if (list_empty(&log->sources))
+		return NULL;
+	source = CONTAINER_OF(log->sources.next, struct source, link);
+	return all || clock_now_ns() >= source->due_ns ? source : NULL;
+}
+
+static fiber_fn writer;
+
+/* For a writer, which has another one beside it while more is due. NULL: nothing is due before
+ * *ret_due_ns; 0: another writer waits for that, or there is nothing, so this one has ended. */
+static struct source *take_due(struct s3_access_log *log, bool all, uint64_t *ret_due_ns)
+{
+	struct source *source;
+
+	pthread_mutex_lock(&log->lock);
+	source = find_due(log, all);
+	*ret_due_ns = 0;
+	if (source) {
+		unlink_source(log, source);
+		if (find_due(log, all) && log->writers < WRITERS_MAX &&
+			!fiber_spawn(reactor_self(), "access log", writer, log))
+			log->writers++;
+	} else if (list_empty(&log->sources) || log->writers > 1) {
+		log->writers--;
+	} else {
+		*ret_due_ns = CONTAINER_OF(log->sources.next, struct source, link)->due_ns;
+	}
+	pthread_mutex_unlock(&log->lock);
+	return source;
+}
+
+/* Puts each target's lines as one object when they are due. */
 static void writer(void *arg)
 {
-	struct source *source = arg;
-	struct s3_access_log *log = source->s3->access_log;
-	uint64_t now_ns, until_ns = clock_now_ns() + log->flush_ns;
+	struct s3_access_log *log = arg;
+	uint64_t now_ns, due_ns;
 
-	fiber_request_set(""); /* the lines are of many requests */
-	while ((now_ns = clock_now_ns()) < until_ns && !reactor_stopping(reactor_self()))
-		fiber_sleep_ns(MIN(LOOK_NS, until_ns - now_ns));
-	unlink_source(log, source);
-	put_lines(source);
-	free_source(source);
+	/* The lines are of many requests. */
+	fiber_request_set("");
+	for (;;) {
+		struct source *source = take_due(log, reactor_stopping(reactor_self()), &due_ns);
+
+		fiber_share_set(source ? source->share : 0);
+		if (source) {
+			put_lines(source);
+			free_source(source);
+			continue;
+		}
+		if (!due_ns)
+			return;
+		now_ns = clock_now_ns();
+		if (now_ns < due_ns)
+			fiber_sleep_ns(MIN(LOOK_NS, due_ns - now_ns));
+	}
 }
 
 /* ---- Lines. ---- */
@@ -270,6 +342,7 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 	put_tail(call, version_id, line);
 }
 
+/* Whether lines of the bucket, on that day, belong to the source. */
 static bool gathers(const struct source *source, const struct s3_logging *logging,
 	const struct store_bucket *from, uint64_t day)
 {
@@ -281,61 +354,98 @@ static bool gathers(const struct source *source, const struct s3_logging *loggin
 	       (source->keys != S3_LOG_BY_EVENT || source->day == day);
 }
 
-/* The batch of the target; or a new one, and *ret_new is set. Holds the lock. */
-static struct source *find_source(struct s3_access_log *log, const struct s3_call *call,
-	const struct s3_logging *logging, bool *ret_new)
+static uint64_t hash_of(const struct s3_access_log *log, const struct s3_logging *logging,
+	const struct store_bucket *from)
 {
-	const struct store_bucket *from = &call->settings->bucket;
-	uint64_t day = clock_real_ns() / DAY_NS;
-	struct source *source = log->sources;
+	uint64_t hash = slice_hash(logging->bucket, logging->keys, log->seed);
 
-	while (source && !gathers(source, logging, from, day))
-		source = source->next;
-	if (source)
-		return source;
-	source = calloc(1, sizeof(*source));
+	hash = slice_hash(logging->prefix, hash, log->seed);
+	hash = slice_hash(logging->grants, hash, log->seed);
+	return logging->keys == S3_LOG_SIMPLE ? hash
+					      : slice_hash(slice_str(from->name), hash, log->seed);
+}
+
+/* An owner has at most half. */
+static bool has_room(const struct s3_access_log *log, const struct use *use, size_t bytes, bool new)
+{
+	return use->batches + new <= S3_ACCESS_LOG_BATCHES_MAX / 2 &&
+	       log->all.batches + new <= S3_ACCESS_LOG_BATCHES_MAX &&
+	       use->bytes + bytes <= S3_ACCESS_LOG_ALL_BYTES_MAX / 2 &&
+	       log->all.bytes + bytes <= S3_ACCESS_LOG_ALL_BYTES_MAX;
+}
+
+static struct source *make_source(
+	struct s3_access_log *log, const struct s3_call *call, const struct s3_logging *logging)
+{
+	struct source *source = calloc(1, sizeof(*source));
+
 	if (!source)
 		return NULL;
 	buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
 	buf_init(&source->grants, S3_META_BYTES_MAX);
 	buf_put_slice(&source->grants, logging->grants);
-	if (source->grants.failed) {
+	if (!source->grants.failed && !log->writers)
+		log->writers = !fiber_spawn(reactor_self(), "access log", writer, log);
+	if (source->grants.failed || !log->writers) {
 		free_source(source);
 		return NULL;
 	}
 	source->s3 = call->s3;
-	source->from = *from;
+	source->share = fiber_share();
+	source->from = call->settings->bucket;
 	source->keys = logging->keys;
-	source->day = day;
 	slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
 	slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
-	source->next = log->sources;
-	log->sources = source;
-	*ret_new = true;
+	source->due_ns = clock_now_ns() + log->flush_ns;
 	return source;
 }
 
-/* Adds the line to the batch of its target; counts it as dropped if that is impossible. */
+/* Adds the line to the batch of its target, which it begins if there is none. Holds the lock. */
+static bool add_line(struct s3_access_log *log, const struct s3_call *call,
+	const struct s3_logging *logging, struct slice line)
+{
+	const struct store_bucket *from = &call->settings->bucket;
+	uint64_t day = clock_real_ns() / DAY_NS, hash = hash_of(log, logging, from);
+	struct source **slot = &log->slots[hash % SLOTS], *source = *slot;
+	struct use *use;
+
+	while (source && !gathers(source, logging, from, day))
+		source = source->next;
+	use = use_of(log, source ? source->from.owner : from->owner);
+	if (!has_room(log, use, line.len, !source) ||
+		(source && source->lines.len + line.len > S3_ACCESS_LOG_BYTES_MAX)) {
+		counter_add(&lines_full, 1);
+		return false;
+	}
+	if (!source) {
+		source = make_source(log, call, logging);
+		if (!source)
+			return false;
+		source->day = day;
+		source->hash = hash;
+		source->next = *slot;
+		*slot = source;
+		list_push_back(&log->sources, &source->link);
+		use->batches++;
+		log->all.batches++;
+	}
+	buf_put_slice(&source->lines, line);
+	if (source->lines.failed)
+		return false;
+	use->bytes += line.len;
+	log->all.bytes += line.len;
+	return true;
+}
+
+/* Counts the line as dropped if it cannot be kept. */
 static void gather(struct s3_call *call, const struct s3_logging *logging, const struct buf *line)
 {
 	struct s3_access_log *log = call->s3->access_log;
-	struct source *source;
-	bool kept = false, start = false;
+	bool kept;
 
 	pthread_mutex_lock(&log->lock);
-	source = line->failed ? NULL : find_source(log, call, logging, &start);
-	if (source && source->lines.len + line->len <= S3_ACCESS_LOG_BYTES_MAX) {
-		buf_put_slice(&source->lines, buf_slice(line));
-		kept = !source->lines.failed;
-		if (!kept)
-			counter_add(&lines_full, 1);
-	}
+	kept = !line->failed && add_line(log, call, logging, buf_slice(line));
 	pthread_mutex_unlock(&log->lock);
-	if (start && fiber_spawn(reactor_self(), "access log", writer, source)) {
-		unlink_source(log, source);
-		free_source(source);
-		kept = false;
-	}
 	if (!kept)
 		counter_add(&dropped, 1);
 }

@@ -14,6 +14,10 @@ struct s3_settings;
 #define S3_ACCESS_LOG_FLUSH_S_DEFAULT 60u
 /* Limit of one target between two objects; lines beyond it are counted and dropped. */
 #define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
+/* Limits of what waits: of the targets with lines, which differ by bucket, prefix, grants and
+ * format, and of all lines. The buckets of one owner have at most half. */
+#define S3_ACCESS_LOG_BATCHES_MAX   4096u
+#define S3_ACCESS_LOG_ALL_BYTES_MAX (128 * MIB)
 
 #define S3_LOG_SERVICE	  "logging.s3.amazonaws.com" /* the principal in policies */
 #define S3_LOG_PREFIX_MAX 512u

@@ -50,6 +50,12 @@ void fake_call_free(struct fake_call *call);
 struct slice fake_reply_header(const struct fake_call *call, const char *name);
 bool fake_reply_has(const struct fake_call *call, const char *text);
 
+/* Fibers that S3 starts for later work do not run: they are refused, or (kept) left to the test,
+ * which runs them one after the other. */
+extern bool fake_later_kept;
+extern uint32_t fake_later_count;
+void fake_later_run(void);
+
 extern const struct s3_identity fake_root;
 
 extern struct flow_core fake_core; /* without a budget */
