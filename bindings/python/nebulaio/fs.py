@@ -202,8 +202,9 @@ class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
     def _upload_chunk(self, final: bool = False) -> bool:
         chunk = self.buffer.getvalue()
         if final and self._upload is None:
-            if self.autocommit:
-                self.commit()
+            if not self.autocommit:
+                return False  # fsspec then keeps the buffer, which commit() stores
+            self.commit()
             return True
         if self._upload is None:
             self._upload = MultipartUpload(self.fs.client, self._bucket, self._key)

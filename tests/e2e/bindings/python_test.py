@@ -24,7 +24,7 @@ import traceback
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from nebula import ACCESS_KEY, PROGRAM, SECRET_KEY, Server, becomes  # noqa: E402
+from nebula import ACCESS_KEY, Client, PROGRAM, SECRET_KEY, Server, becomes  # noqa: E402
 from package import KEYS, MIB, RDMA, needs, opened, run, tap  # noqa: E402
 
 import nebulaio  # noqa: E402
@@ -1002,6 +1002,40 @@ def test_fsspec():
     tap.check(not fs.exists("fs-bucket"), "fsspec: buckets come and go")
     fs.rm(root, recursive=True)
     tap.check(not fs.exists(root), "fsspec: rm")
+
+
+def fsspec_named(root):
+    """A filesystem of fsspec, and whether uploads below root have begun and not ended."""
+    import fsspec
+
+    fs = fsspec.filesystem("nebulaio", endpoint=RDMA, access_key=KEYS[0], secret_key=KEYS[1])
+    client = Client(HTTP, *KEYS)
+    return fs, lambda: root.encode() in client.request("GET", "/" + BUCKET, query={"uploads": ""})[2]
+
+
+@needs("fsspec")
+def test_fsspec_transactions():
+    root = f"{BUCKET}/transactions"
+    fs, begun = fsspec_named("transactions/")
+    bodies = {"short": b"data", "empty": b"", "a block": os.urandom(8 * MIB), "long": os.urandom(9 * MIB)}
+    with fs.transaction:
+        for name, body in bodies.items():
+            with fs.open(f"{root}/{name}", "wb") as file:
+                file.write(body)
+        tap.check(begun() and not fs.exists(root), "fsspec: a transaction shows nothing before its end")
+    got = {name: fs.cat_file(f"{root}/{name}") for name in bodies}
+    tap.check(got == bodies, "fsspec: a transaction stores what was written", {name: len(body) for name, body in got.items()})
+
+    def broken():
+        with fs.transaction:
+            for name in bodies:
+                with fs.open(f"{root}/{name}", "wb") as file:
+                    file.write(bodies[name][::-1] + b"other")
+            raise ZeroDivisionError
+
+    tap.check(raised(ZeroDivisionError, broken) and not begun() and
+              all(fs.cat_file(f"{root}/{name}") == body for name, body in bodies.items()),
+              "fsspec: a transaction that an exception ends changes nothing, and leaves nothing")
 
 
 def bench(*arguments):
