@@ -282,6 +282,31 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// A condition holds for a body in parts, too.
+func TestConditionOfParts(t *testing.T) {
+	for _, scheme := range []string{"rdma", "http"} {
+		client := clientOf(t, Config{Endpoint: server(t, scheme), PartBytes: 5 << 20})
+		bucket := bucketOf(t, client)
+		data := noise(6<<20, 1)
+		create := map[string]string{"If-None-Match": "*", "x-amz-meta-colour": "blue"}
+		must(t, client.PutObjectWith(ctx, bucket, "key", data, create))
+		if err := client.PutObjectWith(ctx, bucket, "key", noise(6<<20, 2), create); !errors.Is(err, syscall.ESTALE) {
+			t.Error(scheme, "an object was to be created over another one:", err)
+		}
+		info, err := client.HeadObject(ctx, bucket, "key")
+		must(t, err)
+		back, err := client.GetObjectData(ctx, bucket, "key")
+		must(t, err)
+		if !bytes.Equal(back, data) || info.Result.Headers["x-amz-meta-colour"] != "blue" {
+			t.Error(scheme, "the object is not the first one:", info.Result.Headers)
+		}
+		must(t, client.PutObjectWith(ctx, bucket, "key", data, map[string]string{"If-Match": `"` + info.ETag + `"`}))
+		if left := uploadsOf(t, client, bucket); strings.Contains(left, "<UploadId>") {
+			t.Errorf("%s: an upload is left: %s", scheme, left)
+		}
+	}
+}
+
 // A PutObject that fails leaves no upload behind.
 func TestPartsFail(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), PartBytes: 5 << 20})

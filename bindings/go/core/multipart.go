@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,14 +28,15 @@ func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) 
 	for (len(request.Body)+partBytes-1)/partBytes > partsMax {
 		partBytes *= 2
 	}
-	id, err := c.beginUpload(ctx, request)
+	headers, conditions := conditionsOf(request.Headers)
+	id, err := c.beginUpload(ctx, request, headers)
 	if err != nil {
 		return Result{}, err
 	}
 	parts, err := c.uploadParts(ctx, request, id, partBytes)
 	if err == nil {
 		var result Result
-		if result, err = c.finishUpload(ctx, request, id, parts); err == nil {
+		if result, err = c.finishUpload(ctx, request, conditions, id, parts); err == nil {
 			return result, nil
 		}
 	}
@@ -43,6 +45,21 @@ func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) 
 	// The caller needs the first error, not the error of the clean-up.
 	c.Do(abort, &Request{Op: AbortMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id})
 	return Result{}, err
+}
+
+// conditionsOf takes the conditions out of an object's headers: S3 applies them when the upload is finished, not when it
+// begins.
+func conditionsOf(all map[string]string) (headers, conditions map[string]string) {
+	headers, conditions = map[string]string{}, map[string]string{}
+	for name, value := range all {
+		switch strings.ToLower(name) {
+		case "if-match", "if-none-match":
+			conditions[name] = value
+		default:
+			headers[name] = value
+		}
+	}
+	return headers, conditions
 }
 
 // lasting returns a context that ends a while after ctx.
@@ -67,7 +84,7 @@ func lasting(ctx context.Context, while time.Duration) (context.Context, context
 
 // beginUpload returns the upload's id, escaped for a query. Only the answer names it: so a request that is on its way is
 // waited for when ctx ends, as else nobody could abort the upload.
-func (c *Client) beginUpload(ctx context.Context, request *Request) (string, error) {
+func (c *Client) beginUpload(ctx context.Context, request *Request, headers map[string]string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -75,7 +92,7 @@ func (c *Client) beginUpload(ctx context.Context, request *Request) (string, err
 	defer cancel()
 	answer := make([]byte, 8<<10)
 	result, err := c.Do(within, &Request{
-		Op: CreateMultipart, Bucket: request.Bucket, Key: request.Key, Headers: request.Headers, Into: answer})
+		Op: CreateMultipart, Bucket: request.Bucket, Key: request.Key, Headers: headers, Into: answer})
 	if err != nil {
 		if ended := ctx.Err(); ended != nil {
 			return "", ended
@@ -125,7 +142,8 @@ func (c *Client) uploadParts(ctx context.Context, request *Request, id string, p
 	return parts, first
 }
 
-func (c *Client) finishUpload(ctx context.Context, request *Request, id string, parts []uploadedPart) (Result, error) {
+func (c *Client) finishUpload(
+	ctx context.Context, request *Request, conditions map[string]string, id string, parts []uploadedPart) (Result, error) {
 	body, err := xml.Marshal(struct {
 		XMLName xml.Name       `xml:"CompleteMultipartUpload"`
 		Part    []uploadedPart `xml:"Part"`
@@ -135,7 +153,8 @@ func (c *Client) finishUpload(ctx context.Context, request *Request, id string, 
 	}
 	answer := make([]byte, 8<<10)
 	result, err := c.Do(ctx, &Request{
-		Op: FinishMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id, Body: body, Into: answer})
+		Op: FinishMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id, Headers: conditions, Body: body,
+		Into: answer})
 	if err != nil {
 		return result, err
 	}

@@ -14,9 +14,11 @@ from typing import Any
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem  # type: ignore[import-untyped]
 
-from .errors import ConflictError, NotFoundError
+from .errors import ConflictError, NotFoundError, PreconditionError
 from .multipart import MultipartUpload
 from .rdma import ObjectInfo, RDMAClient
+
+CREATE = {"if-none-match": "*"}
 
 
 class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -169,8 +171,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))
-        headers = {"if-none-match": "*"} if mode == "create" else None
-        self.client.put_object(bucket, key, value, headers=headers)
+        self.client.put_object(bucket, key, value, headers=CREATE if mode == "create" else None)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True,
               cache_options: dict[str, Any] | None = None, **options: Any) -> NebulaFile:
@@ -207,7 +208,7 @@ class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
             self.commit()
             return True
         if self._upload is None:
-            self._upload = MultipartUpload(self.fs.client, self._bucket, self._key)
+            self._upload = MultipartUpload(self.fs.client, self._bucket, self._key, CREATE if "x" in self.mode else None)
         if chunk:
             self._upload.part(chunk)
         if final and self.autocommit:
@@ -215,10 +216,14 @@ class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
         return True
 
     def commit(self) -> None:
-        if self._upload is not None:
-            self._upload.complete()
-        else:
+        if self._upload is None:
             self.fs.pipe_file(self.path, self.buffer.getvalue(), "create" if "x" in self.mode else "overwrite")
+            return
+        try:
+            self._upload.complete()
+        except (ConflictError, PreconditionError):
+            self.discard()
+            raise
 
     def discard(self) -> None:
         if self._upload is not None:

@@ -15,16 +15,23 @@ if TYPE_CHECKING:
 PART_BYTES_MIN = 5 << 20
 PARTS_MAX = 10000
 ANSWER_BYTES = 64 << 10
+# S3 applies these when the upload is completed, not when it begins.
+CONDITIONS = ("if-match", "if-none-match")
 
 
 class MultipartUpload:
-    """part() numbers the parts from 1. Readers see the object after complete(), or not at all."""
+    """part() numbers the parts from 1. Readers see the object after complete(), or not at all. headers: the object's;
+    with if-match or if-none-match complete() raises PreconditionError when the key's object is another one by then."""
 
     def __init__(self, client: RDMAClient, bucket: str, key: str, headers: dict[str, str] | None = None) -> None:
         self._client, self._bucket, self._key = client, bucket, key
         self._etags: list[str] = []
         self._answer = bytearray(ANSWER_BYTES)
-        result = client.native.perform(_native.CREATE_MULTIPART, bucket, key, headers=headers, into=self._answer)
+        self._conditions: dict[str, str] = {}
+        of_object: dict[str, str] = {}
+        for name, value in (headers or {}).items():
+            (self._conditions if name.lower() in CONDITIONS else of_object)[name] = value
+        result = client.native.perform(_native.CREATE_MULTIPART, bucket, key, headers=of_object, into=self._answer)
         found = re.search(rb"<UploadId>([^<]+)</UploadId>", self._answer[:result.bytes])
         if not found:
             raise invalid("the server's answer names no upload", bucket=bucket, key=key)
@@ -52,7 +59,8 @@ class MultipartUpload:
                         for number, etag in enumerate(self._etags, 1))
         document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
         return self._client.native.perform(_native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
-                                           query=f"uploadId={quote(self._upload, safe='')}", into=self._answer)
+                                           query=f"uploadId={quote(self._upload, safe='')}", headers=self._conditions,
+                                           into=self._answer)
 
     def abort(self) -> None:
         from urllib.parse import quote

@@ -22,6 +22,7 @@ import threading
 import time
 import traceback
 import urllib.request
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from nebula import ACCESS_KEY, Client, PROGRAM, SECRET_KEY, Server, becomes  # noqa: E402
@@ -1036,6 +1037,37 @@ def test_fsspec_transactions():
     tap.check(raised(ZeroDivisionError, broken) and not begun() and
               all(fs.cat_file(f"{root}/{name}") == body for name, body in bodies.items()),
               "fsspec: a transaction that an exception ends changes nothing, and leaves nothing")
+
+
+@needs("fsspec")
+def test_fsspec_create():
+    root = f"{BUCKET}/create"
+    fs, begun = fsspec_named("create/")
+
+    def create(name, body):
+        with fs.open(f"{root}/{name}", "xb") as file:
+            file.write(body)
+
+    for how, body in (("short", b"new"), ("long", os.urandom(9 * MIB))):
+        create(how, body)
+        tap.check(fs.cat_file(f"{root}/{how}") == body and raised(nebulaio.PreconditionError, create, how, body[::-1]) and
+                  fs.cat_file(f"{root}/{how}") == body and not begun(), f"fsspec: mode x creates, and never replaces: {how}")
+
+
+@needs()
+def test_conditions_of_parts():
+    # A body over the limit of one request, with limits that fit a test's memory.
+    with opened() as client, mock.patch.object(nebulaio.rdma, "PUT_BYTES_MAX", 5 * MIB), \
+            mock.patch.object(nebulaio.rdma, "PART_BYTES", 5 * MIB):
+        body, headers = os.urandom(6 * MIB), {"If-None-Match": "*", "x-amz-meta-colour": "red"}
+        put = client.put_object(BUCKET, "conditional", body, headers=headers)
+        head = client.head_object(BUCKET, "conditional")
+        error = raised(nebulaio.PreconditionError, client.put_object, BUCKET, "conditional", body[::-1], headers=headers)
+        tap.check(error and client.get_object(BUCKET, "conditional") == body and head.headers["x-amz-meta-colour"] == "red",
+                  "in parts: a condition holds", (put, error))
+        client.put_object(BUCKET, "conditional", body[::-1], headers={"if-match": f'"{head.etag}"'})
+        tap.check(client.get_object(BUCKET, "conditional") == body[::-1], "in parts: a condition that is met")
+        client.delete_object(BUCKET, "conditional")
 
 
 def bench(*arguments):
