@@ -266,9 +266,9 @@ func TestParts(t *testing.T) {
 			info, err := client.HeadObject(ctx, bucket, "parts")
 			must(t, err)
 			parts := (n + 5<<20 - 1) / (5 << 20)
-			if strings.HasSuffix(info.ETag, fmt.Sprintf("-%d", parts)) != (parts > 1) ||
+			if strings.HasSuffix(info.ETag, fmt.Sprintf("-%d", parts)) != (parts > 1) || result.ETag != info.ETag ||
 				info.Result.Headers["x-amz-meta-colour"] != "blue" {
-				t.Error(scheme, n, info.ETag, info.Result.Headers)
+				t.Error(scheme, n, result.ETag, info.ETag, info.Result.Headers)
 			}
 		}
 		// Without a copy, from registered memory.

@@ -168,5 +168,7 @@ func (c *Client) finishUpload(
 		result.Code, result.Message = finished.Code, finished.Message
 		return result, request.failed(syscall.EIO, result)
 	}
+	// S3 names the object's ETag in the document, not in a header.
+	result.ETag = strings.Trim(finished.ETag, `"`)
 	return result, nil
 }

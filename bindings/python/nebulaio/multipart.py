@@ -17,6 +17,7 @@ PARTS_MAX = 10000
 ANSWER_BYTES = 64 << 10
 # S3 applies these when the upload is completed, not when it begins.
 CONDITIONS = ("if-match", "if-none-match")
+ETAG_FIELD = 5  # of a Result
 
 
 class MultipartUpload:
@@ -58,9 +59,13 @@ class MultipartUpload:
         parts = "".join(f'<Part><PartNumber>{number}</PartNumber><ETag>"{etag}"</ETag></Part>'
                         for number, etag in enumerate(self._etags, 1))
         document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-        return self._client.native.perform(_native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
-                                           query=f"uploadId={quote(self._upload, safe='')}", headers=self._conditions,
-                                           into=self._answer)
+        result = self._client.native.perform(_native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
+                                             query=f"uploadId={quote(self._upload, safe='')}", headers=self._conditions,
+                                             into=self._answer)
+        # S3 names the object's ETag in the document, not in a header.
+        found = re.search(rb"<ETag>([^<]+)</ETag>", self._answer[:result.bytes])
+        etag = unescape(found[1].decode(), {"&quot;": '"'}).strip('"') if found else result.etag
+        return _native.Result((*result[:ETAG_FIELD], etag, *result[ETAG_FIELD + 1:]))
 
     def abort(self) -> None:
         from urllib.parse import quote

@@ -1055,7 +1055,7 @@ def test_fsspec_create():
 
 
 @needs()
-def test_conditions_of_parts():
+def test_put_in_parts():
     # A body over the limit of one request, with limits that fit a test's memory.
     with opened() as client, mock.patch.object(nebulaio.rdma, "PUT_BYTES_MAX", 5 * MIB), \
             mock.patch.object(nebulaio.rdma, "PART_BYTES", 5 * MIB):
@@ -1063,6 +1063,7 @@ def test_conditions_of_parts():
         put = client.put_object(BUCKET, "conditional", body, headers=headers)
         head = client.head_object(BUCKET, "conditional")
         error = raised(nebulaio.PreconditionError, client.put_object, BUCKET, "conditional", body[::-1], headers=headers)
+        tap.check(put.etag == head.etag and put.etag.endswith("-2"), "in parts: the result has the object's ETag", put)
         tap.check(error and client.get_object(BUCKET, "conditional") == body and head.headers["x-amz-meta-colour"] == "red",
                   "in parts: a condition holds", (put, error))
         client.put_object(BUCKET, "conditional", body[::-1], headers={"if-match": f'"{head.etag}"'})

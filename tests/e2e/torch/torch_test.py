@@ -72,6 +72,16 @@ def test_one_process():
 
 
 @needs()
+def test_many_tensors():
+    with opened() as client:
+        state = {"model": {f"layer{i}": torch.randn(100 + i) for i in range(40)}}  # more than one request takes
+        dcp.save(state, storage_writer=Writer(client, BUCKET, "many"))
+        loaded = {"model": {name: torch.zeros_like(tensor) for name, tensor in state["model"].items()}}
+        dcp.load(loaded, storage_reader=Reader(client, BUCKET, "many"))
+        tap.check(same(loaded, state), "a checkpoint of 40 tensors, which goes in parts")
+
+
+@needs()
 def test_async():
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
     try:
