@@ -156,18 +156,22 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # ---- Bytes. ----
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, if_match: str | None = None,
+                 **options: Any) -> bytes:
         bucket, key = self._split(self._strip_protocol(path))
         if start is None and end is None:
-            return self.client.get_object(bucket, key)
+            return self.client.get_object(bucket, key, if_match=if_match)
         if (start or 0) < 0 or (end or 0) < 0:
-            size = self.client.head_object(bucket, key).object_bytes
+            head = self.client.head_object(bucket, key)
+            size, if_match = head.object_bytes, if_match or head.etag
             start = max(size + start, 0) if start is not None and start < 0 else start
             end = size + end if end is not None and end < 0 else end
         start = start or 0
         if end is None:
-            return self.client.get_object(bucket, key, offset=start)
-        return self.client.get_object(bucket, key, offset=start, length=end - start) if end > start else b""
+            return self.client.get_object(bucket, key, offset=start, if_match=if_match)
+        if end <= start:
+            return b""
+        return self.client.get_object(bucket, key, offset=start, length=end - start, if_match=if_match)
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))
@@ -180,7 +184,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
-    """Reads by ranges; writes a short file by one request, else an upload in parts."""
+    """Reads by ranges, all of the object that was opened; writes a short file by one request, else an upload in parts."""
 
     DEFAULT_BLOCK_SIZE = 8 << 20
     fs: NebulaFileSystem
@@ -195,7 +199,11 @@ class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
                          **options)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.fs.cat_file(self.path, start, end)
+        try:
+            return self.fs.cat_file(self.path, start, end, if_match=self.details["ETag"])
+        except PreconditionError as error:
+            error.strerror = f"{self.path} was replaced after it was opened: open it again ({error.strerror})"
+            raise
 
     def _initiate_upload(self) -> None:
         """The first part decides: see _upload_chunk."""

@@ -255,21 +255,22 @@ class RDMAClient:
     # ---- Objects. ----
 
     def get_object(self, bucket: str, key: str, *, offset: int = 0, length: int | None = None,
-                   version_id: str | None = None, timeout: float = 0.0) -> ObjectData:
-        """The object, or length bytes of it from offset on, received directly into the returned bytes object."""
+                   version_id: str | None = None, if_match: str | None = None, timeout: float = 0.0) -> ObjectData:
+        """The object, or length bytes of it from offset on, received directly into the returned bytes object. if_match:
+        an ETag; PreconditionError when the object has another one. Parts read with one if_match are of one object."""
         if length is not None and length <= 0 or offset < 0:
             raise ValueError("offset or length is out of bounds")
-        options: dict[str, Any] = {"version_id": version_id, "timeout": timeout}
+        heads: dict[str, Any] = {"version_id": version_id, "timeout": timeout}
+        options = dict(heads, headers=_match(if_match) if if_match else None)
         if length is not None:
             return self._get_exact(bucket, key, length, dict(options, offset=offset, length=length))
         if offset:
-            left = self.head_object(bucket, key, **options).object_bytes - offset
-            return self._get_exact(bucket, key, left, dict(options, offset=offset, length=max(left, 1)))
+            return self._get_rest(bucket, key, offset, if_match, heads)
         # Objects of one kind often have one length: then the first request fits. Else a HEAD finds the length.
         size: int | None = self._guess_bytes
         for _ in range(TRIES_MAX):
             if size is None:
-                size = self.head_object(bucket, key, **options).object_bytes
+                size = self.head_object(bucket, key, **heads).object_bytes
             try:
                 data = self._get_exact(bucket, key, size, options)
             except BufferTooSmallError:
@@ -277,6 +278,18 @@ class RDMAClient:
                 continue
             self._guess_bytes = len(data) if len(data) <= GUESS_BYTES_MAX else GUESS_BYTES
             return data
+        raise invalid("the object changes all the time", bucket=bucket, key=key)
+
+    def _get_rest(self, bucket: str, key: str, offset: int, if_match: str | None, options: dict[str, Any]) -> ObjectData:
+        for _ in range(TRIES_MAX):
+            head = self.head_object(bucket, key, **options)
+            left = head.object_bytes - offset
+            try:
+                return self._get_exact(bucket, key, left, dict(
+                    options, offset=offset, length=max(left, 1), headers=_match(if_match or head.etag)))
+            except PreconditionError:  # replaced after the HEAD
+                if if_match:
+                    raise
         raise invalid("the object changes all the time", bucket=bucket, key=key)
 
     def _get_exact(self, bucket: str, key: str, size: int, options: dict[str, Any]) -> ObjectData:
@@ -528,7 +541,7 @@ class RDMAClient:
         scratch = self._npy_scratch()
         result = self.native.perform(_native.GET_OBJECT, bucket, key, into=scratch, length=len(scratch))
         size = npy.header_bytes(bytes(scratch[:min(12, result.bytes)]))
-        match = {"if-match": f'"{result.etag}"'}
+        match = _match(result.etag)
         if size <= result.bytes:
             header = bytes(scratch[:size])
         else:
@@ -589,6 +602,10 @@ def _restore(endpoints: list[str], fallback_http: bool, transport: str | None,
     options = dict(options)
     return RDMAClient(None, options.pop("access_key"), options.pop("secret_key"), endpoints=endpoints,
                       fallback_http=fallback_http, transport=transport, **options)
+
+
+def _match(etag: str) -> dict[str, str]:
+    return {"if-match": f'"{etag}"'}
 
 
 def _bytes_of(memory: Any) -> memoryview:

@@ -20,6 +20,7 @@ import numpy
 
 from . import _native
 from ._native import Map
+from .errors import PreconditionError
 from .multipart import PART_BYTES_MIN, MultipartUpload
 from .npy import memory as memory_of
 from .rdma import PUT_BYTES_MAX, RDMAClient
@@ -28,6 +29,7 @@ PART_BYTES = 64 << 20
 ALIGNMENT = 8
 HEADER_GUESS_BYTES = 64 << 10
 HEADER_BYTES_MAX = 100 << 20
+REPLACED = "the object ends early, or was replaced while it was read"
 
 # By the format's name: bytes of one element, and the name in numpy (or ml_dtypes) and torch.
 _TYPES = {"BOOL": (1, "bool"), "U8": (1, "uint8"), "I8": (1, "int8"), "U16": (2, "uint16"), "I16": (2, "int16"),
@@ -204,11 +206,21 @@ def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
         with memoryview(room) as view:
             start = bytes(view[:result.bytes])
     # The lengths in a header are checked against the object's length before memory is allocated for them.
-    total = len(start) if len(start) < HEADER_GUESS_BYTES else client.head_object(bucket, key).object_bytes
+    total = len(start)
+    if total == HEADER_GUESS_BYTES:
+        head = client.head_object(bucket, key)
+        if head.etag != result.etag:
+            raise ValueError(REPLACED)
+        total = head.object_bytes
     size = int.from_bytes(start[:8], "little")
     if len(start) < 8 or size > min(HEADER_BYTES_MAX, total - 8):
         raise ValueError("the object is not a file of tensors")
-    text = start[8:8 + size] if 8 + size <= len(start) else client.get_object(bucket, key, offset=8, length=size)
+    text = start[8:8 + size]
+    if len(text) < size:
+        try:
+            text = client.get_object(bucket, key, offset=8, length=size, if_match=result.etag)
+        except PreconditionError as error:
+            raise ValueError(REPLACED) from error
     return _parse_header(text, result.etag, total)
 
 
@@ -270,7 +282,7 @@ def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, A
         window.append((bucket, key, [memory for _, memory in group], begin, end - begin))
     for (_, _, _, _, size), result in zip(window, client.get_many(window)):
         if result.bytes != size or result.etag != header.etag:
-            raise ValueError("the object ends early, or was replaced while it was read")
+            raise ValueError(REPLACED)
     return tensors
 
 

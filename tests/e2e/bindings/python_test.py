@@ -2,6 +2,7 @@
 Each function below is a group of checks; its decorator lists its requirements besides the package."""
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import gc
@@ -1052,6 +1053,67 @@ def test_fsspec_create():
         create(how, body)
         tap.check(fs.cat_file(f"{root}/{how}") == body and raised(nebulaio.PreconditionError, create, how, body[::-1]) and
                   fs.cat_file(f"{root}/{how}") == body and not begun(), f"fsspec: mode x creates, and never replaces: {how}")
+
+
+@needs("fsspec")
+def test_fsspec_versions():
+    path = f"{BUCKET}/opened"
+    fs, _ = fsspec_named("opened")
+    fs.pipe_file(path, b"A" * (3 * MIB))
+    with fs.open(path, "rb", block_size=MIB) as file:
+        first = file.read(MIB)
+        fs.pipe_file(path, b"B" * (3 * MIB))
+        error = raised(nebulaio.PreconditionError, file.read)
+    tap.check(first == b"A" * MIB and error and f"{path} was replaced after it was opened" in str(error) and error.status == 412,
+              "fsspec: a file that is replaced while it is read is an error, never a mixture", error)
+
+
+@contextlib.contextmanager
+def replaced_after(client, method, key, body):
+    """Replaces an object after the first request that this method of the client makes."""
+    original = getattr(client, method)
+    bodies = [body]
+
+    def and_replaced(*args, **options):
+        result = original(*args, **options)
+        if bodies:
+            client.put_object(BUCKET, key, bodies.pop())
+        return result
+
+    with mock.patch.object(client, method, and_replaced):
+        yield
+
+
+@needs()
+def test_versions():
+    with opened() as client:
+        old = client.put_object(BUCKET, "versions", b"old")
+        with replaced_after(client, "head_object", "versions", b"a new one"):
+            tap.check(client.get_object(BUCKET, "versions", offset=1) == b" new one", "get: from an offset on, of one version")
+        for part, wanted in (({}, b"a new one"), ({"offset": 1}, b" new one"), ({"offset": 2, "length": 3}, b"new")):
+            error = raised(nebulaio.PreconditionError, client.get_object, BUCKET, "versions", if_match=old.etag, **part)
+            new = client.head_object(BUCKET, "versions").etag
+            tap.check(error and client.get_object(BUCKET, "versions", if_match=new, **part) == wanted, f"get: if_match: {wanted}", error)
+        client.delete_object(BUCKET, "versions")
+
+
+@needs("numpy")
+def test_versions_of_tensors():
+    import numpy as np
+    from nebulaio import data
+
+    with opened() as client:
+        key, count = "versions.safetensors", 2000  # names that are longer than what the first request reads
+        files = [{f"{kind}-{i}": np.zeros(1) for i in range(count)} for kind in ("some", "more names")]
+        data.save_tensors(client, BUCKET, key, files[1])
+        other = client.get_object(BUCKET, key)
+        for method in ("get_into", "head_object"):
+            data.save_tensors(client, BUCKET, key, files[0])
+            with replaced_after(client, method, key, other):
+                error = raised(ValueError, data.list_tensors, client, BUCKET, key)
+            tap.check(error and "was replaced" in str(error), f"checkpoint: replaced after {method} of its header", error)
+        tap.check(list(data.list_tensors(client, BUCKET, key)[0]) == list(files[1]), "checkpoint: names longer than a first read")
+        client.delete_object(BUCKET, key)
 
 
 @needs()
