@@ -103,9 +103,10 @@ int client_session_start(struct client_session *session, struct client_call *cal
 		return -EAGAIN;
 	if (__builtin_expect(client_call_bound(call), 0) && !session->once)
 		return -ESTALE;
-	call->device_idx = session->endpoint->device_idx;
 	if (__builtin_expect(session->leases, 0) && client_lease_read(session, call))
 		return 0;
+	/* A lease that could not be read may be another path's. */
+	call->device_idx = session->endpoint->device_idx;
 	request_fill(call, &request);
 	if (__builtin_expect(session->leases && call->lease, 0)) {
 		request.flags |= CAPSULE_REQUEST_LEASE;

@@ -307,6 +307,42 @@ static void test_leases(void **state)
 	rig_close(rig);
 }
 
+/* A request that a lease of another path has no answer for goes out with its own path's keys. */
+static void test_lease_ran_out(void **state)
+{
+	const struct rig_opts opts = {.second = PLAIN, .lease_ns = 1};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = both_open(rig, PLAIN " " PLAIN ":seed=2");
+	uint8_t data[100], held[100];
+	struct neb_iov into = {held, sizeof(held)};
+	const struct neb_request wait = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "held-1", .into = &into, .into_count = 1};
+	struct neb_result result;
+	void *in;
+
+	(void)state;
+	assert_int_equal(neb_buffer_alloc(client, sizeof(data), &in), 0);
+	rig_fill(data, sizeof(data), 7);
+	assert_int_equal(neb_put(client, B, "held-1", data, sizeof(data), NULL), 0);
+	assert_int_equal(neb_put(client, B, "hot", data, sizeof(data), NULL), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(neb_get(client, B, "hot", in, sizeof(data), NULL), 0);
+	assert_true(stats_of(client).leases > 0);
+	/* The first path, which has the lease, has less room now. */
+	assert_int_equal(neb_submit(client, &wait, NULL), 0);
+	memset(in, 0, sizeof(data));
+	assert_int_equal(neb_get(client, B, "hot", in, sizeof(data), &result), 0);
+	assert_false(result.one_sided);
+	assert_memory_equal(in, data, sizeof(data));
+	assert_int_equal(stats_of(client).sessions_lost, 0);
+	assert_true(rig_path_requests(rig, 1) > 0);
+	rig_release_held(rig);
+	results_take(client, 1);
+	neb_buffer_free(client, in);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
 /* All devices of a server share its places: here 8. */
 static void test_places(void **state)
 {
@@ -580,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_cut_at_random),
 		cmocka_unit_test(test_comes_back),
 		cmocka_unit_test(test_leases),
+		cmocka_unit_test(test_lease_ran_out),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_told_takes_over),
