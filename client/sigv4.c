@@ -3,24 +3,29 @@
  * and TLS's. */
 #include "http_priv.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 6u)
 #define SESSION_TOKEN	   "x-amz-security-token"
 #define QUERY_PARAMS_MAX   64u
 
 struct signed_header {
-	char name[128]; /* lower case */
-	struct slice value;
+	struct slice name, value;
 };
 
+/* By the names in lower case; the values of one name in the order in which they are sent. */
 static int header_order(const void *a, const void *b)
 {
-	return strcmp(
-		((const struct signed_header *)a)->name, ((const struct signed_header *)b)->name);
+	const struct slice x = ((const struct signed_header *)a)->name;
+	const struct slice y = ((const struct signed_header *)b)->name;
+	int order = strncasecmp(x.data, y.data, MIN(x.len, y.len));
+
+	if (!order)
+		order = (x.len > y.len) - (x.len < y.len);
+	return order ? order : (x.data > y.data) - (x.data < y.data);
 }
 
 static int param_order(const void *a, const void *b)
@@ -30,12 +35,13 @@ static int param_order(const void *a, const void *b)
 
 static void header_set(struct signed_header *header, struct slice name, struct slice value)
 {
-	size_t len = MIN(name.len, sizeof(header->name) - 1);
+	*header = (struct signed_header){name, value};
+}
 
-	for (size_t i = 0; i < len; i++)
-		header->name[i] = (char)tolower((unsigned char)name.data[i]);
-	header->name[len] = '\0';
-	header->value = slice_trim(value);
+/* Whether it is another value of the header before it. */
+static bool goes_on(const struct signed_header *headers, uint32_t i)
+{
+	return i && slice_eq_nocase(headers[i].name, headers[i - 1].name);
 }
 
 /* Parameters in order, each with its '='. Encoded characters stay as they are. */
@@ -62,8 +68,12 @@ static void query_put(struct buf *out, struct slice query)
 
 static void names_put(struct buf *out, const struct signed_header *headers, uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++)
-		buf_printf(out, "%s%s", i ? ";" : "", headers[i].name);
+	for (uint32_t i = 0; i < count; i++) {
+		if (goes_on(headers, i))
+			continue;
+		buf_put_str(out, i ? ";" : "");
+		signing_name_put(headers[i].name, out);
+	}
 }
 
 static void request_put(struct buf *out, const struct client_signing *signing,
@@ -71,10 +81,17 @@ static void request_put(struct buf *out, const struct client_signing *signing,
 {
 	buf_printf(out, "%s\n%.*s\n", signing->method, SLICE_FMT(signing->path));
 	query_put(out, signing->query);
-	buf_put_str(out, "\n");
-	for (uint32_t i = 0; i < count; i++)
-		buf_printf(out, "%s:%.*s\n", headers[i].name, SLICE_FMT(headers[i].value));
-	buf_put_str(out, "\n");
+	for (uint32_t i = 0; i < count; i++) {
+		if (goes_on(headers, i)) {
+			buf_put_str(out, ",");
+		} else {
+			buf_put_str(out, "\n");
+			signing_name_put(headers[i].name, out);
+			buf_put_str(out, ":");
+		}
+		signing_value_put(headers[i].value, out);
+	}
+	buf_put_str(out, "\n\n");
 	names_put(out, headers, count);
 	buf_put_str(out, "\nUNSIGNED-PAYLOAD");
 }

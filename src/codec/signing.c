@@ -31,6 +31,39 @@ void signing_key(
 	secret_wipe(start, sizeof(start));
 }
 
+void signing_value_put(struct slice value, struct buf *out)
+{
+	value = slice_trim(value);
+	if (!value.len ||
+		(!memchr(value.data, ' ', value.len) && !memchr(value.data, '\t', value.len))) {
+		buf_put_slice(out, value);
+		return;
+	}
+	while (value.len) {
+		size_t run = 0;
+
+		while (run < value.len && value.data[run] != ' ' && value.data[run] != '\t')
+			run++;
+		buf_put_slice(out, slice_to(value, run));
+		value = slice_from(value, run);
+		if (!value.len)
+			break;
+		buf_put(out, " ", 1);
+		while (value.len && (value.data[0] == ' ' || value.data[0] == '\t'))
+			value = slice_from(value, 1);
+	}
+}
+
+void signing_name_put(struct slice name, struct buf *out)
+{
+	char *to = buf_room(out, name.len);
+
+	if (!to)
+		return;
+	text_lower(name, to);
+	out->len += name.len;
+}
+
 void signing_string(
 	struct slice timestamp, struct slice scope, struct slice canonical, struct buf *out)
 {

@@ -26,6 +26,10 @@ void signing_scope_put(const struct signing_scope *scope, struct buf *out);
  * too. */
 void signing_key(
 	const struct signing_scope *scope, struct slice secret, uint8_t ret_key[SHA256_BYTES]);
+/* Append what the canonical request has of headers: a name, or names with semicolons, in lower
+ * case; a value without the blanks at its ends, and with one space for each run of them inside. */
+void signing_name_put(struct slice name, struct buf *out);
+void signing_value_put(struct slice value, struct buf *out);
 /* Appends the string to sign; scope is the text of signing_scope_put. */
 void signing_string(
 	struct slice timestamp, struct slice scope, struct slice canonical, struct buf *out);

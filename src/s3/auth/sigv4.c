@@ -358,40 +358,6 @@ static void canonical_query(
 	buf_free(&text);
 }
 
-/* A header value with its ends trimmed and each run of blanks inside made one space. */
-static void put_value(struct slice value, struct buf *out)
-{
-	value = slice_trim(value);
-	if (!value.len ||
-		(!memchr(value.data, ' ', value.len) && !memchr(value.data, '\t', value.len))) {
-		buf_put_slice(out, value);
-		return;
-	}
-	while (value.len) {
-		size_t run = 0;
-
-		while (run < value.len && value.data[run] != ' ' && value.data[run] != '\t')
-			run++;
-		buf_put_slice(out, slice_to(value, run));
-		value = slice_from(value, run);
-		if (!value.len)
-			break;
-		buf_put(out, " ", 1);
-		while (value.len && (value.data[0] == ' ' || value.data[0] == '\t'))
-			value = slice_from(value, 1);
-	}
-}
-
-static void put_lower(struct slice name, struct buf *out)
-{
-	char *to = buf_room(out, name.len);
-
-	if (!to)
-		return;
-	text_lower(name, to);
-	out->len += name.len;
-}
-
 /* "name:value,value
  * " for each signed header; a header that the request lacks signs as empty. */
 static void canonical_headers(
@@ -403,7 +369,7 @@ static void canonical_headers(
 		struct slice name = slice_split(&rest, ';');
 		bool first = true;
 
-		put_lower(name, out);
+		signing_name_put(name, out);
 		buf_put_byte(out, ':');
 		for (uint32_t i = 0; i < request->header_count; i++) {
 			if (!slice_eq_nocase(request->headers[i].name, name))
@@ -411,7 +377,7 @@ static void canonical_headers(
 			if (!first)
 				buf_put_byte(out, ',');
 			first = false;
-			put_value(request->headers[i].value, out);
+			signing_value_put(request->headers[i].value, out);
 		}
 		buf_put_byte(out, '\n');
 	}
@@ -428,7 +394,7 @@ void sigv4_canonical(const struct s3_request *request, const struct s3_params *p
 	buf_put_byte(out, '\n');
 	canonical_headers(request, claim, out);
 	buf_put_byte(out, '\n');
-	put_lower(claim->signed_headers, out);
+	signing_name_put(claim->signed_headers, out);
 	buf_put_byte(out, '\n');
 	buf_put_slice(out, claim->payload_hash);
 }

@@ -138,6 +138,43 @@ static void test_metadata_is_one_header(void **state)
 	neb_client_close(client);
 }
 
+/* Headers that a signature has in another form than a request: both ways store the same. */
+static void test_headers_are_signed(void **state)
+{
+#define LONG                                                                        \
+	"x-amz-meta-a-name-that-is-longer-than-most-are-and-so-long-that-it-would-" \
+	"not-fit-into-memory-for-an-ordinary-one-of-a-hundred-and-twenty-seven-bytes"
+	static const struct neb_header headers[] = {{"X-Amz-Meta-Twice", "b"}, {LONG, "x"},
+		{"x-amz-meta-twice", "a"}, {"x-amz-meta-gaps", "a  b \t c"}};
+	static const struct neb_header stored[] = {
+		{"x-amz-meta-twice", "b,a"}, {LONG, "x"}, {"x-amz-meta-gaps", "a  b \t c"}};
+	const struct neb_request put = {.op = NEB_PUT_OBJECT,
+		.bucket = "told",
+		.key = "k",
+		.headers = headers,
+		.header_count = ARRAY_LEN(headers)};
+	const struct program *child = *state;
+	struct neb_client *clients[2] = {
+		client_of(child->both, NEB_STRICT), client_of(child->both, NEB_HTTP)};
+
+	neb_bucket_create(clients[0], "told", NULL);
+	for (uint32_t way = 0; way < 2; way++) {
+		struct neb_result result;
+		const char *told;
+
+		assert_int_equal(neb_perform(clients[way], &put, &result), 0);
+		result = head_of(clients[way]);
+		for (size_t i = 0; i < ARRAY_LEN(stored); i++) {
+			int len = neb_result_header(&result, stored[i].name, &told);
+
+			assert_int_equal(len, strlen(stored[i].value));
+			assert_memory_equal(told, stored[i].value, (size_t)len);
+		}
+		neb_client_close(clients[way]);
+	}
+#undef LONG
+}
+
 /* An endpoint of the document's network, redirected to this one. */
 static void test_connect_to(void **state)
 {
@@ -576,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_headers_that_do_not_fit),
 		cmocka_unit_test(test_metadata_is_one_header),
+		cmocka_unit_test(test_headers_are_signed),
 		cmocka_unit_test(test_fall_back_and_come_back),
 		cmocka_unit_test(test_batch_falls_back),
 		cmocka_unit_test(test_wrong_key_by_http),

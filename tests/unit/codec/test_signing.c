@@ -30,6 +30,31 @@ static void test_signature(void **state)
 	assert_string_equal(signature, SIGNATURE);
 }
 
+static void test_header(void **state)
+{
+	static const struct {
+		struct slice sent, canonical;
+	} values[] = {
+		{SLICE(""), SLICE("")},
+		{SLICE("a"), SLICE("a")},
+		{SLICE("a b"), SLICE("a b")},
+		{SLICE(" \ta  b\t \tc "), SLICE("a b c")},
+		{SLICE("  "), SLICE("")},
+	};
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, KIB);
+	signing_name_put(SLICE("Host;X-Amz-Meta-\xc3\x84"), &out);
+	assert_true(slice_eq(buf_slice(&out), SLICE("host;x-amz-meta-\xc3\x84")));
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+		buf_reset(&out);
+		signing_value_put(values[i].sent, &out);
+		assert_true(slice_eq(buf_slice(&out), values[i].canonical));
+	}
+	buf_free(&out);
+}
+
 static void test_scope(void **state)
 {
 	struct buf out;
@@ -59,6 +84,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signature),
+		cmocka_unit_test(test_header),
 		cmocka_unit_test(test_scope),
 		cmocka_unit_test(test_string),
 	};
