@@ -28,9 +28,16 @@ static int header_order(const void *a, const void *b)
 	return order ? order : (x.data > y.data) - (x.data < y.data);
 }
 
+struct param {
+	struct slice name, value;
+};
+
 static int param_order(const void *a, const void *b)
 {
-	return slice_cmp(*(const struct slice *)a, *(const struct slice *)b);
+	const struct param *x = a, *y = b;
+	int order = slice_cmp(x->name, y->name);
+
+	return order ? order : slice_cmp(x->value, y->value);
 }
 
 static void header_set(struct signed_header *header, struct slice name, struct slice value)
@@ -44,26 +51,44 @@ static bool goes_on(const struct signed_header *headers, uint32_t i)
 	return i && slice_eq_nocase(headers[i].name, headers[i - 1].name);
 }
 
-/* Parameters in order, each with its '='. Encoded characters stay as they are. */
+/* A name or value as S3 encodes it. One that is not encoded well is refused for that. */
+static struct slice encoded(struct slice part, struct buf *plain, struct buf *text)
+{
+	size_t at = text->len, len;
+
+	if (uri_decode(part, URI_PLUS_IS_SPACE, plain->data, plain->cap, &len))
+		return part;
+	uri_encode(slice_of(plain->data, len), 0, text);
+	return slice_of(text->data + at, text->len - at);
+}
+
+/* Parameters in order of name, then value, each with its '='. */
 static void query_put(struct buf *out, struct slice query)
 {
-	struct slice params[QUERY_PARAMS_MAX];
+	struct param params[QUERY_PARAMS_MAX];
+	struct buf plain, text;
 	uint32_t count = 0;
 
-	while (query.len && count < QUERY_PARAMS_MAX) {
-		struct slice param = slice_split(&query, '&');
+	buf_init(&plain, query.len);
+	buf_init(&text, 3 * query.len);
+	/* With all of its room text stays where it is, and so do the slices of it. */
+	if (query.len && buf_room(&plain, query.len) && buf_room(&text, 3 * query.len))
+		while (query.len && count < QUERY_PARAMS_MAX) {
+			struct slice value = slice_split(&query, '&'), name;
 
-		if (param.len)
-			params[count++] = param;
-	}
+			if (!value.len)
+				continue;
+			name = slice_split(&value, '=');
+			params[count].name = encoded(name, &plain, &text);
+			params[count++].value = encoded(value, &plain, &text);
+		}
 	qsort(params, count, sizeof(params[0]), param_order);
-	for (uint32_t i = 0; i < count; i++) {
-		if (i)
-			buf_put_str(out, "&");
-		buf_put_slice(out, params[i]);
-		if (slice_find(params[i], SLICE("=")) < 0)
-			buf_put_str(out, "=");
-	}
+	for (uint32_t i = 0; i < count; i++)
+		buf_printf(out, "%s%.*s=%.*s", i ? "&" : "", SLICE_FMT(params[i].name),
+			SLICE_FMT(params[i].value));
+	out->failed |= plain.failed || text.failed;
+	buf_free(&plain);
+	buf_free(&text);
 }
 
 static void names_put(struct buf *out, const struct signed_header *headers, uint32_t count)

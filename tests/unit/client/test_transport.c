@@ -175,6 +175,42 @@ static void test_headers_are_signed(void **state)
 #undef LONG
 }
 
+/* The same of a query: other ways to encode it than S3's, another order, parts left out. */
+static void test_queries_are_signed(void **state)
+{
+	static const struct {
+		const char *query, *prefix;
+	} asked[] = {
+		{"list-type=2&prefix=a%2fb", "<Prefix>a/b<"},
+		{"list-type=2&prefix=a+b%7e*", "<Prefix>a b~*<"},
+		{"prefix=%C3%A4&&list-type=2&fetch-owner", "<Prefix>\xc3\xa4<"},
+		{"list-type=2&prefix=a&a=2&a-b=1&a=1&a%2e=1", "<Prefix>a<"},
+	};
+	const struct program *child = *state;
+	struct neb_client *clients[2] = {
+		client_of(child->both, NEB_STRICT), client_of(child->both, NEB_HTTP)};
+	char answer[4096];
+	const struct neb_iov into = {answer, sizeof(answer) - 1};
+
+	neb_bucket_create(clients[0], "told", NULL);
+	for (uint32_t way = 0; way < 2; way++) {
+		for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+			const struct neb_request request = {.op = NEB_S3,
+				.method = "GET",
+				.path = "/told",
+				.query = asked[i].query,
+				.into = &into,
+				.into_count = 1};
+			struct neb_result result;
+
+			assert_int_equal(neb_perform(clients[way], &request, &result), 0);
+			answer[result.bytes] = '\0';
+			assert_non_null(strstr(answer, asked[i].prefix));
+		}
+		neb_client_close(clients[way]);
+	}
+}
+
 /* An endpoint of the document's network, redirected to this one. */
 static void test_connect_to(void **state)
 {
@@ -614,6 +650,7 @@ int main(void)
 		cmocka_unit_test(test_headers_that_do_not_fit),
 		cmocka_unit_test(test_metadata_is_one_header),
 		cmocka_unit_test(test_headers_are_signed),
+		cmocka_unit_test(test_queries_are_signed),
 		cmocka_unit_test(test_fall_back_and_come_back),
 		cmocka_unit_test(test_batch_falls_back),
 		cmocka_unit_test(test_wrong_key_by_http),
