@@ -353,7 +353,8 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			return -ETIMEDOUT;
 		ret = net_recv(link->stream, link->in + link->end, sizeof(link->in) - link->end,
 			MIN(deadline_ns, now_ns + NS_PER_S), &got);
-		if (ret == -ETIMEDOUT && link->request->left && link->request->left(link->request))
+		if (ret == -ETIMEDOUT && link->request->left &&
+			link->request->left(link->request->left_arg))
 			return -ECONNABORTED;
 		if (ret == -ETIMEDOUT && !still_there(link))
 			return -ESTALE;

@@ -80,7 +80,7 @@ int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_c
  * returns). For callers that allocate the receive memory only then. -ETIMEDOUT, -ECANCELED. */
 int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
 /* How far the peer has gone: it has ended its side, and may still wait for an answer; or nothing
- * that is sent arrives. Never waits. */
+ * that is sent arrives. Never waits. Any thread, while the stream stays open. */
 enum net_gone { NET_THERE, NET_ENDED, NET_GONE };
 enum net_gone net_gone(struct net_stream *stream);
 /* Tells the peer that this side sends no more; the peer may go on sending. TLS may wait a moment

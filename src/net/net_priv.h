@@ -69,7 +69,7 @@ struct net_stream {
 	struct reactor *reactor;
 	int fd;
 	bool readable; /* the last receive left something, or may have: ask the socket directly */
-	bool shut;     /* net_shutdown was called */
+	_Atomic bool shut; /* net_shutdown was called */
 	struct net_op recv;
 	struct net_op send;
 	struct reactor_timer timer; /* due no later than the earliest deadline; checks when it fires

@@ -258,8 +258,10 @@ struct s3_request {
 	/* Of a put by the server itself of an object that came from the bucket's origin; or NULL.
 	 */
 	const struct s3_fetched *fetched;
-	/* Whether nobody waits for the answer any more; NULL: not known. */
-	bool (*left)(const struct s3_request *request);
+	/* Whether nobody waits for the answer any more; NULL: not known. The thread that handles
+	 * the request asks, which may be another one than its connection's. */
+	bool (*left)(const void *arg);
+	const void *left_arg;
 };
 
 /* A client's wish to read an object again without the server (docs/design/lease.md). The body is

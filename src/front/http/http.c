@@ -245,16 +245,16 @@ static void answer_options(struct http_conn *conn)
 }
 
 /* A client that has ended its side may wait for the answer, but not for long. */
-static bool client_left(const struct s3_request *request)
+static bool client_left(const void *arg)
 {
-	struct http_conn *conn =
-		CONTAINER_OF((struct s3_request *)(uintptr_t)request, struct http_conn, request);
+	struct http_conn *conn = (struct http_conn *)(uintptr_t)arg;
 	enum net_gone gone = net_gone(conn->stream);
+	uint64_t seen_ns = clock_now_ns();
 
 	if (gone == NET_ENDED && !conn->ended_ns)
-		conn->ended_ns = now_ns(conn);
+		conn->ended_ns = seen_ns;
 	return gone == NET_GONE ||
-	       (gone == NET_ENDED && now_ns(conn) - conn->ended_ns > HTTP_HALF_CLOSED_NS);
+	       (gone == NET_ENDED && seen_ns - conn->ended_ns > HTTP_HALF_CLOSED_NS);
 }
 
 static void handle(struct http_conn *conn)
@@ -515,6 +515,7 @@ static struct http_conn *conn_open(struct front_http *http)
 		.transport = http->opts->transport,
 		.peer = net_peer(http->stream),
 		.left = client_left,
+		.left_arg = conn,
 		.core = http->opts->core};
 	return conn;
 }

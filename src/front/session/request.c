@@ -464,10 +464,9 @@ static void id_text(uint64_t id, char ret_text[17])
 	ret_text[16] = '\0';
 }
 
-static bool client_left(const struct s3_request *request)
+static bool client_left(const void *arg)
 {
-	return CONTAINER_OF((struct s3_request *)(uintptr_t)request, struct native_request, s3)
-		       ->session->phase == NATIVE_FAILED;
+	return ((const struct native_request *)arg)->session->phase == NATIVE_FAILED;
 }
 
 static int prepare(
@@ -493,6 +492,7 @@ static int prepare(
 		.core = session->front->opts.core,
 		.etag_only = !(request->in.flags & CAPSULE_REQUEST_HEADERS),
 		.left = client_left,
+		.left_arg = request,
 	};
 	if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_LEASE, 0) && session->leases)
 		native_lease_ask(request);

@@ -76,7 +76,7 @@ static bool client_left(const void *arg)
 {
 	const struct s3_request *request = (const struct s3_request *)arg;
 
-	return request->left && request->left(request);
+	return request->left && request->left(request->left_arg);
 }
 
 static void answer(
