@@ -176,6 +176,9 @@ struct s3_token {
 	bool has_body;	 /* the message itself has a body */
 	bool admitted;	 /* the bytes go by RDMA */
 	bool failed;	 /* not all of the bytes could be moved */
+	/* Waits for a fan-out, as the client has asked: not part of the time that its bytes have.
+	 */
+	uint64_t wait_ns;
 };
 
 /* ---- Signed messages that stand for an operation on an object, whose bytes move by RDMA

@@ -129,12 +129,12 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	ret = flow_rdma_source_open(core, &job->peer, body->bytes, &job->inner_source);
 	if (ret)
 		return ret;
-	job->inner_source->deadline_ns = job->deadline_ns;
+	job->inner_source->deadline_ns = token_job_deadline_ns(job);
 	job->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
 		.ops = &SOURCE_OPS,
 		.core = core,
 		.bytes_total = body->bytes,
-		.deadline_ns = job->deadline_ns};
+		.deadline_ns = token_job_deadline_ns(job)};
 	*ret_source = &job->source;
 	return 0;
 }
@@ -237,11 +237,11 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 		return ret;
 	job->has_crc64 = !job->has_checksum && wants_checksum(job);
 	job->crc64 = 0;
-	job->inner_sink->deadline_ns = job->deadline_ns;
+	job->inner_sink->deadline_ns = token_job_deadline_ns(job);
 	job->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
 		.ops = &SINK_OPS,
 		.core = core,
-		.deadline_ns = job->deadline_ns};
+		.deadline_ns = token_job_deadline_ns(job)};
 	*ret_sink = &job->sink;
 	return 0;
 }

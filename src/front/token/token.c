@@ -379,7 +379,7 @@ static void sweep_jobs(struct front_token *front, uint64_t now_ns)
 	LIST_FOR_EACH_SAFE (link, &front->jobs) {
 		struct token_job *job = CONTAINER_OF(link, struct token_job, link);
 
-		if (now_ns < job->deadline_ns || !job->qp || job->qp->gone)
+		if (now_ns < token_job_deadline_ns(job) || !job->qp || job->qp->gone)
 			continue;
 		/* Its client is about to reuse the memory. */
 		job->token.failed = true;

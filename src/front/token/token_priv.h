@@ -92,9 +92,9 @@ struct token_job {
 	bool is_session;		       /* the token names a session … */
 	uint8_t session[HIPOBJ_SESSION_BYTES]; /* … this one */
 	/* The transfer. */
-	struct list link;    /* front->jobs */
-	struct token_qp *qp; /* admitted */
-	uint64_t deadline_ns;
+	struct list link;     /* front->jobs */
+	struct token_qp *qp;  /* admitted */
+	uint64_t deadline_ns; /* of the bytes, without a wait for a fan-out */
 	struct flow_remote run;
 	struct flow_peer peer;
 	struct flow_source source, *inner_source;
@@ -117,6 +117,11 @@ static inline void token_qp_check(const struct token_qp *qp)
 static inline void token_job_check(const struct token_job *job)
 {
 	CHECK(job->magic == TOKEN_JOB_MAGIC);
+}
+
+static inline uint64_t token_job_deadline_ns(const struct token_job *job)
+{
+	return job->deadline_ns + job->token.wait_ns;
 }
 
 /* ---- token/token.c ---- */

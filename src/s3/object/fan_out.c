@@ -115,6 +115,21 @@ static struct flow_fan_ask ask_of(
 		.share = s3_call_share(call)};
 }
 
+static enum flow_fan_role begin(
+	struct s3_call *call, const struct flow_fan_ask *ask, struct flow_fan_read *fan)
+{
+	struct s3_token *token = call->request->token;
+	uint64_t begun_ns = clock_now_ns();
+	enum flow_fan_role role;
+
+	if (!token)
+		return flow_fan_begin(call->s3->fans, ask, fan);
+	token->wait_ns = ask->wait_ns;
+	role = flow_fan_begin(call->s3->fans, ask, fan);
+	token->wait_ns = clock_now_ns() - begun_ns;
+	return role;
+}
+
 const struct s3_error *s3_fan_out_begin(struct s3_call *call, struct s3_read *read)
 {
 	struct slice header = s3_call_header(call, HEADER);
@@ -134,7 +149,7 @@ const struct s3_error *s3_fan_out_begin(struct s3_call *call, struct s3_read *re
 	ask = ask_of(call, read, &asked);
 	if (!fan || !ask.object.len || !read->bytes)
 		return NULL;
-	role = flow_fan_begin(call->s3->fans, &ask, fan);
+	role = begin(call, &ask, fan);
 	answer(call, role, fan->members, "");
 	if (role == FLOW_FAN_MEMBER)
 		read->fan = fan;

@@ -400,6 +400,44 @@ static void transfers_that_take_too_long(void *arg)
 }
 RIG_TEST(transfers_that_take_too_long);
 
+static void handle_late(const struct s3_request *request, struct s3_reply *reply)
+{
+	struct token_qp *qp = CONTAINER_OF(rig_front->qps.next, struct token_qp, link);
+
+	request->token->wait_ns = 60 * NS_PER_S;
+	assert_int_equal(request->token->ops->admit(request->token, who), 0);
+	request->token->admitted = true;
+	/* A sweep ends requests that take too long, then asks for the state of those that are idle.
+	 */
+	for (uint32_t asked = fake.state_asked; fake.state_asked == asked;)
+		fiber_yield();
+	assert_false(qp->gone);
+	fake_send_bytes(request->core, reply, answer_bytes, 64 * KIB, false);
+}
+
+/* The wait that its client asked for is no part of that time. */
+static void a_wait_is_no_transfer(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+	char text[TOKEN_LEN];
+
+	(void)arg;
+	who = &alice;
+	answer_bytes = 64 * KIB;
+	rig_front->opts.transfer_timeout_ns = 1;
+	assert_int_equal(join(&bob, 101), 0);
+	assert_int_equal(join(&alice, 100), 0);
+	assert_non_null(token_qp_find(rig_front, &token, "alice"));
+	token_format(&token, text);
+	fake_s3.handle = handle_late;
+	ask_text(S3_GET, slice_of(text, sizeof(text)), 1);
+	assert_int_equal(got.status, 200);
+	assert_false(got.broken);
+	assert_int_equal(rig_front->qp_count, 2);
+	front_token_drain(rig_front);
+}
+RIG_TEST(a_wait_is_no_transfer);
+
 /* ---- Connecting. ---- */
 
 static void join_fails(int *error, int with)
@@ -599,6 +637,7 @@ int main(void)
 		RIG_UNIT(windows_that_are_too_small),
 		RIG_UNIT(memory_that_is_not_lent),
 		RIG_UNIT(transfers_that_take_too_long),
+		RIG_UNIT(a_wait_is_no_transfer),
 		RIG_UNIT(joining_can_fail_anywhere),
 		RIG_UNIT(the_one_with_the_most_gives_way),
 		RIG_UNIT(what_is_in_use_stays),
