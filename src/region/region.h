@@ -336,6 +336,10 @@ struct region_device_ops {
 int region_target_add(struct region *region, const struct region_device_ops *ops, void *device,
 	const char *label, uint16_t *ret_target);
 void region_target_remove(struct region *region, uint16_t target);
+/* Before the removal of a target that somebody may still name: no other device gets its number
+ * until it is freed, so entries for it complete with -ENODEV. Any thread. */
+void region_target_keep(struct region *region, uint16_t target);
+void region_target_free(struct region *region, uint16_t target);
 
 /* Queues an entry. -EAGAIN: the ring is full, or ring_entries of its signaled entries are still
  * unreaped; let a turn pass. -EFAULT: a base entry's memory does not lie in one arena. Owner thread

@@ -57,8 +57,9 @@ struct frame_cache {
 #define THREAD_CACHES_MAX 128u
 
 struct region_target {
-	_Atomic(const struct region_device_ops *) ops; /* NULL: free */
+	_Atomic(const struct region_device_ops *) ops; /* NULL: free, unless it is kept */
 	void *device;
+	bool kept; /* not given out when it is removed */
 };
 
 /* A core's view of one ring in the shared part. */

@@ -22,7 +22,7 @@ int region_target_add(struct region *region, const struct region_device_ops *ops
 		struct region_target *target = &region->targets[idx];
 		struct target_slot *slot = &region->target_slots[idx];
 
-		if (atomic_load_explicit(&target->ops, memory_order_relaxed))
+		if (atomic_load_explicit(&target->ops, memory_order_relaxed) || target->kept)
 			continue;
 		snprintf(slot->device, sizeof(slot->device), "%s", ops->name);
 		snprintf(slot->label, sizeof(slot->label), "%s", label ? label : "");
@@ -46,6 +46,24 @@ void region_target_remove(struct region *region, uint16_t target)
 	CHECK(atomic_load_explicit(&region->targets[target].ops, memory_order_relaxed) != NULL);
 	atomic_store_explicit(&region->target_slots[target].used, 0, memory_order_release);
 	atomic_store_explicit(&region->targets[target].ops, NULL, memory_order_release);
+	pthread_mutex_unlock(&region->tables_lock);
+}
+
+void region_target_keep(struct region *region, uint16_t target)
+{
+	CHECK(target < LIMIT_REGION_TARGETS_MAX);
+	pthread_mutex_lock(&region->tables_lock);
+	CHECK(atomic_load_explicit(&region->targets[target].ops, memory_order_relaxed) != NULL);
+	region->targets[target].kept = true;
+	pthread_mutex_unlock(&region->tables_lock);
+}
+
+void region_target_free(struct region *region, uint16_t target)
+{
+	CHECK(target < LIMIT_REGION_TARGETS_MAX);
+	pthread_mutex_lock(&region->tables_lock);
+	CHECK(region->targets[target].kept);
+	region->targets[target].kept = false;
 	pthread_mutex_unlock(&region->tables_lock);
 }
 

@@ -57,7 +57,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 
 	native_request_check(request);
 	if (request->session->phase == NATIVE_FAILED)
-		return -ENOTCONN; /* the queue pair may be gone, and its target reused */
+		return -ENOTCONN; /* the queue pair may be gone */
 	(void)signing;		  /* the session is authenticated, and so is the capsule */
 	if (request->in.body.len || !request->in.body_bytes)
 		return flow_memory_source_open(core, request->in.body, ret_source);

@@ -105,6 +105,8 @@ static void session_free(struct native_session *session)
 	native_session_check(session);
 	CHECK(!session->in_flight && !session->proof_running);
 	queue_pair_close(session);
+	if (session->abandoned)
+		region_target_free(front->region, session->target);
 	while ((link = list_pop(&session->sends)) != NULL)
 		native_send_give(front, CONTAINER_OF(link, struct native_send, link));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
@@ -518,6 +520,9 @@ void native_session_abandon(struct native_session *session)
 			"receives, %u sends; the server destroys it nevertheless",
 			session->peer, session->front->attr.name, session->recvs_posted,
 			session->sends_signaled);
+	/* A request that runs may still post to it. */
+	region_target_keep(session->front->region, session->target);
+	session->abandoned = true;
 	queue_pair_close(session);
 	while ((link = list_pop(&session->sends)) != NULL)
 		native_send_give(session->front, CONTAINER_OF(link, struct native_send, link));

@@ -116,7 +116,7 @@ struct native_session {
 	struct front_native *front;
 	struct rp_qp *qp;
 	uint16_t target;
-	bool has_target;
+	bool abandoned; /* its queue pair is closed, but its target's number is kept */
 	enum native_phase phase;
 	bool proven;	       /* once; counted so */
 	uint16_t share;	       /* proven: of its key */

@@ -626,6 +626,83 @@ static void credits_come_back_with_answers(void *arg)
 }
 RIG_TEST(credits_come_back_with_answers);
 
+/* ---- A session that is abandoned while a request runs. ---- */
+
+#define PUSHED_BYTES (NATIVE_DIRECT_BYTES_MAX + 64u * KIB)
+static int pushed;
+
+static void handle_pushing(const struct s3_request *request, struct s3_reply *reply)
+{
+	static uint8_t data[64 * KIB];
+	struct flow_piece piece = {.hold = FLOW_HOLD_BORROWED, .data = data, .bytes = sizeof(data)};
+	struct flow_sink *sink;
+
+	(void)request;
+	assert_int_equal(reply->ops->head(reply, 200, NULL, 0, PUSHED_BYTES), 0);
+	assert_int_equal(reply->ops->sink(reply, &sink), 0);
+	waiters[waiter_count++] = fiber_self();
+	while (!waiters_go)
+		fiber_park();
+	assert_int_equal(flow_sink_push(sink, &piece), 0);
+	pushed = flow_sink_finish(sink, false);
+	reply->broken = true;
+}
+
+/* The next target has this number, if that is free. */
+static void targets_go_round(uint16_t number)
+{
+	static const struct region_device_ops NOBODY = {.name = "nobody"};
+	uint16_t target;
+
+	do {
+		assert_int_equal(region_target_add(rig_region, &NOBODY, NULL, NULL, &target), 0);
+		region_target_remove(rig_region, target);
+	} while ((target + 1u) % LIMIT_REGION_TARGETS_MAX != number);
+}
+
+/* Its requests may have an open sink: they post nothing to the queue pair of another client, which
+ * has come since. */
+static void an_abandoned_session_posts_nothing(void *arg)
+{
+	static uint8_t memory[PUSHED_BYTES];
+	const struct capsule_run run = {
+		.addr = (uint64_t)(uintptr_t)memory, .bytes = sizeof(memory), .rkey = FAKE_RKEY};
+	struct capsule_request get = {.opcode = CAPSULE_OP_GET,
+		.bucket = SLICE("bucket"),
+		.key = SLICE("key"),
+		.runs = &run,
+		.run_count = 1};
+	struct peer peer, other;
+	uint16_t target;
+
+	(void)arg;
+	peer_open(&peer);
+	target = peer.session->target;
+	waiters_hold();
+	fake_s3.handle = handle_pushing;
+	peer_request(&peer, &get);
+	RIG_UNTIL(waiter_count == 1);
+	native_session_fail(peer.session, "the test says so");
+	native_session_abandon(peer.session);
+	targets_go_round(target);
+	peer_open(&other);
+	fake.hold_ring = true;
+	waiters_release();
+	RIG_UNTIL(pushed || fake_ring_held(other.qp));
+	assert_false(fake_ring_held(other.qp));
+	assert_int_equal(pushed, -ENODEV);
+	peer_ended(&peer);
+	/* Nobody names it any more. */
+	rig_settle();
+	targets_go_round(target);
+	peer_close(&other);
+	peer_open(&other);
+	assert_int_equal(other.session->target, target);
+	peer_close(&other);
+	rig_drain(0);
+}
+RIG_TEST(an_abandoned_session_posts_nothing);
+
 /* ---- Full send queues. ---- */
 
 /* An answer that waits for room keeps its session: if its client disconnects and everything is
@@ -778,6 +855,7 @@ int main(void)
 		RIG_UNIT(capsules_that_end_the_session, 0),
 		RIG_UNIT(more_requests_than_credits, 0),
 		RIG_UNIT(credits_come_back_with_answers, 0),
+		RIG_UNIT(an_abandoned_session_posts_nothing, 0),
 		RIG_UNIT(a_parked_answer_keeps_the_session, 0),
 		RIG_UNIT(the_end_wakes_parked_answers, 0),
 		RIG_UNIT(a_full_queue_empties, .send_room = 4),

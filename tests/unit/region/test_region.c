@@ -219,6 +219,13 @@ static void test_tables_fill_up(void **state)
 	region_target_remove(region, 17);
 	assert_int_equal(region_target_add(region, &ops, NULL, NULL, &target), 0);
 	assert_int_equal(target, 17);
+	/* One that is kept is not given to another until it is freed. */
+	region_target_keep(region, 17);
+	region_target_remove(region, 17);
+	assert_int_equal(region_target_add(region, &ops, NULL, NULL, &target), -ENOSPC);
+	region_target_free(region, 17);
+	assert_int_equal(region_target_add(region, &ops, NULL, NULL, &target), 0);
+	assert_int_equal(target, 17);
 	for (uint32_t i = 0; i < LIMIT_REGION_MRS_MAX; i++)
 		assert_int_equal(region_mr_add(region, &mr, &mr_idx), 0);
 	assert_int_equal(region_mr_add(region, &mr, &mr_idx), -ENOSPC);
