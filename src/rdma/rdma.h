@@ -275,7 +275,10 @@ int rp_post_send(
 	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted);
 int rp_post_recv(
 	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
-/* Moves the queue pair to the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
+/* Moves the queue pair to the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR, at
+ * once. If a device has not flushed after RP_FLUSH_NS, it is broken, and its queue pair is to be
+ * closed anyway. */
+#define RP_FLUSH_NS (5 * NS_PER_S)
 void rp_qp_error(struct rp_qp *qp);
 
 /* The state and attributes of a queue pair, for people. A value that a provider or type does not

@@ -224,6 +224,8 @@ void hipobj_session_close_window(struct hipobj_session *session)
 static void session_free(struct hipobj_session *session)
 {
 	CHECK(!session->qp && !session->staged && !session->users);
+	if (session->abandoned)
+		region_target_free(session->front->opts.core->region, session->target);
 	places_give(session->front, session);
 	magic_clear(&session->magic);
 	free(session->text);
@@ -275,6 +277,7 @@ void hipobj_session_end(struct hipobj_session *session, int error, const char *w
 	if (session->gone)
 		return;
 	session->gone = true;
+	session->gone_ns = reactor_now_ns(session->front->reactor);
 	if (error && !session->error)
 		session->error = error;
 	if (why)
@@ -501,6 +504,17 @@ int hipobj_session_open(struct hipobj_job *job, struct hipobj_session **ret_sess
 
 /* ---- The sweep. ---- */
 
+/* A read that has not ended waits for a device that flushes nothing, or for the store, and may post
+ * more. So the target's number is kept. */
+static void session_abandon(struct hipobj_session *session)
+{
+	log_warn("hipobj", "a session of %s: its read has not ended; its queue pair is closed",
+		session->access_key);
+	region_target_keep(session->front->opts.core->region, session->target);
+	session->abandoned = true;
+	qp_close(session);
+}
+
 static void sweep(struct reactor_timer *timer, void *arg)
 {
 	struct front_hipobj *front = arg;
@@ -509,6 +523,9 @@ static void sweep(struct reactor_timer *timer, void *arg)
 	LIST_FOR_EACH_SAFE (link, &front->sessions) {
 		struct hipobj_session *session = CONTAINER_OF(link, struct hipobj_session, link);
 
+		if (session->gone && session->qp && !session->put &&
+			now_ns - session->gone_ns > RP_FLUSH_NS)
+			session_abandon(session);
 		/* Once a write's bytes have arrived, nothing waits for the client any more. */
 		if (now_ns < session->deadline_ns || session->gone ||
 			(session->moving && session->put && !session->qp))

@@ -38,6 +38,8 @@ struct hipobj_session {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* its owner */
 	uint16_t share;				       /* of its principal */
 	bool put, moving, gone;
+	bool abandoned; /* gone, and its queue pair closed, but its target's number is kept */
+	uint64_t gone_ns;
 	uint32_t users; /* fibers that use it */
 	uint32_t cookie, peer_qpn;
 	uint64_t size, offset, deadline_ns;

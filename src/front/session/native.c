@@ -104,7 +104,7 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 			native_session_fail(session, "the client does not accept its last answers");
 		break;
 	case NATIVE_FAILED:
-		if (now_ns - session->failed_ns > NATIVE_FLUSH_NS)
+		if (now_ns - session->failed_ns > RP_FLUSH_NS)
 			native_session_abandon(session);
 		break;
 	}
@@ -268,7 +268,7 @@ static uint32_t requests_running(const struct front_native *front)
  * that waits for something other than its client's device can delay one: that is logged. */
 static void drain_rest(struct front_native *front)
 {
-	uint64_t tell_ns = clock_now_ns() + NATIVE_FLUSH_NS + DRAIN_TELL_NS;
+	uint64_t tell_ns = clock_now_ns() + RP_FLUSH_NS + DRAIN_TELL_NS;
 
 	while (!list_empty(&front->sessions)) {
 		if (fiber_park_until(tell_ns) == 0)

@@ -11,10 +11,7 @@
 #include "rdma/port.h"
 #include "reactor/reactor.h"
 
-#define NATIVE_SETUP_NS (5 * NS_PER_S)
-/* A queue pair in error flushes at once. If a device has not flushed after this time, it is broken,
- * and its queue pair is destroyed anyway. */
-#define NATIVE_FLUSH_NS	      (5 * NS_PER_S)
+#define NATIVE_SETUP_NS	      (5 * NS_PER_S)
 #define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between sweeps; longer: we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SWEEP_WIPE_MAX (64 * MIB)

@@ -66,6 +66,8 @@ static void qp_free(struct token_qp *qp)
 
 	list_remove(&qp->link);
 	rp_qp_close(qp->qp);
+	if (qp->abandoned)
+		region_target_free(front->opts.core->region, qp->target);
 	rp_ah_close(qp->ah);
 	magic_clear(&qp->magic);
 	free(qp);
@@ -125,6 +127,7 @@ void token_qp_retire(struct token_qp *qp, const char *why)
 	token_qp_check(qp);
 	if (!qp->gone) {
 		qp->gone = true;
+		qp->gone_ns = reactor_now_ns(qp->front->reactor);
 		if (qp->is_session && !qp->access_key[0])
 			token_session_uncount(qp->front);
 		log_info("token", "queue pair %06x of %s ends: %s", qp->peer.qpn,
@@ -387,6 +390,20 @@ static void sweep_jobs(struct front_token *front, uint64_t now_ns)
 	}
 }
 
+/* Its requests do not end: they wait for a device that flushes nothing, or for the store, and may
+ * post more. So the target's number is kept. */
+static void qp_abandon(struct token_qp *qp)
+{
+	log_warn("token",
+		"queue pair %06x of %s: %u requests on it have not ended; it is closed "
+		"nevertheless",
+		qp->peer.qpn, qp->access_key, qp->in_flight);
+	region_target_keep(qp->front->opts.core->region, qp->target);
+	qp->abandoned = true;
+	rp_qp_close(qp->qp);
+	qp->qp = NULL;
+}
+
 static void sweep_qps(struct front_token *front, uint64_t now_ns)
 {
 	uint32_t idx = 0;
@@ -395,6 +412,8 @@ static void sweep_qps(struct front_token *front, uint64_t now_ns)
 		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
 		bool look = idx++ - front->look_at < TOKEN_LOOKS_MAX;
 
+		if (qp->gone && !qp->abandoned && now_ns - qp->gone_ns > RP_FLUSH_NS)
+			qp_abandon(qp);
 		if (qp->in_flight || qp->gone)
 			continue;
 		if (qp->is_session && !qp->access_key[0] &&

@@ -39,9 +39,11 @@ struct token_qp {
 	struct front_token *front;
 	struct rp_qp *qp;
 	uint16_t target;
-	bool dc;	    /* an initiator, aimed at one request's target at a time */
-	struct rp_ah *ah;   /* DC: of that target */
-	bool gone;	    /* takes no more requests */
+	bool dc;	  /* an initiator, aimed at one request's target at a time */
+	struct rp_ah *ah; /* DC: of that target */
+	bool gone;	  /* takes no more requests */
+	bool abandoned;	  /* gone, and closed, but its target's number is kept */
+	uint64_t gone_ns;
 	uint32_t in_flight; /* requests that move bytes over it */
 	uint64_t last_ns;   /* when one ended */
 	uint64_t proven_ns; /* last time that it moved bytes or the device reported it ready; 0:

@@ -55,6 +55,7 @@ static int rig_teardown(void **state)
 
 static const char *who;
 static uint16_t whose_share;
+static int read_error;
 static struct {
 	uint32_t status;
 	char code[32], session[33], protocol_status[16];
@@ -79,6 +80,10 @@ static void handle(const struct s3_request *request, struct s3_reply *reply)
 	} else {
 		int ret = request->token->ops->admit(request->token, &identity);
 
+		if (!ret && request->method == S3_GET) {
+			read_error = fake_send_bytes(request->core, reply, 4096, 4096, false);
+			return;
+		}
 		fake_answer(reply, ret ? 404 : 200, SLICE_NONE);
 	}
 }
@@ -115,7 +120,7 @@ static void ask(enum hipobj_step step, const struct s3_header *headers, uint32_t
 	fake_s3.handle = handle;
 	assert_true(front_hipobj_wanted(&request));
 	front_hipobj_handle(rig_front, &request, &reply);
-	assert_false(reply.broken);
+	assert_int_equal(reply.broken, read_error != 0);
 }
 
 static uint32_t prepare(const char *op, const char *size)
@@ -296,6 +301,41 @@ static void the_sweep_ends_what_waits(void *arg)
 }
 RIG_TEST(the_sweep_ends_what_waits);
 
+/* RP_FLUSH_NS after the sweep has ended the session. */
+static void later(void *arg)
+{
+	struct hipobj_session *session = arg;
+
+	while (!session->gone)
+		fiber_yield();
+	assert_int_equal(fake.qps_open, 1);
+	session->gone_ns -= RP_FLUSH_NS;
+}
+
+/* A read ends also on a device that flushes nothing, and its target's number is free again. */
+static void a_device_that_does_not_flush(void *arg)
+{
+	struct hipobj_session *session;
+	char id[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("GET", "4096"), 200);
+	memcpy(id, got.session, sizeof(id));
+	session = CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link);
+	fake_state(session->qp, RP_QPS_RTS);
+	rig_front->opts.timeout_ns = 1;
+	fake.hold_ring = fake.never_flushes = true;
+	assert_int_equal(fiber_spawn(rig, "later", later, session), 0);
+	read_error = -ETIMEDOUT;
+	say(HIPOBJ_READY, id);
+	assert_int_equal(read_error, -ETIMEDOUT);
+	read_error = 0;
+	nothing_held();
+}
+RIG_TEST(a_device_that_does_not_flush);
+
 #define RIG_UNIT(fn) cmocka_unit_test_setup_teardown(test_##fn, rig_setup, rig_teardown)
 
 int main(void)
@@ -306,6 +346,7 @@ int main(void)
 		RIG_UNIT(a_session_is_its_owners),
 		RIG_UNIT(numbers_come_round),
 		RIG_UNIT(the_sweep_ends_what_waits),
+		RIG_UNIT(a_device_that_does_not_flush),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

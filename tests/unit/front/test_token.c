@@ -400,6 +400,42 @@ static void transfers_that_take_too_long(void *arg)
 }
 RIG_TEST(transfers_that_take_too_long);
 
+static struct token_qp *retired;
+
+/* RP_FLUSH_NS later. */
+static void later(void *arg)
+{
+	(void)arg;
+	while (!retired->gone)
+		fiber_yield();
+	assert_int_equal(fake.qps_open, 1);
+	retired->gone_ns -= RP_FLUSH_NS;
+}
+
+/* Also on a device that flushes nothing: the queue pair is closed, and its target's number is free
+ * with the last request. */
+static void devices_that_do_not_flush(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	answer_bytes = 64 * KIB;
+	rig_front->opts.transfer_timeout_ns = 1;
+	fake.hold_ring = fake.never_flushes = true;
+	for (int put = 0; put < 2; put++) {
+		assert_int_equal(join(&alice, 100), 0);
+		retired = CONTAINER_OF(rig_front->qps.next, struct token_qp, link);
+		assert_int_equal(fiber_spawn(rig, "later", later, NULL), 0);
+		ask(put ? S3_PUT : S3_GET, &token);
+		assert_true(put ? seen.came == -ECANCELED : got.broken);
+		assert_int_equal(rig_front->qp_count, 0);
+		assert_int_equal(fake.qps_open, 0);
+	}
+	front_token_drain(rig_front);
+}
+RIG_TEST(devices_that_do_not_flush);
+
 static void handle_late(const struct s3_request *request, struct s3_reply *reply)
 {
 	struct token_qp *qp = CONTAINER_OF(rig_front->qps.next, struct token_qp, link);
@@ -637,6 +673,7 @@ int main(void)
 		RIG_UNIT(windows_that_are_too_small),
 		RIG_UNIT(memory_that_is_not_lent),
 		RIG_UNIT(transfers_that_take_too_long),
+		RIG_UNIT(devices_that_do_not_flush),
 		RIG_UNIT(a_wait_is_no_transfer),
 		RIG_UNIT(joining_can_fail_anywhere),
 		RIG_UNIT(the_one_with_the_most_gives_way),
