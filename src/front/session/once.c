@@ -518,9 +518,10 @@ bool native_once_begin(struct native_request *request)
 		counter_add(&repeats_run, 1);
 	if (go == GO_ANSWER)
 		counter_add(&repeats_answered, 1);
-	if (go == GO_ANSWER && first->document_bytes)
+	if (go == GO_ANSWER && first->document_bytes &&
 		request->reply.ops->text(
-			&request->reply, slice_of(first->document, first->document_bytes));
+			&request->reply, slice_of(first->document, first->document_bytes)))
+		request->reply.broken = true;
 	if (go == GO_UNKNOWN)
 		refuse_unknown(request);
 	if (go == GO_OVER)

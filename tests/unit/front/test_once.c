@@ -10,6 +10,7 @@
 static uint8_t client_memory[16 * KIB];
 static char answer[ANSWER_BYTES];
 
+static uint32_t deadline_ms;
 static uint64_t kept_bytes;
 
 static void kept_read(const struct counter *counter, void *arg)
@@ -41,6 +42,7 @@ static uint16_t write_numbered(
 		.key = SLICE("/bucket?delete"),
 		.flags = (uint16_t)(CAPSULE_REQUEST_ONCE | flags),
 		.once = slice_of(&once, sizeof(once)),
+		.deadline_ms = deadline_ms,
 		.runs = &run,
 		.run_count = 1};
 
@@ -146,6 +148,28 @@ static void bytes_are_not_kept(void *arg)
 	rig_drain(0);
 }
 RIG_TEST(bytes_are_not_kept);
+
+/* A repetition whose document finds no frames is not answered without it. */
+static void no_frames_for_a_document(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	memset(answer, 'a', sizeof(answer));
+	fake_s3.handle = handle_long;
+	peer_open(&peer);
+	assert_int_equal(write_numbered(&peer, 1, 1, 1, 0), 200);
+	deadline_ms = 500;
+	rig_frames_take();
+	assert_true(write_numbered(&peer, 1, 1, 1, CAPSULE_REQUEST_REPEAT | CAPSULE_REQUEST_SURE) >=
+		    500);
+	rig_frames_give();
+	deadline_ms = 0;
+	assert_int_equal(fake_s3.calls, 1);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(no_frames_for_a_document);
 
 /* Each write that runs has its own ETag. */
 static void handle_etag(const struct s3_request *request, struct s3_reply *reply)
@@ -265,6 +289,7 @@ int main(void)
 		RIG_UNIT(answers_are_bounded, 0),
 		RIG_UNIT(others_keep_their_answers, 0),
 		RIG_UNIT(bytes_are_not_kept, 0),
+		RIG_UNIT(no_frames_for_a_document, 0),
 		RIG_UNIT(numbers_in_any_order, 0),
 		RIG_UNIT(many_in_flight, 0),
 		RIG_UNIT(with_locks, 0),
