@@ -33,6 +33,7 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 		err = hkdf_sha256(slice_str(opts->root_secret_key), SLICE_NONE,
 			SLICE("nebulaio secrets"), iam->key, sizeof(iam->key));
 	CHECK(!err);
+	random_fill(iam->mark_key, sizeof(iam->mark_key));
 	*ret_iam = iam;
 	return 0;
 }
@@ -97,6 +98,17 @@ static uint32_t name_slot(enum iam_name_kind kind, struct slice text)
 	return crc32c_update((uint32_t)kind + 1, text.data, text.len) % IAM_SLOTS;
 }
 
+static uint64_t secret_mark(const struct iam *iam, struct slice secret)
+{
+	struct slice key = slice_of((const char *)iam->mark_key, sizeof(iam->mark_key));
+	uint8_t digest[32];
+	uint64_t mark;
+
+	hmac_sha256(key, secret, digest);
+	memcpy(&mark, digest, sizeof(mark));
+	return mark;
+}
+
 static int credential_make(struct iam *iam, const json_t *key, struct iam_principal *principal,
 	struct entries *entries)
 {
@@ -128,6 +140,7 @@ static int credential_make(struct iam *iam, const json_t *key, struct iam_princi
 	} else if (!ret) {
 		ret = slice_copy_str(
 			buf_slice(&secret), credential->secret, sizeof(credential->secret));
+		credential->secret_mark = secret_mark(iam, buf_slice(&secret));
 	}
 	if (secret.data)
 		secret_wipe(secret.data, secret.len);

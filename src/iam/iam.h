@@ -73,6 +73,8 @@ struct iam_credential {
 	struct iam_credential *next; /* the table's */
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	/* The same for the same secret, as long as the process runs; it says nothing about it. */
+	uint64_t secret_mark;
 	bool active;
 	struct iam_principal *principal;
 };

@@ -33,6 +33,7 @@ struct iam {
 	struct iam_credential *credentials[IAM_SLOTS];
 	struct iam_name *names[IAM_SLOTS];
 	uint8_t key[IAM_SECRETS_KEY_BYTES];
+	uint8_t mark_key[32]; /* of secrets' marks; drawn at the start */
 	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 };
 

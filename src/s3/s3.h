@@ -145,6 +145,7 @@ static inline struct slice s3_body_no_trailer(struct s3_body *body, const char *
 /* The caller, as a session keeps it. Secrets never leave s3/. */
 struct s3_identity {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	uint64_t secret_mark; /* of a session: iam_credential's; 0: root */
 	bool root;
 	bool anonymous;
 };
@@ -368,7 +369,7 @@ typedef int s3_admin_tell_fn(void *arg, enum s3_method method, struct slice path
  * be NULL. In a fiber of the first reactor. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
 	s3_admin_tell_fn *tell, void *tell_arg);
-/* The ARN of who proved that identity, now; empty: its key is gone. */
+/* The ARN of who proved that identity, now; empty: its key is gone, or has another secret. */
 void s3_identity_arn(
 	struct s3 *s3, const struct s3_identity *identity, char *ret_arn, size_t arn_bytes);
 

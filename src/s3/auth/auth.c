@@ -514,10 +514,11 @@ const struct s3_error *s3_authenticate_session(struct s3_call *call)
 
 	if (identity->root || identity->anonymous)
 		return NULL;
-	/* The key may belong to another principal by now, or be deleted: a session ends with its
-	 * key. */
+	/* The key may be deleted by now, or have another secret, maybe as another principal's: a
+	 * session ends with what it has proven. */
 	call->credential = iam_credential(call->s3->iam, slice_str(identity->access_key));
-	if (!call->credential || !call->credential->active)
+	if (!call->credential || !call->credential->active ||
+		call->credential->secret_mark != identity->secret_mark)
 		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
 	call->principal = call->credential->principal;
 	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
@@ -533,7 +534,7 @@ void s3_identity_arn(
 			: iam_credential(s3->iam, slice_str(identity->access_key));
 
 	snprintf(ret_arn, arn_bytes, "%s", identity->root ? "arn:aws:iam::000000000000:root" : "");
-	if (credential)
+	if (credential && credential->secret_mark == identity->secret_mark)
 		slice_copy_str(slice_to(credential->principal->who.arn, arn_bytes - 1), ret_arn,
 			arn_bytes);
 	iam_credential_put(credential);
@@ -559,7 +560,8 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 		iam_credential_put(credential);
 		return -ENOENT;
 	}
-	*ret_identity = (struct s3_identity){.root = root};
+	*ret_identity = (struct s3_identity){
+		.root = root, .secret_mark = root ? 0 : credential->secret_mark};
 	ret = slice_copy_str(
 		access_key, ret_identity->access_key, sizeof(ret_identity->access_key));
 	if (!ret)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "fake.h"
+#include "iam/iam.h"
 #include "s3/auth/sigv2.h"
 #include "s3/auth/sigv4.h"
 #include "s3/core/call.h"
@@ -631,6 +632,64 @@ static void test_session_key(void **state)
 		s3_session_key(fake_s3, SLICE("tes"), SLICE("context"), key, &identity), -ENOENT);
 }
 
+static void put_account(const char *number, const char *access_key, const char *secret)
+{
+	json_t *account = json_pack("{s:s, s:s, s:s}", "account_id", number, "access_key",
+		access_key, "secret_key", secret);
+	struct buf why;
+
+	buf_init(&why, KIB);
+	assert_int_equal(iam_put(fake_s3->iam, &fake_core, account, &why), 0);
+	buf_free(&why);
+	json_decref(account);
+}
+
+static void session_asks(const struct s3_identity *identity, uint32_t status, const char *code)
+{
+	struct fake_call call;
+
+	fake_call_init(&call, "GET", "/", "");
+	call.request.session = identity;
+	fake_call_run(fake_s3, &call);
+	if (status == 200)
+		assert_int_equal(call.reply.status, 200);
+	else
+		check_refused(&call, status, code);
+	fake_call_free(&call);
+}
+
+/* A session has the rights of the secret that it has proven, not of the key's name. */
+static void test_session_ends_with_its_secret(void **state)
+{
+	struct s3_identity first, second;
+	uint8_t key[32];
+	char arn[64];
+
+	(void)state;
+	put_account("777", "SESSIONKEY", "the-first-secret");
+	assert_int_equal(
+		s3_session_key(fake_s3, SLICE("SESSIONKEY"), SLICE("context"), key, &first), 0);
+	session_asks(&first, 200, NULL);
+	/* A change that leaves the secret. */
+	put_account("777", "SESSIONKEY", "the-first-secret");
+	session_asks(&first, 200, NULL);
+	put_account("777", "SESSIONKEY", "the-second-secret");
+	session_asks(&first, 403, "InvalidAccessKeyId");
+	assert_int_equal(
+		s3_session_key(fake_s3, SLICE("SESSIONKEY"), SLICE("context"), key, &second), 0);
+	session_asks(&second, 200, NULL);
+	s3_identity_arn(fake_s3, &second, arn, sizeof(arn));
+	assert_string_equal(arn, "arn:aws:iam::777:root");
+	s3_identity_arn(fake_s3, &first, arn, sizeof(arn));
+	assert_string_equal(arn, "");
+	/* The name of the key is another account's now. */
+	assert_int_equal(iam_delete(fake_s3->iam, SLICE("777")), 0);
+	session_asks(&second, 403, "InvalidAccessKeyId");
+	put_account("778", "SESSIONKEY", "the-third-secret");
+	session_asks(&second, 403, "InvalidAccessKeyId");
+	assert_int_equal(iam_delete(fake_s3->iam, SLICE("778")), 0);
+}
+
 static void test_open_refuses(void **state)
 {
 	struct s3_opts opts = {.root_access_key = "", .root_secret_key = "secret"};
@@ -665,6 +724,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_version_2_signs_what_it_does),
 		cmocka_unit_test(test_anonymous_read),
 		cmocka_unit_test(test_session_key),
+		cmocka_unit_test(test_session_ends_with_its_secret),
 		cmocka_unit_test(test_open_refuses),
 	};
 
