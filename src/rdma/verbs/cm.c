@@ -24,7 +24,7 @@ static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 {
 	struct verbs_device *device = qp->device;
 
-	if (qp->joined || !list_empty(&qp->told_link))
+	if (!list_empty(&qp->told_link))
 		return;
 	CHECK(type != RP_CM_CONNECT_REQUEST);
 	if (list_empty(&device->told))
@@ -80,12 +80,17 @@ void verbs_attempt_late(struct verbs_qp *qp)
 
 void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type)
 {
+	bool had_one = qp->conn != VERBS_CONN_NONE;
+
 	if (qp->conn == VERBS_CONN_DOWN)
 		return;
 	qp->conn = VERBS_CONN_DOWN;
 	atomic_store(&qp->state, RP_QPS_ERR);
 	verbs_qp_flush(qp);
-	tell(qp, type);
+	/* One that is joined by hand and a DC initiator have no connection, and who polls events
+	 * does not know them. */
+	if (had_one)
+		tell(qp, type);
 }
 
 static enum ibv_mtu mtu_least(enum ibv_mtu mtu, enum ibv_mtu limit)

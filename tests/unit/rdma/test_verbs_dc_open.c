@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "rdma/verbs/dc.h"
 
@@ -27,6 +29,8 @@ static struct {
 	struct mlx5dv_qp_ex direct_builder;
 	bool supported;
 	uint32_t pds, cqs;
+	struct ibv_async_event event;
+	uint32_t events;
 } device;
 
 /* ---- The stand-ins. ---- */
@@ -43,6 +47,8 @@ int __wrap_ibv_dealloc_pd(struct ibv_pd *pd);
 struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
 	struct ibv_comp_channel *channel, int vector);
 int __wrap_ibv_destroy_cq(struct ibv_cq *cq);
+int __wrap_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
+void __wrap_ibv_ack_async_event(struct ibv_async_event *event);
 
 struct ibv_qp *__wrap_mlx5dv_create_qp(struct ibv_context *context,
 	struct ibv_qp_init_attr_ex *init, struct mlx5dv_qp_init_attr *direct)
@@ -131,6 +137,21 @@ int __wrap_ibv_destroy_cq(struct ibv_cq *cq)
 	(void)cq;
 	device.cqs--;
 	return 0;
+}
+
+int __wrap_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+	(void)context;
+	if (!device.events)
+		return -1;
+	device.events--;
+	*event = device.event;
+	return 0;
+}
+
+void __wrap_ibv_ack_async_event(struct ibv_async_event *event)
+{
+	(void)event;
 }
 
 /* ---- A queue pair. ---- */
@@ -267,6 +288,36 @@ static void test_initiator(void **state)
 	verbs_dc_free(rig.qp.dci);
 }
 
+/* Nobody is told of the end of an initiator, which has no connection: its user finds out by its
+ * completions. */
+static void test_initiator_that_dies(void **state)
+{
+	static const enum verbs_conn CONNS[] = {VERBS_CONN_NONE, VERBS_CONN_CONNECTING};
+	struct rp_cm_event event;
+	struct rig rig;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(CONNS); i++) {
+		rig_make(&rig, RP_QP_DCI);
+		assert_int_equal(verbs_dc_create(&rig.qp, &rig.pd, &rig.attr), 0);
+		list_init(&rig.device.qps);
+		list_init(&rig.device.told);
+		list_init(&rig.qp.told_link);
+		list_push_back(&rig.device.qps, &rig.qp.link);
+		rig.device.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		rig.qp.qp = &device.qp;
+		rig.qp.conn = CONNS[i];
+		device.event.event_type = IBV_EVENT_QP_FATAL;
+		device.event.element.qp = &device.qp;
+		device.events = 1;
+		verbs_async_take(&rig.device);
+		assert_int_equal(atomic_load(&rig.qp.state), RP_QPS_ERR);
+		assert_int_equal(verbs_told_pop(&rig.device, &event), i > 0);
+		close(rig.device.event_fd);
+		verbs_dc_free(rig.qp.dci);
+	}
+}
+
 /* A device that can have fewer reads outstanding, on InfiniBand without a GID.
  */
 static void test_small_device(void **state)
@@ -332,6 +383,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_target),
 		cmocka_unit_test(test_initiator),
+		cmocka_unit_test(test_initiator_that_dies),
 		cmocka_unit_test(test_small_device),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_probe),
