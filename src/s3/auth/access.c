@@ -350,6 +350,24 @@ struct slice access_resource(struct s3_call *call, struct slice bucket, struct s
 	return slice_of(text, (size_t)(at - text));
 }
 
+/* Whether the action ends with an error if its object is missing: reads, and edits of what an
+ * object has besides its bytes. Writes and deletions take effect on a missing object, too, and an
+ * origin can have the object. */
+static bool needs_object(const struct access *access, const char *action)
+{
+	static const char *const edits[] = {"s3:PutObjectAcl", "s3:PutObjectVersionAcl",
+		"s3:PutObjectTagging", "s3:PutObjectVersionTagging", "s3:DeleteObjectTagging",
+		"s3:DeleteObjectVersionTagging", "s3:PutObjectRetention", "s3:PutObjectLegalHold",
+		"s3:RestoreObject"};
+	bool found = slice_starts(slice_str(action), SLICE("s3:GetObject"));
+
+	if (access->made || access->settings->parsed[S3_CONFIG_ORIGIN])
+		return false;
+	for (size_t i = 0; !found && i < ARRAY_LEN(edits); i++)
+		found = strcmp(edits[i], action) == 0;
+	return found;
+}
+
 static const struct s3_error *decide(
 	struct access *access, const char *action, struct slice bucket, struct slice key)
 {
@@ -359,8 +377,9 @@ static const struct s3_error *decide(
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (access_allowed(access, action, resource))
 		return access->error;
-	/* A caller that may list the bucket may also learn that an object is missing. */
-	if (access->object_missing) {
+	/* A caller that may list the bucket may also learn that an object is missing: its operation
+	 * answers that. */
+	if (access->object_missing && needs_object(access, action)) {
 		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
 		access->listed = key;

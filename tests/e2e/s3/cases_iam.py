@@ -202,6 +202,36 @@ def test_a_copy_takes_tags_that_may_be_read_and_put(s):
         wipe(iam)
 
 
+def test_a_denial_by_tags_holds_for_a_key_that_is_missing(s):
+    """A caller who may list hears that an object is missing, but neither creates nor deletes it."""
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    one.put_object(Bucket=bucket, Key="source", Body=b"x", Tagging="team=blue")
+    place = {"Bucket": bucket, "Key": "key"}
+    try:
+        _, alice = user(s, iam, "alice")
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(
+            {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+            {"Effect": "Deny", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], "Resource": f"arn:aws:s3:::{bucket}/*",
+             "Condition": {"StringNotEquals": {"s3:ExistingObjectTag/team": "blue"}}}))
+        denied(alice.put_object, Body=b"x", **place)
+        denied(alice.copy_object, CopySource=f"{bucket}/source", **place)
+        denied(alice.create_multipart_upload, **place)
+        denied(alice.delete_object, **place)
+        equal(by_form(s, alice, bucket, {}), (403, "AccessDenied"))
+        equal([e["Code"] for e in alice.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "key"}]})["Errors"]],
+              ["AccessDenied"])
+        refused(404, "NoSuchKey", alice.get_object, **place)
+        refused(404, "NoSuchKey", alice.copy_object, Bucket=bucket, Key="source", CopySource=f"{bucket}/key")
+        alice.put_object(Bucket=bucket, Key="source", Body=b"y", Tagging="team=blue")
+        listed = one.list_object_versions(Bucket=bucket)
+        equal(([v["Key"] for v in listed["Versions"]], listed.get("DeleteMarkers", [])), (["source"] * 2, []))
+    finally:
+        wipe(iam)
+        s.versions_deleted(bucket)
+
+
 def test_headers_of_a_bucket_have_actions_of_their_own(s):
     iam = s.one("iam")
     writer = {"ObjectOwnership": "ObjectWriter"}

@@ -147,13 +147,23 @@ static void test_hidden(void **state)
 	mem_arena_free(&arena);
 }
 
-static uint32_t anonymous_delete(void)
+static uint32_t anonymous(const char *method, const char *path, const char *query, const char *body,
+	const char *tagging)
 {
 	fake_call_free(&call);
-	fake_call_init(&call, "DELETE", "/bkt/key", "");
+	fake_call_init(&call, method, path, query);
+	if (body)
+		fake_call_body(&call, slice_str(body));
+	if (tagging)
+		fake_call_header(&call, "x-amz-tagging", tagging);
 	call.request.session = NULL;
 	fake_call_run(fake_s3, &call);
 	return call.reply.status;
+}
+
+static uint32_t anonymous_delete(void)
+{
+	return anonymous("DELETE", "/bkt/key", "", NULL, NULL);
 }
 
 /* Everybody may delete what is not tagged as kept. When the tags cannot be looked up, nobody may.
@@ -188,6 +198,53 @@ static void test_a_denial_by_tags_outlives_their_loss(void **state)
 	assert_int_equal(anonymous_delete(), 204);
 }
 
+/* A caller who may list hears from reads and edits that an object is missing. Writes and deletions,
+ * which take effect on a missing object, too, stay refused. */
+static void test_a_right_by_tags_is_none_to_create_or_delete(void **state)
+{
+	static const char policy[] =
+		"{\"Version\":\"2012-10-17\",\"Statement\":["
+		"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:ListBucket\","
+		"\"Resource\":\"arn:aws:s3:::bkt\"},"
+		"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:PutObject\","
+		"\"Resource\":\"arn:aws:s3:::bkt/free\"},"
+		"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:*Object*\","
+		"\"Resource\":\"arn:aws:s3:::bkt/*\",\"Condition\":{\"StringEquals\":"
+		"{\"s3:ExistingObjectTag/open\":\"yes\"}}}]}";
+	static const struct {
+		const char *method, *query, *body;
+		uint32_t status;
+	} rows[] = {
+		{"PUT", "", "body", 403},
+		{"POST", "uploads", NULL, 403},
+		{"PUT", "uploadId=0123456789abcdef&partNumber=1", "body", 403},
+		{"DELETE", "", NULL, 403},
+		{"GET", "", NULL, 404},
+		{"HEAD", "", NULL, 404},
+		{"GET", "tagging", NULL, 404},
+		{"PUT", "tagging", TAGGING(TAG("a", "1")), 404},
+		{"DELETE", "tagging", NULL, 404},
+		{"POST", "restore", NULL, 404},
+	};
+
+	(void)state;
+	run("DELETE", "/bkt", "publicAccessBlock", NULL);
+	assert_int_equal(call.reply.status, 204);
+	run("PUT", "/bkt", "policy", policy);
+	assert_int_equal(call.reply.status, 204);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		assert_int_equal(
+			anonymous(rows[i].method, "/bkt/none", rows[i].query, rows[i].body, NULL),
+			rows[i].status);
+	run("GET", "/bkt/none", "", NULL);
+	assert_int_equal(call.reply.status, 404);
+	/* Also by a header of a request that is allowed without it. */
+	assert_int_equal(anonymous("PUT", "/bkt/free", "", "body", "open=yes"), 403);
+	assert_int_equal(anonymous("PUT", "/bkt/free", "", "body", NULL), 200);
+	run("PUT", "/bkt/key", "tagging", TAGGING(TAG("open", "yes")));
+	assert_int_equal(anonymous("PUT", "/bkt/key", "", "body", NULL), 200);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +254,8 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_a_denial_by_tags_outlives_their_loss, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_a_right_by_tags_is_none_to_create_or_delete, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
