@@ -414,14 +414,23 @@ static const struct s3_error *may(struct access *access, const char *action)
 	return error;
 }
 
-const struct s3_error *access_may(
-	struct s3_call *call, const char *action, struct slice key, bool made)
+/* The query's versionId, which its operation may find to be none; data NULL: there is none. */
+static struct slice query_version(const struct s3_call *call)
+{
+	struct slice version_id;
+
+	if (!s3_call_param(call, SLICE("versionId"), &version_id))
+		return SLICE_NONE;
+	return version_id.data ? version_id : SLICE("");
+}
+
+const struct s3_error *access_may_make(struct s3_call *call, const char *action)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
-		.key = key,
-		.made = made};
+		.key = call->key,
+		.made = true};
 
 	return may(&access, action);
 }
@@ -432,6 +441,7 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
 		.key = call->key,
+		.version_id = query_version(call),
 		.given = given};
 
 	return may(&access, access_action(call));
@@ -451,7 +461,19 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
 {
-	return access_may(call, action, key, false);
+	return s3_call_may_version(call, action, key, query_version(call));
+}
+
+const struct s3_error *s3_call_may_version(
+	struct s3_call *call, const char *action, struct slice key, struct slice version_id)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = key,
+		.version_id = version_id};
+
+	return may(&access, action);
 }
 
 const struct s3_error *s3_call_may_know(struct s3_call *call, bool version)
@@ -459,6 +481,7 @@ const struct s3_error *s3_call_may_know(struct s3_call *call, bool version)
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
+		.version_id = query_version(call),
 		.listed = call->key};
 
 	return may(&access, version ? "s3:ListBucketVersions" : "s3:ListBucket");
@@ -606,8 +629,7 @@ const struct s3_error *s3_call_may_read(
 		.principal = s3_call_principal(call),
 		.bucket = bucket,
 		.key = key,
-		.version_id = version_id,
-		.other = true};
+		.version_id = version_id};
 
 	return may_other(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject");
 }
@@ -618,8 +640,7 @@ const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct 
 		.principal = s3_call_principal(call),
 		.bucket = copy->bucket,
 		.key = copy->key,
-		.version_id = copy->version_id,
-		.other = true};
+		.version_id = copy->version_id};
 
 	return may_other(&access,
 		copy->version_id.len ? "s3:GetObjectVersionTagging" : "s3:GetObjectTagging");
@@ -630,7 +651,7 @@ const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct 
 	/* A source in another store: that store's process has asked. */
 	const struct s3_error *error = copy->get ? s3_call_may_read_tags(call, copy) : NULL;
 
-	return error ? error : access_may(call, "s3:PutObjectTagging", call->key, true);
+	return error ? error : access_may_make(call, "s3:PutObjectTagging");
 }
 
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)

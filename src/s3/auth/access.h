@@ -22,8 +22,12 @@ const struct iam_owner *s3_call_owner(const struct s3_call *call);
 /* Checks the whole call before it runs: its operation's action on its bucket or key. NULL: allowed.
  */
 const struct s3_error *s3_call_authorize(struct s3_call *call);
-/* Checks one more action on the call's bucket; key empty: on the bucket itself. */
+/* Checks one more action on the call's bucket; key empty: on the bucket itself. The version is the
+ * query's. */
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
+/* The same on a version that the query does not name; data NULL: on the current one. */
+const struct s3_error *s3_call_may_version(
+	struct s3_call *call, const char *action, struct slice key, struct slice version_id);
 /* Whether the caller may learn that the call's key, or its version, does not exist: callers that
  * may list it may. */
 const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);

@@ -57,7 +57,7 @@ static const struct s3_error *may_object(struct s3_call *call, const struct s3_h
 {
 	for (size_t i = 0; i < ARRAY_LEN(of_object); i++)
 		if (slice_eq_nocase(header->name, of_object[i].name))
-			return access_may(call, of_object[i].action, call->key, true);
+			return access_may_make(call, of_object[i].action);
 	return NULL;
 }
 

@@ -13,8 +13,8 @@ struct access {
 	struct s3_call *call;
 	const struct iam_principal *principal;
 	const struct s3_settings *settings; /* NULL: the question has no bucket */
-	struct slice bucket, key, version_id;
-	bool other;		      /* of another bucket than the call's: a copy's source */
+	struct slice bucket, key;
+	struct slice version_id;      /* that the question is about; data NULL: the current one */
 	bool made;		      /* the object that the call creates, not the existing one */
 	const struct s3_given *given; /* values from the call's document; NULL: from its headers */
 	policy_values_fn *more;	      /* condition keys of this question only; NULL: none */
@@ -32,10 +32,8 @@ struct access {
 	uint32_t small_count;
 };
 
-/* Checks one more action on the call's bucket and key; made: on the object that the call creates.
- */
-const struct s3_error *access_may(
-	struct s3_call *call, const char *action, struct slice key, bool made);
+/* Checks one more action on the object that the call creates. */
+const struct s3_error *access_may_make(struct s3_call *call, const char *action);
 /* Checks the rights that the request's headers need besides its operation. NULL: allowed. */
 const struct s3_error *access_headers(struct s3_call *call);
 /* The object's access control list; -ENOENT: no such object. */

@@ -27,8 +27,8 @@ static const struct s3_error *open_object(struct access *access, struct store_ge
 	struct slice detail = call->detail;
 	const struct s3_error *error = NULL;
 
-	if (!access->other)
-		error = s3_version_param(call, &name.version_id);
+	if (name.version_id.data)
+		error = s3_version_check(call, name.version_id);
 	if (!error)
 		error = s3_open_named(call, &name, ret_get);
 	call->header_count = header_count;
@@ -356,7 +356,6 @@ static uint32_t s3_values(
 		{SLICE("prefix"), SLICE("prefix")},
 		{SLICE("delimiter"), SLICE("delimiter")},
 		{SLICE("max-keys"), SLICE("max-keys")},
-		{SLICE("versionid"), SLICE("versionId")},
 	};
 	static const struct {
 		struct slice key, header;
@@ -378,6 +377,8 @@ static uint32_t s3_values(
 		return tag_keys(request_tags(access), ret_values, max);
 	if (access->listed.len && slice_eq_nocase(name, SLICE("prefix")))
 		return one(access->listed, ret_values);
+	if (slice_eq_nocase(name, SLICE("versionid")))
+		return one(access->version_id, ret_values);
 	for (size_t i = 0; i < ARRAY_LEN(params); i++)
 		if (slice_eq_nocase(name, params[i].key))
 			return one(param(access->call, params[i].param), ret_values);

@@ -108,16 +108,18 @@ static const struct s3_error *parse(struct s3_call *call, struct deletion *delet
 	return parse_objects(call, root, deletion);
 }
 
-/* Each key is authorized by itself. */
+/* Each key is authorized by itself, in its version. */
 static const struct s3_error *may_delete(
 	struct s3_call *call, const struct store_deletion *deletion)
 {
-	const struct s3_error *error = s3_call_may(call,
-		deletion->version_id.len ? "s3:DeleteObjectVersion" : "s3:DeleteObject",
-		deletion->key);
+	bool by_version = deletion->version_id.len > 0;
+	struct slice key = deletion->key;
+	struct slice version_id = by_version ? deletion->version_id : SLICE_NONE;
+	const struct s3_error *error = s3_call_may_version(
+		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", key, version_id);
 
 	if (!error && s3_lock_bypass(call))
-		error = s3_call_may(call, "s3:BypassGovernanceRetention", deletion->key);
+		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", key, version_id);
 	return error;
 }
 

@@ -232,6 +232,41 @@ def test_a_denial_by_tags_holds_for_a_key_that_is_missing(s):
         s.versions_deleted(bucket)
 
 
+def test_conditions_are_about_the_version_that_is_named(s):
+    """Also where a document or a header names it: each version of DeleteObjects, the source of a copy."""
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    kept, named, plain, current = [one.put_object(Bucket=bucket, Key="key", Body=b"x", Tagging=tags)["VersionId"]
+                                   for tags in ("keep=yes", "keep=no", "keep=no", "keep=no")]
+    actions = ["s3:DeleteObjectVersion", "s3:GetObjectVersion"]
+    source = {"Bucket": bucket, "Key": "key"}
+    try:
+        _, alice = user(s, iam, "alice")
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(
+            {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+            {"Effect": "Deny", "Action": actions, "Resource": "*", "Condition": {"StringEquals": {"s3:ExistingObjectTag/keep": "yes"}}},
+            {"Effect": "Deny", "Action": actions, "Resource": "*", "Condition": {"StringEquals": {"s3:VersionId": named}}}))
+        upload = alice.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
+        part = {"Bucket": bucket, "Key": "parts", "UploadId": upload, "PartNumber": 1}
+        for version in (kept, named):
+            denied(alice.get_object, VersionId=version, **source)
+            denied(alice.delete_object, VersionId=version, **source)
+            denied(alice.copy_object, Bucket=bucket, Key="copy", TaggingDirective="REPLACE", CopySource={**source, "VersionId": version})
+            denied(alice.upload_part_copy, CopySource={**source, "VersionId": version}, **part)
+        alice.copy_object(Bucket=bucket, Key="copy", TaggingDirective="REPLACE", CopySource={**source, "VersionId": plain})
+        alice.upload_part_copy(CopySource={**source, "VersionId": plain}, **part)
+        done = alice.delete_objects(Bucket=bucket, Delete={"Objects": [
+            {"Key": "key", "VersionId": version} for version in (kept, named, plain)]})
+        equal([(e["VersionId"], e["Code"]) for e in done["Errors"]], [(kept, "AccessDenied"), (named, "AccessDenied")])
+        equal([d["VersionId"] for d in done["Deleted"]], [plain])
+        left = one.list_object_versions(Bucket=bucket, Prefix="key")["Versions"]
+        equal([v["VersionId"] for v in left], [current, named, kept])
+    finally:
+        wipe(iam)
+        s.versions_deleted(bucket)
+
+
 def test_headers_of_a_bucket_have_actions_of_their_own(s):
     iam = s.one("iam")
     writer = {"ObjectOwnership": "ObjectWriter"}
