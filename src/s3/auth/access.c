@@ -7,6 +7,7 @@
 
 #include "s3/auth/access_priv.h"
 #include "s3/auth/acl.h"
+#include "s3/auth/express.h"
 #include "s3/core/call.h"
 #include "s3/core/named.h"
 #include "s3/core/settings.h"
@@ -599,17 +600,18 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 	       mine == POLICY_DECISION_ALLOW;
 }
 
-/* An action on an object of any bucket: only access decides. */
+/* An action on an object of any bucket: only access decides. The session of a bucket is for that
+ * one. */
 static const struct s3_error *may_other(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
 	struct slice expected = s3_call_header(call, SLICE("x-amz-source-expected-bucket-owner"));
-	const struct s3_error *error = NULL;
+	const struct s3_error *error = s3_express_of_session(call, access->bucket);
 	struct s3_settings *settings;
 	int ret;
 
-	if (call->identity->root && !expected.len)
-		return NULL;
+	if (error || (call->identity->root && !expected.len))
+		return error;
 	ret = s3_settings_get(call->s3, call->request->core, access->bucket, &settings);
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);

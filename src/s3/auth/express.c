@@ -70,10 +70,19 @@ static const struct s3_error *open_beside(struct s3_call *call, struct slice tex
 	return NULL;
 }
 
+const struct s3_error *s3_express_of_session(struct s3_call *call, struct slice bucket)
+{
+	if (!call->session_bucket.len || slice_eq(call->session_bucket, bucket))
+		return NULL;
+	return s3_fail(call, S3_E_ACCESS_DENIED, "The session belongs to another bucket.");
+}
+
 static const struct s3_error *check_session(struct s3_call *call, enum s3_express needs)
 {
-	if (!slice_eq(call->session_bucket, call->bucket))
-		return s3_fail(call, S3_E_ACCESS_DENIED, "The session belongs to another bucket.");
+	const struct s3_error *error = s3_express_of_session(call, call->bucket);
+
+	if (error)
+		return error;
 	if (needs == S3_EXPRESS_KEY)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
 			"This operation needs the caller's own key, not the session of a bucket.");

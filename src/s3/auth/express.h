@@ -11,6 +11,8 @@
 /* Call it after authentication: checks a request to a directory bucket against the bucket's
  * features, and a session against its bucket, its mode and its expiry. */
 const struct s3_error *s3_express_check(struct s3_call *call);
+/* NULL: the caller has no session of a bucket, or has one of this bucket. */
+const struct s3_error *s3_express_of_session(struct s3_call *call, struct slice bucket);
 /* The checks of a list's parameters. */
 const struct s3_error *s3_express_check_list(
 	struct s3_call *call, struct slice prefix, struct slice delimiter);

@@ -138,6 +138,12 @@ def test_session(s):
         # A token of one kind is not valid as the other.
         equal(code_of(key.send("GET", f"/{bucket}/key", header="x-amz-security-token")[2]), "InvalidToken")
         equal(code_of(key.send("GET", f"/{bucket}/key", header="x-amz-security-token", service="s3")[2]), "InvalidToken")
+    # Nor is another bucket the source of a copy.
+    s.put(other, "there"), s.put(plain, "there")
+    upload = element(writer.send("POST", f"/{bucket}/parts?uploads")[2], "UploadId")
+    for target in ("/copy", f"/parts?partNumber=1&uploadId={upload}"):
+        for source, wanted in ((f"{bucket}/key", 200), (f"{other}/there", 403), (f"{plain}/there", 403)):
+            equal((source, writer.send("PUT", f"/{bucket}{target}", headers={"x-amz-copy-source": source})[0]), (source, wanted))
     for method, target in (("PUT", "/other"), ("DELETE", "/key"), ("POST", "/up?uploads")):
         status, _, body = reader.send(method, f"/{bucket}{target}")
         equal((target, status, code_of(body)), (target, 403, "AccessDenied"))
