@@ -396,8 +396,9 @@ static const struct s3_error *may(struct access *access, const char *action)
 	struct s3_call *call = access->call;
 	const struct s3_error *error;
 
-	/* A session's rights were checked when it was created. */
-	if (call->identity->root || call->session_bucket.len)
+	/* The rights of a bucket's session were checked when it was created; beside a native
+	 * session it gives none. */
+	if (call->identity->root || (call->session_bucket.len && !call->request->session))
 		return NULL;
 	error = s3_call_settings(call, &access->settings);
 	if (error)

@@ -188,6 +188,9 @@ def test_token_beside_a_native_session(s):
     equal(send(s, "GET", f"/{bucket}/key", headers=reader)[0], 200)
     equal(send(s, "DELETE", f"/{bucket}/key", headers=reader)[0], 403)
     equal(send(s, "GET", f"/{other}?list-type=2", headers=reader)[0], 403)
+    s.two()  # with a session of its own, and without rights here
+    keys = ("TWOACCESSKEY", "two-secret-key-0123456789")
+    equal(s.sessions[keys].perform("GET", f"/{bucket}/key", reader, b"")[0], 403)
     equal(code_of(send(s, "GET", f"/{bucket}/key", headers={"x-amz-s3session-token": "bad"})[2]), "InvalidToken")
 
 
