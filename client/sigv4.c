@@ -134,7 +134,8 @@ static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
 	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-")) ||
-	       slice_eq_nocase(name, SLICE("x-nebulaio-memory"));
+	       slice_eq_nocase(name, SLICE("x-nebulaio-memory")) ||
+	       slice_eq_nocase(name, SLICE("x-nebulaio-replica"));
 }
 
 /* host, the date, the value in place of the payload's hash, and every x-amz- header, in order. */

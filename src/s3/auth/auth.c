@@ -11,6 +11,7 @@
 #include "s3/auth/sigv4.h"
 #include "s3/body/body.h"
 #include "s3/core/call.h"
+#include "s3/core/stored.h"
 
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {
@@ -60,7 +61,8 @@ static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
 	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-")) ||
-	       slice_eq_nocase(name, SLICE("x-nebulaio-memory"));
+	       slice_eq_nocase(name, SLICE("x-nebulaio-memory")) ||
+	       slice_eq_nocase(name, SLICE(S3_REPLICA_REQUEST));
 }
 
 static bool is_signed(const struct sigv4_claim *claim, struct slice name)

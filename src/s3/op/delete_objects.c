@@ -6,6 +6,7 @@
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/core/xml_in.h"
 #include "s3/event/access_log.h"
 #include "s3/event/notification.h"
@@ -120,6 +121,8 @@ static const struct s3_error *may_delete(
 
 	if (!error && s3_lock_bypass(call))
 		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", key, version_id);
+	if (!error && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))
+		error = s3_call_may_version(call, "s3:ReplicateDelete", key, version_id);
 	return error;
 }
 

@@ -92,7 +92,8 @@ static const struct s3_replication *rules_of(struct s3_call *call)
 	return settings->parsed[S3_CONFIG_REPLICATION];
 }
 
-/* auth/access.c has checked the right to it, but for a form, which has no such field. */
+/* The right to it has been checked (auth/access.c, op/delete_objects.c), but for a form, which has
+ * no such field. */
 static struct slice replica_of(const struct s3_call *call)
 {
 	return call->request->header_count && call->operation->id != S3_OPERATION_POST_OBJECT

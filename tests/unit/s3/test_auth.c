@@ -353,6 +353,7 @@ static void presign(struct signed_call *call, const char *method, int64_t skew_m
 
 static void test_presigned(void **state)
 {
+	static const char *const added[] = {"x-amz-meta-added", "X-NebulaIO-Replica"};
 	struct signed_call call;
 
 	(void)state;
@@ -380,11 +381,14 @@ static void test_presigned(void **state)
 	fake_call_run(fake_s3, &call.call);
 	check_refused(&call.call, 403, "AccessDenied");
 	fake_call_free(&call.call);
-	presign(&call, "GET", 0, "60", "");
-	fake_call_header(&call.call, "x-amz-meta-added", "1");
-	fake_call_run(fake_s3, &call.call);
-	check_refused(&call.call, 403, "AccessDenied");
-	fake_call_free(&call.call);
+	for (size_t i = 0; i < ARRAY_LEN(added); i++) {
+		presign(&call, "PUT", 0, "60", "");
+		fake_call_header(&call.call, added[i], "1");
+		fake_call_run(fake_s3, &call.call);
+		check_refused(&call.call, 403, "AccessDenied");
+		assert_true(fake_reply_has(&call.call, "<HeadersNotSigned>"));
+		fake_call_free(&call.call);
+	}
 	presign(&call, "GET", 0, "60", "");
 	fake_call_header(&call.call, "Authorization", "AWS4-HMAC-SHA256 x");
 	fake_call_run(fake_s3, &call.call);
@@ -414,6 +418,7 @@ struct old_signing {
 	const char *secret, *date; /* NULL: now */
 	int64_t skew_ms;
 	bool x_amz_date;
+	const char *added; /* a header */
 };
 
 /* A GET of the bucket's list, signed by Version 2. */
@@ -428,6 +433,8 @@ static void old_call(struct s3 *of, const struct old_signing *signing, struct fa
 	call->request.session = NULL;
 	fake_call_header(call, "Host", "localhost:9000");
 	fake_call_header(call, "x-amz-meta-a", "b");
+	if (signing->added)
+		fake_call_header(call, signing->added, "1");
 	date_http_format((int64_t)(clock_real_ns() / NS_PER_MS) + signing->skew_ms, date);
 	if (signing->date)
 		snprintf(date, sizeof(date), "%s", signing->date);
@@ -470,6 +477,8 @@ static void test_version_2(void **state)
 	check_old(&right, 200, NULL);
 	check_old(&(struct old_signing){.secret = "secret", .x_amz_date = true}, 200, NULL);
 	check_old(&(struct old_signing){.secret = "wrong"}, 403, "SignatureDoesNotMatch");
+	check_old(&(struct old_signing){.secret = "secret", .added = "x-nebulaio-replica"}, 403,
+		"AccessDenied");
 	check_old(&(struct old_signing){.secret = "secret", .date = ""}, 403, "AccessDenied");
 	check_old(&(struct old_signing){.secret = "secret", .date = "Bad"}, 403, "AccessDenied");
 	check_old(&(struct old_signing){.secret = "secret",
