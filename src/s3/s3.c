@@ -241,6 +241,10 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->params = (struct s3_params){0};
 	call->settings = NULL;
 	call->identity = request->session;
+	/* Until a signature is proven. */
+	call->own_identity.root = false;
+	call->own_identity.anonymous = true;
+	call->own_identity.access_key[0] = '\0';
 	call->principal = NULL;
 	call->credential = NULL;
 	call->sts = NULL;

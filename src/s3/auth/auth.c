@@ -274,7 +274,7 @@ static const struct iam_session *copy_session(
 
 /* Fills in the session from its token, after the token is verified and not expired. */
 static const struct s3_error *find_session(struct s3_call *call, struct slice access_key,
-	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+	struct s3_auth_token token, struct s3_secret *ret_secret)
 {
 	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
 	struct iam_token opened;
@@ -295,7 +295,7 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (slice_eq(opened.session.account, SLICE(IAM_ACCOUNT_OF_ROOT)) &&
 		!opened.session.user.len && !opened.session.role.len) {
-		call->own_identity.root = true;
+		ret_secret->root = true;
 		ret = 0;
 	} else {
 		ret = iam_principal_of_session(call->s3->iam, &opened.session, &call->principal);
@@ -304,22 +304,23 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 		return s3_error_at(S3_E_INVALID_TOKEN);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	return slice_copy_str(opened.secret, ret_secret, LIMIT_SECRET_KEY_LEN_MAX + 1)
+	return slice_copy_str(opened.secret, ret_secret->text, sizeof(ret_secret->text))
 		       ? s3_error_at(S3_E_INVALID_TOKEN)
 		       : NULL;
 }
 
 /* Finds the owner and the secret of a key: of the server's root, a session, or a principal. */
 static const struct s3_error *find_secret(struct s3_call *call, struct slice access_key,
-	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+	struct s3_auth_token token, struct s3_secret *ret_secret)
 {
 	struct s3 *s3 = call->s3;
 
+	ret_secret->root = false;
 	if (token.text.len)
 		return find_session(call, access_key, token, ret_secret);
 	if (slice_eq(access_key, slice_str(s3->root_access_key))) {
-		call->own_identity.root = true;
-		memcpy(ret_secret, s3->root_secret_key, sizeof(s3->root_secret_key));
+		ret_secret->root = true;
+		memcpy(ret_secret->text, s3->root_secret_key, sizeof(s3->root_secret_key));
 		return NULL;
 	}
 	call->credential = iam_credential(s3->iam, access_key);
@@ -329,8 +330,18 @@ static const struct s3_error *find_secret(struct s3_call *call, struct slice acc
 	}
 	call->principal = call->credential->principal;
 	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
-	memcpy(ret_secret, call->credential->secret, sizeof(call->credential->secret));
+	memcpy(ret_secret->text, call->credential->secret, sizeof(call->credential->secret));
 	return NULL;
+}
+
+/* The signature by the key's secret holds: until now the caller was anonymous. */
+static void identify(struct s3_call *call, struct slice access_key, const struct s3_secret *secret)
+{
+	struct s3_identity *own = &call->own_identity;
+
+	own->root = secret->root;
+	own->anonymous = false;
+	slice_copy_str(access_key, own->access_key, sizeof(own->access_key));
 }
 
 static struct s3_auth_token find_token(const struct s3_call *call, const struct sigv4_claim *claim)
@@ -401,32 +412,29 @@ static const struct s3_error *check_service(struct s3_call *call, struct sigv4_c
 static const struct s3_error *authenticate_claim(
 	struct s3_call *call, struct sigv4_claim *claim, int64_t now_ms)
 {
-	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
-	const struct s3_error *error;
+	struct s3_secret secret;
+	const struct s3_error *error =
+		find_secret(call, claim->access_key, find_token(call, claim), &secret);
 
-	call->own_identity.root = false;
-	error = find_secret(call, claim->access_key, find_token(call, claim), secret);
 	if (!error)
 		error = check_service(call, claim);
-	if (error)
-		return error;
-	error = claim->presigned ? check_expiry(call, claim, now_ms)
-				 : check_skew(call, claim, now_ms);
+	if (!error)
+		error = claim->presigned ? check_expiry(call, claim, now_ms)
+					 : check_skew(call, claim, now_ms);
 	if (!error)
 		error = check_signed_headers(call, claim);
 	if (!error)
-		error = claim->version2 ? check_signature_v2(call, claim, secret)
-					: check_signature(call, claim, secret);
-	secret_wipe(secret, sizeof(secret));
+		error = claim->version2 ? check_signature_v2(call, claim, secret.text)
+					: check_signature(call, claim, secret.text);
+	if (!error)
+		identify(call, claim->access_key, &secret);
+	secret_wipe(&secret, sizeof(secret));
 	if (error)
 		return error;
 	start_signing(call, claim);
 	call->presigned = claim->presigned;
 	call->signed_ms = claim->time_ms;
 	call->version2 = claim->version2;
-	call->own_identity.anonymous = false;
-	slice_copy_str(claim->access_key, call->own_identity.access_key,
-		sizeof(call->own_identity.access_key));
 	return s3_presigned_headers(call);
 }
 
@@ -436,9 +444,6 @@ static const struct s3_error *authenticate_anonymous(struct s3_call *call)
 	struct sigv4_refusal refusal = {0};
 	struct sigv4_claim claim = {0};
 
-	call->own_identity.root = false;
-	call->own_identity.anonymous = true;
-	call->own_identity.access_key[0] = '\0';
 	if (!sigv4_parse_payload(payload, &claim, &refusal))
 		return refused(call, &refusal);
 	/* Chunks of an anonymous request cannot be signed. */
@@ -573,19 +578,15 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	return ret;
 }
 
-const struct s3_error *s3_form_identity(struct s3_call *call, struct slice access_key,
-	struct slice token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+const struct s3_error *s3_form_secret(struct s3_call *call, struct slice access_key,
+	struct slice token, struct s3_secret *ret_secret)
 {
-	const struct s3_error *error;
+	return find_secret(call, access_key, (struct s3_auth_token){token, false}, ret_secret);
+}
 
-	call->own_identity = (struct s3_identity){.root = false};
-	error = find_secret(call, access_key, (struct s3_auth_token){token, false}, ret_secret);
-	if (error)
-		return error;
-	slice_copy_str(
-		access_key, call->own_identity.access_key, sizeof(call->own_identity.access_key));
-	call->identity = &call->own_identity;
-	return NULL;
+void s3_form_identify(struct s3_call *call, struct slice access_key, const struct s3_secret *secret)
+{
+	identify(call, access_key, secret);
 }
 
 const struct s3_error *s3_form_authorize(struct s3_call *call)

@@ -50,10 +50,17 @@ bool s3_form_check(struct slice policy, const struct s3_form *form,
 	const struct s3_form_target *target, struct s3_form_limits *ret_limits,
 	struct s3_form_refusal *ret_refusal);
 
-/* In auth/auth.c: looks up a form's access key as the call's identity, with the secret that must
- * have signed the form; and checks that this identity may put the call's key. */
-const struct s3_error *s3_form_identity(struct s3_call *call, struct slice access_key,
-	struct slice token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1]);
+/* In auth/auth.c: looks up the owner of a form's access key, and the secret that must have signed
+ * the form; the owner is the caller once that is proven; and checks that the caller may put the
+ * call's key. */
+struct s3_secret {
+	char text[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	bool root; /* of the server's root */
+};
+const struct s3_error *s3_form_secret(struct s3_call *call, struct slice access_key,
+	struct slice token, struct s3_secret *ret_secret);
+void s3_form_identify(
+	struct s3_call *call, struct slice access_key, const struct s3_secret *secret);
 const struct s3_error *s3_form_authorize(struct s3_call *call);
 
 /* A source of the file's bytes from a body. rest is the part of the file that was read already.

@@ -75,13 +75,13 @@ struct s3_call {
 	struct slice bucket;
 	struct slice key; /* decoded */
 	struct s3_params params;
-	struct s3_settings *settings; /* of the bucket, if they were needed */
-	const struct s3_identity *identity;
-	struct iam_principal
-		*principal; /* a reference; NULL: the server's root, or an anonymous caller */
-	struct iam_credential *credential; /* a reference, when a key of the table was used */
-	const struct iam_session *sts;	   /* the caller's STS session; or NULL */
-	struct slice session_bucket;	   /* directory bucket of the caller's session; or empty */
+	struct s3_settings *settings;	    /* of the bucket, if they were needed */
+	const struct s3_identity *identity; /* anonymous until a signature is proven */
+	struct iam_principal *principal;    /* a reference; NULL: the server's root, or an anonymous
+					       caller; of an    anonymous identity only claimed */
+	struct iam_credential *credential;  /* a reference, when a key of the table was used */
+	const struct iam_session *sts;	    /* the caller's STS session; or NULL */
+	struct slice session_bucket;	    /* directory bucket of the caller's session; or empty */
 	bool session_read_only;
 	struct slice form; /* a body that was read early to verify the signature */
 	bool form_read;

@@ -175,8 +175,8 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 	bool v4 = field(post, "x-amz-signature").data || field(post, "x-amz-credential").data;
 	struct sigv4_claim claim = {.access_key = old_key,
 		.signature = field(post, v4 ? "x-amz-signature" : "signature")};
-	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	const struct s3_error *error;
+	struct s3_secret secret;
 	bool good;
 
 	if (!policy.data && !old_key.data && !v4)
@@ -192,13 +192,15 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 			"'AWSAccessKeyId' and 'signature', or none of them.");
 	if (!v4 && !call->s3->signature_v2)
 		return s3_fail(call, S3_E_INVALID_REQUEST, "%s", s3_no_signature_v2);
-	error = s3_form_identity(
-		call, claim.access_key, field(post, "x-amz-security-token"), secret);
+	error = s3_form_secret(
+		call, claim.access_key, field(post, "x-amz-security-token"), &secret);
 	if (error)
 		return error;
-	good = v4 ? signed_v4(call, &claim, slice_str(secret), policy)
-		  : sigv2_verify(slice_str(secret), policy, claim.signature);
-	secret_wipe(secret, sizeof(secret));
+	good = v4 ? signed_v4(call, &claim, slice_str(secret.text), policy)
+		  : sigv2_verify(slice_str(secret.text), policy, claim.signature);
+	if (good)
+		s3_form_identify(call, claim.access_key, &secret);
+	secret_wipe(&secret, sizeof(secret));
 	if (good)
 		return NULL;
 	s3_fail_detail(call, "AWSAccessKeyId", claim.access_key);

@@ -218,7 +218,6 @@ const struct s3_error *s3_op_website(struct s3_call *call)
 	const struct s3_settings *settings;
 	const struct s3_error *error;
 
-	call->own_identity = (struct s3_identity){.anonymous = true};
 	call->identity = &call->own_identity;
 	if (call->request->method != S3_GET && call->request->method != S3_HEAD)
 		return s3_op_method_not_allowed(call);

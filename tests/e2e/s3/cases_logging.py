@@ -6,6 +6,7 @@ import re
 import shlex
 import time
 
+import nebula
 from nebula import becomes
 from suite import equal, opened, refused
 
@@ -65,6 +66,25 @@ def test_lines(s):
     assert changed(s, bucket) > first
     disable(s, bucket, target, "logs/")
     assert "LoggingEnabled" not in s.s3.get_bucket_logging(Bucket=bucket)
+
+
+def test_a_requester_is_proven(s):
+    """The line of a request whose authentication failed names nobody."""
+    bucket, target = s.bucket(), s.bucket()
+    s.s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={  # for its headers the bucket is looked up first
+        "CORSRules": [{"AllowedOrigins": ["*"], "AllowedMethods": ["GET"]}]})
+    enable(s, bucket, target, "logs/")
+    client = nebula.Client(s.plain.split("//")[1], *s.keys)
+    for keys in 2 * (("TWOACCESSKEY", "two-secret-key-0123456789"), (s.keys[0], "wrong"), ("TWOACCESSKEY", "wrong"), ("NOBODY", "wrong")):
+        client.keys = keys
+        equal(client.request("GET", f"/{bucket}/key", headers={"origin": "http://x"})[0], 403)
+    client.close()
+    s.s3.get_bucket_cors(Bucket=bucket)
+    lines = logs(s, target, "logs/", "REST.GET.CORS")[1]
+    told = [shlex.split(line.replace("[", '"').replace("]", '"')) for line in lines]
+    equal([(f[4], f[10]) for f in told if f[6] == "REST.GET.OBJECT"],
+          2 * ([("TWOACCESSKEY", "AccessDenied")] + 2 * [("-", "SignatureDoesNotMatch")] + [("-", "InvalidAccessKeyId")]))
+    disable(s, bucket, target, "logs/")
 
 
 def test_names_of_operations(s):
