@@ -230,14 +230,16 @@ const struct s3_error *s3_read_body(
 {
 	struct s3_body *body = call->request->body;
 	enum s3_body_rule rule = call->operation->body;
+	size_t bytes_max =
+		rule == S3_BODY_FORM ? S3_SERVICE_FORM_BYTES_MAX : LIMIT_XML_BODY_BYTES_MAX;
 	struct flow_source *source;
 	struct buf text;
 	int ret = 0;
 
 	CHECK(rule == S3_BODY_DOCUMENT || rule == S3_BODY_FORM);
-	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
+	buf_init(&text, bytes_max);
 	if (body && body->bytes) {
-		if (body->bytes != UINT64_MAX && body->bytes > LIMIT_XML_BODY_BYTES_MAX)
+		if (body->bytes != UINT64_MAX && body->bytes > bytes_max)
 			return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 		ret = body->ops->open(body, &call->signing, &source);
 		if (!ret)

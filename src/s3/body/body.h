@@ -20,7 +20,9 @@ const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_s
 /* A body to store needs a length, or HTTP's own chunked encoding, which marks the end. It must not
  * be longer than the limit of an upload. */
 const struct s3_error *s3_check_length(struct s3_call *call);
-/* Reads a small body whole into the arena, verified against signature and sums. */
+/* Reads a small body whole into the arena, verified against signature and sums. A form is read
+ * before its signature can be checked, so it has less room than a document. */
+#define S3_SERVICE_FORM_BYTES_MAX (256 * KIB)
 const struct s3_error *s3_read_body(
 	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body);
 /* Moves the body into put and verifies it: fills bytes, etag, checksum and crc64 of meta. The put

@@ -116,8 +116,11 @@ const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
 uint16_t s3_call_share(const struct s3_call *call)
 {
 	const struct flow_budget *budget = call->request->core->budget;
-	const struct iam_principal *principal = call->principal;
-	struct slice name = slice_str(call->identity ? call->identity->access_key : "");
+	const struct s3_identity *identity = call->identity;
+	/* A claim that is not proven yet must not take from the share of who it names. */
+	const struct iam_principal *principal =
+		identity && !identity->anonymous ? call->principal : NULL;
+	struct slice name = slice_str(identity ? identity->access_key : "");
 	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
 	uint16_t share;
 

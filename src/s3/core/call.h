@@ -147,8 +147,8 @@ const struct s3_error *s3_fail_declined(struct s3_call *call);
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* The S3 error for an errno of the store, a bucket or a body. */
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
-/* The share whose frames the call's bodies use: the user's, or for an anonymous caller the
- * address's. From now on the calling fiber runs in that share, too. */
+/* The share whose frames the call's bodies use: the user's, or for an anonymous caller, and until
+ * the signature is proven, the address's. From now on the calling fiber runs in that share, too. */
 uint16_t s3_call_share(const struct s3_call *call);
 /* Only the share, cheap enough for every request. */
 void s3_call_join(struct s3_call *call);

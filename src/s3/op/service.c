@@ -11,7 +11,6 @@
 #include "s3/identity/api.h"
 #include "s3/operation.h"
 
-#define FORM_BYTES_MAX	(256 * KIB)
 #define FORM_FIELDS_MAX 512u /* a request may have hundreds of tags and client ids */
 #define REPLY_BYTES_MAX (4 * MIB)
 
@@ -125,7 +124,7 @@ static const struct s3_error *read_form(struct s3_call *call, struct s3_params *
 	if (error)
 		return error;
 	count = s3_query_count(call->form);
-	if (call->form.len > FORM_BYTES_MAX || count > FORM_FIELDS_MAX)
+	if (count > FORM_FIELDS_MAX)
 		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 	items = mem_arena_get(&call->arena, (count + 1) * sizeof(*items));
 	memory = mem_arena_get(&call->arena, call->form.len + 1);
