@@ -25,6 +25,10 @@ static const struct s3_error *refused(struct s3_call *call, const struct sigv4_r
 const char s3_no_signature_v2[] = "The authorization mechanism you have provided is not supported. "
 				  "Please use AWS4-HMAC-SHA256.";
 
+const char s3_one_mechanism[] =
+	"Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature "
+	"query string parameter or the Authorization header should be specified";
+
 static const struct s3_error *check_skew(
 	struct s3_call *call, const struct sigv4_claim *claim, int64_t now_ms)
 {
@@ -315,6 +319,7 @@ static const struct s3_error *find_secret(struct s3_call *call, struct slice acc
 {
 	struct s3 *s3 = call->s3;
 
+	CHECK(!call->principal);
 	ret_secret->root = false;
 	if (token.text.len)
 		return find_session(call, access_key, token, ret_secret);
@@ -499,10 +504,7 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
 	struct sigv4_claim claim;
 
 	if (authorization.len && in_query)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Only one auth mechanism allowed; only the X-Amz-Algorithm query "
-			"parameter, Signature query string parameter or the Authorization header "
-			"should be specified");
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", s3_one_mechanism);
 	call->identity = &call->own_identity;
 	if (!authorization.len && !in_query && !version2)
 		return authenticate_anonymous(call);

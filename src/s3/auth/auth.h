@@ -12,6 +12,8 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
 const struct s3_error *s3_authenticate_bearer(struct s3_call *call, int64_t now_s);
 /* The error for a Version 2 signature while Version 2 is switched off. */
 extern const char s3_no_signature_v2[];
+/* The error for a request that is signed in two places. */
+extern const char s3_one_mechanism[];
 /* For a presigned URL after its signature was verified: copies the parameters that stand for
  * headers to the request's headers. Before that: whether there is one of that name.
  * (auth/presigned.c) */

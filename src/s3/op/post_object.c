@@ -181,6 +181,9 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 
 	if (!policy.data && !old_key.data && !v4)
 		return NULL;
+	/* The caller would be found a second time. */
+	if (!call->identity->anonymous)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", s3_one_mechanism);
 	error = check_fields(call, post, v4);
 	if (error)
 		return error;

@@ -396,6 +396,44 @@ static void test_presigned(void **state)
 	fake_call_free(&call.call);
 }
 
+/* Its fields would name a second caller. */
+static void test_a_form_is_signed_in_one_place(void **state)
+{
+	static const char field[] =
+		"--B\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\n%s\r\n";
+	static const char *const fields[][2] = {
+		{"key", "k"},
+		{"policy", "e30="},
+		{"AWSAccessKeyId", "test"},
+		{"signature", "AAAA"},
+	};
+	struct signing signing = good;
+	struct signed_call call;
+	struct buf form;
+
+	(void)state;
+	signing.payload = "UNSIGNED-PAYLOAD";
+	for (size_t count = 1; count <= ARRAY_LEN(fields); count++) {
+		buf_init(&form, 4096);
+		for (size_t i = 0; i < count; i++)
+			buf_printf(&form, field, fields[i][0], fields[i][1]);
+		buf_put_str(&form,
+			"--B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nbody"
+			"\r\n--B--\r\n");
+		start(&call, "POST", "/bkt", &signing);
+		fake_call_header(&call.call, "Content-Type", "multipart/form-data; boundary=B");
+		fake_call_body(&call.call, buf_slice(&form));
+		finish(&call, &signing);
+		if (count == 1)
+			assert_int_equal(call.call.reply.status, 204);
+		else
+			check_refused(&call.call, 400, "InvalidArgument");
+		assert_int_equal(fake_reply_has(&call.call, "Only one auth mechanism"), count > 1);
+		fake_call_free(&call.call);
+		buf_free(&form);
+	}
+}
+
 static void test_anonymous(void **state)
 {
 	struct fake_call call;
@@ -727,6 +765,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_without_a_digest_there_is_no_body),
 		cmocka_unit_test(test_chunk_signing),
 		cmocka_unit_test(test_presigned),
+		cmocka_unit_test(test_a_form_is_signed_in_one_place),
 		cmocka_unit_test(test_anonymous),
 		cmocka_unit_test(test_version_2),
 		cmocka_unit_test(test_version_2_in_the_query),
