@@ -110,13 +110,13 @@ static int check_stamp(const struct store_meta *current, void *arg)
 }
 
 /* Any two different texts must have different stamps. */
-static void make_stamp(struct slice text, char stamp[36])
+void document_stamp(struct slice text, char ret_stamp[36])
 {
 	uint8_t digest[SHA256_BYTES];
 
 	sha256_of(text.data, text.len, digest);
-	hex_encode(digest, 16, stamp);
-	stamp[32] = '\0';
+	hex_encode(digest, 16, ret_stamp);
+	ret_stamp[32] = '\0';
 }
 
 static int move_text(
@@ -163,7 +163,7 @@ int document_put(struct store *store, struct flow_core *core, struct slice name,
 	snprintf(headers, sizeof(headers), "%s%c%016llx", OWNER_HEADER, 0,
 		(unsigned long long)document->owner);
 	meta.headers = headers;
-	make_stamp(document->text, meta.etag);
+	document_stamp(document->text, meta.etag);
 	if (expected && slice_copy_str(slice_str(expected), wanted, sizeof(wanted)))
 		return -ESTALE;
 	ret = document_own_put_open(store, &opts, &put);

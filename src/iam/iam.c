@@ -456,8 +456,38 @@ static bool entries_clash(const struct iam *iam, struct slice number, const stru
 	return false;
 }
 
-/* Replaces an account's document; takes doc and the entries. -ENOSPC: too many accounts. */
-static int install(struct iam *iam, json_t *doc, const char *stamp, struct entries *entries)
+/* Whether a change may be stored: the table must be able to take it afterwards. *ret_held: the
+ * account is a new one, and its place is held for install(), or until place_give(). -EEXIST;
+ * -EUSERS: too many accounts. */
+static int place_hold(
+	struct iam *iam, struct slice number, const struct entries *entries, bool *ret_held)
+{
+	bool found;
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&iam->lock);
+	find_account(iam, number, &found);
+	if (entries_clash(iam, number, entries))
+		ret = -EEXIST;
+	else if (!found && iam->account_count + iam->places_held >= IAM_ACCOUNTS_MAX)
+		ret = -EUSERS;
+	*ret_held = !ret && !found;
+	iam->places_held += *ret_held;
+	pthread_rwlock_unlock(&iam->lock);
+	return ret;
+}
+
+static void place_give(struct iam *iam, bool held)
+{
+	pthread_rwlock_wrlock(&iam->lock);
+	iam->places_held -= held;
+	pthread_rwlock_unlock(&iam->lock);
+}
+
+/* Replaces an account's document; takes doc, the entries, and the place that is held for it.
+ * -EUSERS: too many accounts. */
+static int install(
+	struct iam *iam, json_t *doc, const char *stamp, struct entries *entries, bool held)
 {
 	struct slice number = json_member_text(doc, "account_id");
 	struct entries old = {NULL, NULL};
@@ -467,9 +497,10 @@ static int install(struct iam *iam, json_t *doc, const char *stamp, struct entri
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&iam->lock);
+	iam->places_held -= held;
 	idx = find_account(iam, number, &found);
-	if (!found && iam->account_count == IAM_ACCOUNTS_MAX) {
-		ret = -ENOSPC;
+	if (!found && iam->account_count + iam->places_held >= IAM_ACCOUNTS_MAX) {
+		ret = -EUSERS;
 	} else {
 		struct iam_account *account = &iam->accounts[idx];
 
@@ -503,27 +534,22 @@ static struct slice document_name(
 	return slice_of(ret_name, (size_t)len);
 }
 
-/* Stores doc if the stored document still has this stamp, and reads the new one's stamp. */
+/* Stores doc if the stored document still has this stamp, which becomes the new one's. */
 static int document_swap(
 	struct store *store, struct flow_core *core, struct slice number, json_t *doc, char *stamp)
 {
 	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
 	char *text = json_dumps(doc, JSON_COMPACT);
-	struct document document = {.text = slice_str(text)};
-	struct mem_arena arena;
+	const struct document document = {.text = slice_str(text)};
 	int ret;
 
 	if (!text)
 		return -ENOMEM;
-	mem_arena_init(&arena);
 	ret = document_put(store, core, document_name(number, name), &document, stamp);
 	if (ret == -EEXIST)
 		ret = -ESTALE;
 	if (!ret)
-		ret = document_get(store, core, document_name(number, name), &arena, &document);
-	if (!ret)
-		memcpy(stamp, document.stamp, sizeof(document.stamp));
-	mem_arena_free(&arena);
+		document_stamp(document.text, stamp);
 	free(text);
 	return ret;
 }
@@ -558,6 +584,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 	char stamp[sizeof(((struct document *)NULL)->stamp)];
 	json_t *old = account_now(iam, edit->account, stamp), *doc;
 	struct entries entries;
+	bool held;
 	int ret;
 
 	if (!old && !edit->create)
@@ -573,14 +600,14 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 		json_decref(doc);
 		return ret;
 	}
-	pthread_rwlock_rdlock(&iam->lock);
-	if (entries_clash(iam, edit->account, &entries))
-		ret = -EEXIST;
-	pthread_rwlock_unlock(&iam->lock);
-	if (!ret)
-		ret = document_swap(iam->store, core, edit->account, doc, stamp);
+	ret = place_hold(iam, edit->account, &entries, &held);
 	if (!ret) {
-		ret = install(iam, doc, stamp, &entries);
+		ret = document_swap(iam->store, core, edit->account, doc, stamp);
+		if (ret)
+			place_give(iam, held);
+	}
+	if (!ret) {
+		ret = install(iam, doc, stamp, &entries, held);
 		store_rights_changed(iam->store);
 		return ret;
 	}
@@ -668,7 +695,7 @@ int iam_take(struct iam *iam, struct slice number, struct slice text)
 		json_decref(doc);
 		return ret;
 	}
-	ret = install(iam, doc, "", &entries);
+	ret = install(iam, doc, "", &entries, false);
 	store_rights_changed(iam->store);
 	return ret;
 }
@@ -699,7 +726,7 @@ static int load_one(struct load *load, struct slice name)
 	if (!ret)
 		ret = entries_make(load->iam, doc, &entries);
 	if (!ret)
-		ret = install(load->iam, doc, document.stamp, &entries);
+		ret = install(load->iam, doc, document.stamp, &entries, false);
 	else
 		json_decref(doc);
 	mem_arena_free(&arena);
@@ -711,6 +738,13 @@ static bool load_visit(struct slice name, void *arg)
 	struct load *load = arg;
 
 	load->error = load_one(load, name);
+	if (load->error == -EUSERS) {
+		log_error("iam",
+			"the account %.*s is passed over, and its keys are refused: the server "
+			"keeps at most %u accounts; delete others and start it again",
+			SLICE_FMT(name), IAM_ACCOUNTS_MAX);
+		load->error = 0;
+	}
 	if (load->error)
 		log_error("iam", "the account %.*s cannot be read: %s", SLICE_FMT(name),
 			strerror(-load->error));

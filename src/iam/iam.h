@@ -17,10 +17,12 @@
 #include "document/json.h"
 #include "iam/policy.h"
 
-#define IAM_ACCOUNT_LEN_MAX   64u /* of an account's number */
-#define IAM_OWNER_LEN_MAX     64u /* of a canonical id */
-#define IAM_NAME_LEN_MAX      128u
-#define IAM_ACCOUNTS_MAX      1000u
+#define IAM_ACCOUNT_LEN_MAX 64u /* of an account's number */
+#define IAM_OWNER_LEN_MAX   64u /* of a canonical id */
+#define IAM_NAME_LEN_MAX    128u
+#define IAM_ACCOUNTS_MAX    1000u
+#define IAM_ACCOUNTS_FULL   "the server keeps at most 1000 accounts: delete one first" /* -EUSERS */
+_Static_assert(IAM_ACCOUNTS_MAX == 1000, "the text has the number");
 #define IAM_KEYS_PER_USER     4u
 #define IAM_ACCOUNT_OF_ROOT   "000000000000"
 #define IAM_SECRETS_KEY_BYTES 32u
@@ -127,8 +129,8 @@ void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg);
 /* Changes an account: change gets a copy and returns 0 to keep it, or -errno to leave the account
  * unchanged; it may be called several times. create: the account may be missing, and starts empty.
  * -ENOENT; -EEXIST: another account has this key, canonical id or e-mail; -EFBIG: the document is
- * too large; an errno of the store. The change is durable, and every request sees it, when it
- * returns 0. */
+ * too large; -EUSERS: a new account, and there are too many; an errno of the store. The change is
+ * durable, and every request sees it, when it returns 0. */
 typedef int iam_change_fn(json_t *account, void *arg);
 struct iam_edit {
 	struct slice account;

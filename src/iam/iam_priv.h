@@ -30,6 +30,7 @@ struct iam {
 	pthread_rwlock_t lock;
 	struct iam_account accounts[IAM_ACCOUNTS_MAX]; /* by number */
 	uint32_t account_count;
+	uint32_t places_held; /* of accounts that are being stored, and are not in the table yet */
 	struct iam_credential *credentials[IAM_SLOTS];
 	struct iam_name *names[IAM_SLOTS];
 	uint8_t key[IAM_SECRETS_KEY_BYTES];

@@ -353,6 +353,8 @@ int iam_put(struct iam *iam, struct flow_core *core, const json_t *in, struct bu
 		buf_put_str(why,
 			"an access key, an id or an e-mail belongs to another account, or appears "
 			"twice");
+	else if (ret == -EUSERS)
+		buf_put_str(why, IAM_ACCOUNTS_FULL);
 	else if (ret)
 		buf_put_str(why, strerror(-ret));
 	return ret;

@@ -43,6 +43,7 @@ static void fail_errno(struct admin *admin, int error, const char *why)
 			why ? why : "an access key, an id or an e-mail is already in use");
 		break;
 	case -EBUSY:
+	case -EUSERS:
 		fail(admin, 409, "Conflict", why);
 		break;
 	case -EINVAL:

@@ -269,6 +269,8 @@ static const struct s3_error *run(struct api *api)
 	case -EFBIG:
 	case -E2BIG:
 		return s3_fail(call, S3_E_LIMIT_EXCEEDED, "The account holds too much.");
+	case -EUSERS:
+		return s3_fail(call, S3_E_LIMIT_EXCEEDED, "%s", IAM_ACCOUNTS_FULL);
 	case -EEXIST:
 		return s3_error_at(S3_E_ENTITY_EXISTS);
 	default:
