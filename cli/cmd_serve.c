@@ -424,7 +424,7 @@ static int serve_until_signal(const struct config *config, bool development)
 		return CLI_FAILED;
 	}
 	print_ready(config, server);
-	if (config->flow_count && serve_flows_start(config, server_http_port(server)))
+	if (config->flow_count && serve_flows_start(config, server))
 		log_error("flows", "no memory or no thread: no flow runs");
 	if (development)
 		print_welcome(config, server);

@@ -2,6 +2,7 @@
  * failed ones, after a longer delay each time. A flow ends when the thread ends, for any reason. */
 #include "serve_flows.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -21,6 +22,7 @@
 #define ENV_MAX		512u
 #define BACK_OFF_NS_MIN (1 * NS_PER_S)
 #define BACK_OFF_NS_MAX (60 * NS_PER_S)
+#define ENDPOINTS_BYTES (3 * CONFIG_TEXT_MAX)
 #define END_NS_MAX	(20 * NS_PER_S) /* a flow that takes longer to end is killed */
 
 /* The counters that a flow reports, then the server's own. */
@@ -121,11 +123,47 @@ static void env_add(const char *name, const char *value)
 		flows.env[count] = NULL;
 }
 
+/* Adds where the server listens, HOST:PORT or [HOST]:PORT without the port, to the endpoints. Only
+ * the server can answer there: loopback takes the place of "all addresses", and of a name that
+ * could mean another of loopback's addresses. */
+static void endpoint_add(char *endpoints, const char *scheme, const char *host, uint16_t port)
+{
+	size_t len = strlen(endpoints);
+	struct in6_addr v6;
+	struct in_addr v4;
+
+	if (!*host || !strcmp(host, "localhost") ||
+		(inet_pton(AF_INET, host, &v4) == 1 && v4.s_addr == INADDR_ANY))
+		host = "127.0.0.1";
+	else if (inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6))
+		host = "::1";
+	snprintf(endpoints + len, ENDPOINTS_BYTES - len,
+		strchr(host, ':') ? "%s%s://[%s]:%u" : "%s%s://%s:%u", len ? "," : "", scheme, host,
+		port);
+}
+
+/* The same for an address with its port, of which the kernel may have chosen another. */
+static void endpoint_add_at(char *endpoints, const char *scheme, const char *address, uint16_t port)
+{
+	struct slice host = slice_str(address);
+	char text[CONFIG_TEXT_MAX];
+
+	if (slice_starts(host, SLICE("["))) {
+		host = slice_from(host, 1);
+		host = slice_split(&host, ']');
+	} else {
+		host = slice_split(&host, ':');
+	}
+	if (slice_copy_str(host, text, sizeof(text)) == 0)
+		endpoint_add(endpoints, scheme, text, port);
+}
+
 /* Flows are clients of the server, so they do not get the server's own variables. */
-static void env_make(const struct config *config, uint16_t http_port)
+static void env_make(const struct config *config, const struct server *server)
 {
 	static const char *const OURS[] = {"NEBULAIO_", "AWS_"};
-	char endpoints[256] = "";
+	uint16_t rdma_port = server_rdma_port(server);
+	char endpoints[ENDPOINTS_BYTES] = "";
 	size_t count = 0;
 
 	for (char **at = environ; *at && count + 8 < ENV_MAX; at++) {
@@ -134,11 +172,15 @@ static void env_make(const struct config *config, uint16_t http_port)
 			flows.env[count++] = strdup(*at);
 	}
 	flows.env[count] = NULL;
-	if (config->rdma.enabled && config->rdma.port)
-		snprintf(endpoints, sizeof(endpoints), "rdma://127.0.0.1:%llu,",
-			(unsigned long long)config->rdma.port);
-	snprintf(endpoints + strlen(endpoints), sizeof(endpoints) - strlen(endpoints),
-		"http://127.0.0.1:%u", http_port);
+	/* Without any endpoint a client would try the usual ones. */
+	if (config->rdma.enabled)
+		endpoint_add(endpoints, "rdma", config->rdma.address,
+			rdma_port ? rdma_port : (uint16_t)config->rdma.port);
+	if (config->http.address[0])
+		endpoint_add_at(endpoints, "http", config->http.address, server_http_port(server));
+	else if (config->https.address[0])
+		endpoint_add_at(
+			endpoints, "https", config->https.address, server_https_port(server));
 	env_add("NEBULAIO_ENDPOINT", endpoints);
 	env_add("NEBULAIO_ACCESS_KEY", config->auth.root_user);
 	env_add("NEBULAIO_SECRET_KEY", config->auth.root_password);
@@ -345,12 +387,12 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-int serve_flows_start(const struct config *config, uint16_t http_port)
+int serve_flows_start(const struct config *config, const struct server *server)
 {
 	flows.stop_fd = eventfd(0, EFD_CLOEXEC);
 	if (flows.stop_fd < 0)
 		return -errno;
-	env_make(config, http_port);
+	env_make(config, server);
 	flows.count = config->flow_count;
 	for (uint32_t i = 0; i < flows.count; i++) {
 		struct flow_child *child = &flows.children[i];
