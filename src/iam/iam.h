@@ -221,6 +221,9 @@ int iam_principal_of_user(
 /* A session: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
+	/* Of a user or root: the access key that asked for it, and a digest of that key's secret.
+	 * The session ends with the key. */
+	struct slice key, key_digest;
 	struct slice policy; /* empty: none */
 	struct slice
 		policy_arns; /* ARNs of managed policies that narrow it, too, separated by spaces */

@@ -37,6 +37,10 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	ret |= json_member_set_text(object, "r", session->role);
 	ret |= json_member_set_text(object, "n", session->name);
 	ret |= json_member_set_text(object, "p", session->policy);
+	if (session->key.len) {
+		ret |= json_member_set_text(object, "q", session->key);
+		ret |= json_member_set_text(object, "d", session->key_digest);
+	}
 	if (session->policy_arns.len)
 		ret |= json_member_set_text(object, "m", session->policy_arns);
 	ret |= tags_make(session, object);
@@ -113,6 +117,8 @@ int iam_token_open(
 			.role = keep(arena, object, "r"),
 			.name = keep(arena, object, "n"),
 			.policy = keep(arena, object, "p"),
+			.key = keep(arena, object, "q"),
+			.key_digest = keep(arena, object, "d"),
 			.policy_arns = keep(arena, object, "m")},
 		.bucket = keep(arena, object, "b"),
 		.read_only = json_is_true(json_object_get(object, "o")),

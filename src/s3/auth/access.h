@@ -19,6 +19,10 @@ const struct iam_principal *s3_call_principal(const struct s3_call *call);
 /* The owner of everything that the call creates. */
 const struct iam_owner *s3_call_owner(const struct s3_call *call);
 
+/* A session of the caller itself ends with the key by which the caller asks for it, or with what
+ * that one's session ends with. -ENOMEM. */
+int s3_session_bind(struct s3_call *call, struct iam_session *session);
+
 /* Checks the whole call before it runs: its operation's action on its bucket or key. NULL: allowed.
  */
 const struct s3_error *s3_call_authorize(struct s3_call *call);

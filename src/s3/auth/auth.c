@@ -13,6 +13,8 @@
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
 
+#define SESSION_DIGEST_LEN 32u
+
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {
 	const struct s3_error *error = s3_error_named(refusal->code);
@@ -276,6 +278,56 @@ static const struct iam_session *copy_session(
 	return copy;
 }
 
+static void secret_digest(const char *secret, char ret_digest[SESSION_DIGEST_LEN])
+{
+	uint8_t digest[SESSION_DIGEST_LEN / 2];
+	int ret = hkdf_sha256(slice_str(secret), SLICE_NONE, SLICE("nebulaio session token"),
+		digest, sizeof(digest));
+
+	CHECK(!ret);
+	hex_encode(digest, sizeof(digest), ret_digest);
+}
+
+int s3_session_bind(struct s3_call *call, struct iam_session *session)
+{
+	const struct s3_identity *identity = call->identity;
+	char *digest;
+
+	if (call->sts || (!identity->root && !call->credential))
+		return 0;
+	digest = mem_arena_get(&call->arena, SESSION_DIGEST_LEN);
+	if (!digest)
+		return -ENOMEM;
+	secret_digest(
+		identity->root ? call->s3->root_secret_key : call->credential->secret, digest);
+	session->key = slice_str(identity->access_key);
+	session->key_digest = slice_of(digest, SESSION_DIGEST_LEN);
+	return 0;
+}
+
+/* Whether the key that asked for a session still stands for the session's user or root. */
+static bool key_stands(const struct s3_call *call, const struct iam_session *session, bool root)
+{
+	struct s3 *s3 = call->s3;
+	bool of_root = slice_eq(session->key, slice_str(s3->root_access_key));
+	struct iam_credential *credential = of_root ? NULL : iam_credential(s3->iam, session->key);
+	char digest[SESSION_DIGEST_LEN];
+	bool stands = of_root == root && session->key_digest.len == sizeof(digest);
+
+	if (credential)
+		stands = stands && credential->active &&
+			 slice_eq(credential->principal->who.account, session->account) &&
+			 slice_eq(credential->principal->user_name, session->user);
+	else
+		stands = stands && of_root;
+	if (stands) {
+		secret_digest(of_root ? s3->root_secret_key : credential->secret, digest);
+		stands = secret_equal(digest, session->key_digest.data, sizeof(digest));
+	}
+	iam_credential_put(credential);
+	return stands;
+}
+
 /* Fills in the session from its token, after the token is verified and not expired. */
 static const struct s3_error *find_session(struct s3_call *call, struct slice access_key,
 	struct s3_auth_token token, struct s3_secret *ret_secret)
@@ -283,6 +335,7 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
 	struct iam_token opened;
 	int ret = iam_token_open(call->s3->iam, token.text, &call->arena, &opened);
+	bool root;
 
 	/* A session of a bucket is not an STS session, and the reverse. */
 	if (ret == -EBADMSG || (!ret && (!slice_eq(opened.access_key, access_key) ||
@@ -297,8 +350,11 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	call->sts = copy_session(call, &opened.session);
 	if (!call->sts)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	if (slice_eq(opened.session.account, SLICE(IAM_ACCOUNT_OF_ROOT)) &&
-		!opened.session.user.len && !opened.session.role.len) {
+	root = slice_eq(opened.session.account, SLICE(IAM_ACCOUNT_OF_ROOT)) &&
+	       !opened.session.user.len && !opened.session.role.len;
+	if (!opened.session.role.len && !key_stands(call, &opened.session, root))
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (root) {
 		ret_secret->root = true;
 		ret = 0;
 	} else {

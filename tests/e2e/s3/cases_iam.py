@@ -505,7 +505,32 @@ def test_sessions_of_oneself(s):
         bucket = made(s, client)
         equal([b["Name"] for b in make().list_buckets()["Buckets"]], [bucket])
         make().delete_bucket(Bucket=bucket)
+        # It does not make another one, which would never end.
+        refused(403, "AccessDenied", s.client(given["AccessKeyId"], given["SecretAccessKey"], service="sts", token=given["SessionToken"]).get_session_token)
     equal(s.two("sts").get_caller_identity()["Account"], "222222222222")
+
+
+def test_a_session_of_oneself_ends_with_its_key(s):
+    iam = s.one("iam")
+    try:
+        user(s, iam, "alice")
+        iam.put_user_policy(UserName="alice", PolicyName="all", PolicyDocument=allow("s3:*"))
+        for whose in ({"UserName": "alice"}, {}):  # a user's, and the account's own
+            key, other = (iam.create_access_key(**whose)["AccessKey"] for _ in range(2))
+            sts = s.client(key["AccessKeyId"], key["SecretAccessKey"], service="sts")
+            given = sts.get_session_token()["Credentials"]
+            client = s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"])
+            client.list_buckets()
+            iam.update_access_key(AccessKeyId=key["AccessKeyId"], Status="Inactive", **whose)
+            refused(400, "InvalidToken", client.list_buckets)
+            iam.update_access_key(AccessKeyId=key["AccessKeyId"], Status="Active", **whose)
+            client.list_buckets()
+            iam.delete_access_key(AccessKeyId=other["AccessKeyId"], **whose)
+            client.list_buckets()
+            iam.delete_access_key(AccessKeyId=key["AccessKeyId"], **whose)
+            refused(400, "InvalidToken", client.list_buckets)
+    finally:
+        wipe(iam)
 
 
 def test_policies_that_want_sessions(s):
