@@ -431,7 +431,12 @@ static int serve_until_signal(const struct config *config, bool development)
 	number = await_end(&(struct running){.server = server}, &signals);
 	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends the program at once */
+	/* A second signal ends the program at once. But a store's process in a cluster may get
+	 * SIGTERM from its gateway, from itself when the map gives the store away, and from the
+	 * system; its gateway kills it when it lasts too long. */
+	if (config->cluster.store)
+		sigdelset(&signals, SIGTERM);
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 	server_stop(server);
 	server_close(server);
 	log_info("server", "stopped cleanly");
