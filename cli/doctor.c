@@ -60,6 +60,8 @@ bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, cons
 	int len = snprintf(path, sizeof(path), "%s/", doctor->sysfs);
 	va_list args;
 
+	if ((size_t)len >= sizeof(path))
+		return false;
 	va_start(args, fmt);
 	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
 	va_end(args);

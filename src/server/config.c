@@ -416,14 +416,17 @@ void config_embed(struct config *config, bool development)
 			HTTPS_DEVELOPMENT);
 }
 
-/* Adds a broken rule to those found before it. */
+/* Adds a broken rule to those found before it, as far as there is room. */
 static void __attribute__((format(printf, 2, 3)))
 complain(struct config_error *error, const char *fmt, ...)
 {
 	size_t len = strlen(error->text);
 	va_list args;
 
-	len += (size_t)snprintf(error->text + len, sizeof(error->text) - len, len ? "\n  " : "");
+	if (len) {
+		snprintf(error->text + len, sizeof(error->text) - len, "\n  ");
+		len += strlen(error->text + len);
+	}
 	va_start(args, fmt);
 	vsnprintf(error->text + len, sizeof(error->text) - len, fmt, args);
 	va_end(args);

@@ -225,6 +225,24 @@ static void test_the_console_at_a_provider(void **state)
 	assert_says("auth.web_identity is none");
 }
 
+/* Names of the operator's that are as long as they may be fill the text. */
+static void test_more_reasons_than_fit(void **state)
+{
+	static struct {
+		struct config_error error;
+		char behind[sizeof(error.text)];
+	} full;
+
+	(void)state;
+	memset(full.behind, '#', sizeof(full.behind));
+	config_defaults(&config);
+	memset(config.cluster.etcd, 'x', sizeof(config.cluster.etcd) - 1);
+	assert_int_equal(config_check(&config, true, &full.error), -EINVAL);
+	assert_int_equal(strlen(full.error.text), sizeof(full.error.text) - 1);
+	for (size_t i = 0; i < sizeof(full.behind); i++)
+		assert_int_equal(full.behind[i], '#');
+}
+
 static void test_the_console(void **state)
 {
 	(void)state;
@@ -423,6 +441,7 @@ int main(void)
 		cmocka_unit_test(test_known_keys_stay_on_loopback),
 		cmocka_unit_test(test_an_owner_in_etcd_needs_volumes_of_other_hosts),
 		cmocka_unit_test(test_all_reasons_are_told_at_once),
+		cmocka_unit_test(test_more_reasons_than_fit),
 		cmocka_unit_test(test_the_console),
 		cmocka_unit_test(test_the_console_at_a_provider),
 		cmocka_unit_test(test_the_cache_follows_the_memory),
