@@ -71,6 +71,8 @@ const uint8_t *cluster_secret(const struct cluster *cluster);
 int cluster_agree(struct cluster *cluster, const char *what, const char *digest);
 /* Makes entries of the stores from 0 to count - 1 that are missing. */
 int cluster_stores_make(struct cluster *cluster, uint32_t count);
+/* All stores, and the gateways that live; of the others as many as there is room for: the entries
+ * of the rest are removed. */
 int cluster_view(struct cluster *cluster, struct cluster_view *ret_view);
 /* One store's entry. -ENOENT, -EUCLEAN: it cannot be read. */
 int cluster_store(struct cluster *cluster, uint32_t number, struct cluster_store *ret_store);
@@ -89,6 +91,7 @@ int cluster_store_move(struct cluster *cluster, uint32_t number, const char *gat
 
 /* A gateway says that it lives, for so many seconds. -EBUSY: another process has this name. */
 int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway, uint32_t seconds);
+/* It ends: its lease, and its entry. */
 void cluster_leave(struct cluster *cluster, const char *gateway);
 /* Compares how this gateway speaks with stores' processes with what the map says, or, while
  * no other gateway lives, makes the map say so. -EPERM: other gateways do it the other way. */

@@ -12,6 +12,7 @@
 /* For news that a gateway which is not told finds out by itself. One that has died is not told. */
 #define HINT_S	     1u
 #define CHANGE_TRIES 8u
+#define LEAVE_S	     10u
 
 static void store_key(uint32_t number, char ret_key[RV_TABLE_KEY_BYTES])
 {
@@ -154,36 +155,67 @@ static void store_visit(void *arg, const char *key, const char *value)
 	view->stores[view->store_count++] = store;
 }
 
+/* Removes a gateway's entry unless it has changed since it was read. A gateway that lives after all
+ * writes it again; an error is the next look's. */
+static void gateway_forget(struct cluster *cluster, const char *name, const char *admin)
+{
+	char key[RV_TABLE_KEY_BYTES];
+	const struct rv_table_entry was = {key, admin}, change = {key, NULL};
+
+	snprintf(key, sizeof(key), "g/%s", name);
+	(void)rv_table_change(cluster->table, &was, 1, &change, 1);
+}
+
+struct gateways {
+	struct cluster *cluster;
+	struct cluster_view *view;
+	int error;
+};
+
+/* The places are for those that live; the others are shown as long as there is one left. */
 static void gateway_visit(void *arg, const char *key, const char *value)
 {
-	struct cluster_view *view = arg;
-	struct cluster_gateway *gateway = &view->gateways[view->gateway_count];
+	struct gateways *gateways = arg;
+	struct cluster_view *view = gateways->view;
+	struct cluster_gateway gateway = {0}, *place = view->gateways;
 	struct slice name = slice_from(slice_str(key), 2);
+	uint32_t dead = 0;
+	int alive;
 
-	if (view->gateway_count == CLUSTER_GATEWAYS_MAX || !cluster_name_valid(name))
+	if (gateways->error || !cluster_name_valid(name) ||
+		slice_copy_str(slice_str(value), gateway.admin, sizeof(gateway.admin)))
 		return;
-	*gateway = (struct cluster_gateway){0};
-	slice_copy_str(name, gateway->name, sizeof(gateway->name));
-	if (slice_copy_str(slice_str(value), gateway->admin, sizeof(gateway->admin)) == 0)
-		view->gateway_count++;
+	slice_copy_str(name, gateway.name, sizeof(gateway.name));
+	alive = rv_table_leased(gateways->cluster->table, gateway.name);
+	gateways->error = MIN(alive, 0);
+	gateway.alive = alive > 0;
+	if (view->gateway_count == CLUSTER_GATEWAYS_MAX) {
+		while (gateway.alive && dead < view->gateway_count && place[dead].alive)
+			dead++;
+		if (dead == view->gateway_count)
+			return;
+		if (!gateway.alive) {
+			gateway_forget(gateways->cluster, gateway.name, gateway.admin);
+			return;
+		}
+		gateway_forget(gateways->cluster, place[dead].name, place[dead].admin);
+		view->gateway_count--;
+		memmove(&place[dead], &place[dead + 1],
+			(view->gateway_count - dead) * sizeof(*place));
+	}
+	view->gateways[view->gateway_count++] = gateway;
 }
 
 int cluster_view(struct cluster *cluster, struct cluster_view *ret_view)
 {
+	struct gateways gateways = {cluster, ret_view, 0};
 	int ret;
 
 	ret_view->store_count = ret_view->gateway_count = 0;
 	ret = rv_table_list(cluster->table, "s/", store_visit, ret_view);
 	if (!ret)
-		ret = rv_table_list(cluster->table, "g/", gateway_visit, ret_view);
-	for (uint32_t i = 0; i < ret_view->gateway_count && !ret; i++) {
-		struct cluster_gateway *gateway = &ret_view->gateways[i];
-		int alive = rv_table_leased(cluster->table, gateway->name);
-
-		gateway->alive = alive > 0;
-		ret = MIN(alive, 0);
-	}
-	return ret;
+		ret = rv_table_list(cluster->table, "g/", gateway_visit, &gateways);
+	return ret ? ret : gateways.error;
 }
 
 int cluster_store(struct cluster *cluster, uint32_t number, struct cluster_store *ret_store)
@@ -317,6 +349,13 @@ int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway,
 
 void cluster_leave(struct cluster *cluster, const char *gateway)
 {
+	char key[RV_TABLE_KEY_BYTES], found[RV_TABLE_VALUE_BYTES];
+
+	/* Under the lease: without it the entry may be another process's of this name. */
+	snprintf(key, sizeof(key), "g/%s", gateway);
+	if (!rv_table_lease(cluster->table, gateway, LEAVE_S) &&
+		!rv_table_get(cluster->table, key, found))
+		gateway_forget(cluster, gateway, found);
 	rv_table_lease_end(cluster->table, gateway);
 }
 

@@ -1,0 +1,278 @@
+/* tests/unit/cluster/test_map.c: covers the gateways of cluster/map.c, over a made-up table: those
+ * that live are seen, however many have been there before. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/cluster.h"
+
+#define ENTRIES_MAX 128u
+
+/* In the order of their keys, as in RADOS. */
+static struct entry {
+	char key[RV_TABLE_KEY_BYTES], value[RV_TABLE_VALUE_BYTES];
+} entries[ENTRIES_MAX];
+static uint32_t entry_count;
+static char leases[ENTRIES_MAX][CLUSTER_NAME_LEN_MAX + 1];
+static uint32_t lease_count;
+static const char *taken; /* the lease of another process */
+static int leased_error;
+
+static struct entry *entry_find(const char *key)
+{
+	for (uint32_t i = 0; i < entry_count; i++)
+		if (strcmp(entries[i].key, key) == 0)
+			return &entries[i];
+	return NULL;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	return strcmp(((const struct entry *)a)->key, ((const struct entry *)b)->key);
+}
+
+static void entry_set(const char *key, const char *value)
+{
+	struct entry *entry = entry_find(key);
+
+	if (!value) {
+		if (entry)
+			*entry = entries[--entry_count];
+	} else {
+		if (!entry)
+			entry = &entries[entry_count++];
+		snprintf(entry->key, sizeof(entry->key), "%s", key);
+		snprintf(entry->value, sizeof(entry->value), "%s", value);
+	}
+	qsort(entries, entry_count, sizeof(entries[0]), by_key);
+}
+
+int rv_table_open(const struct rv_table_opts *opts, struct rv_table **ret_table)
+{
+	(void)opts;
+	*ret_table = NULL;
+	return 0;
+}
+
+void rv_table_close(struct rv_table *table)
+{
+	(void)table;
+}
+
+int rv_table_get(struct rv_table *table, const char *key, char ret_value[RV_TABLE_VALUE_BYTES])
+{
+	struct entry *entry = entry_find(key);
+
+	(void)table;
+	if (!entry)
+		return -ENOENT;
+	memcpy(ret_value, entry->value, sizeof(entry->value));
+	return 0;
+}
+
+/* Of a copy: what is removed meanwhile has been read. */
+int rv_table_list(struct rv_table *table, const char *prefix, rv_table_visit_fn *visit, void *arg)
+{
+	static struct entry page[ENTRIES_MAX];
+	uint32_t count = entry_count;
+
+	(void)table;
+	memcpy(page, entries, sizeof(page));
+	for (uint32_t i = 0; i < count; i++)
+		if (strncmp(page[i].key, prefix, strlen(prefix)) == 0)
+			visit(arg, page[i].key, page[i].value);
+	return 0;
+}
+
+int rv_table_change(struct rv_table *table, const struct rv_table_entry *expected,
+	uint32_t expected_count, const struct rv_table_entry *changes, uint32_t change_count)
+{
+	(void)table;
+	for (uint32_t i = 0; i < expected_count; i++) {
+		const struct entry *entry = entry_find(expected[i].key);
+		const char *value = expected[i].value ? expected[i].value : "";
+
+		if (strcmp(entry ? entry->value : "", value) != 0)
+			return -ECANCELED;
+	}
+	for (uint32_t i = 0; i < change_count; i++)
+		entry_set(changes[i].key, changes[i].value);
+	return 0;
+}
+
+int rv_table_lease(struct rv_table *table, const char *name, uint32_t seconds)
+{
+	(void)seconds;
+	if (taken && strcmp(taken, name) == 0)
+		return -EBUSY;
+	if (!rv_table_leased(table, name))
+		snprintf(leases[lease_count++], sizeof(leases[0]), "%s", name);
+	return 0;
+}
+
+void rv_table_lease_end(struct rv_table *table, const char *name)
+{
+	(void)table;
+	for (uint32_t i = 0; i < lease_count; i++)
+		if (strcmp(leases[i], name) == 0)
+			memcpy(leases[i], leases[--lease_count], sizeof(leases[0]));
+}
+
+int rv_table_leased(struct rv_table *table, const char *name)
+{
+	(void)table;
+	if (leased_error)
+		return leased_error;
+	for (uint32_t i = 0; i < lease_count; i++)
+		if (strcmp(leases[i], name) == 0)
+			return 1;
+	return 0;
+}
+
+int rv_table_tell(struct rv_table *table, const char *text, uint32_t timeout_s)
+{
+	(void)table;
+	(void)text;
+	(void)timeout_s;
+	return 0;
+}
+
+int rv_table_watch_check(struct rv_table *table)
+{
+	(void)table;
+	return 0;
+}
+
+int rv_table_volume_bytes(struct rv_table *table, const char *name, uint64_t *ret_bytes)
+{
+	(void)table;
+	(void)name;
+	(void)ret_bytes;
+	return -ENOENT;
+}
+
+static struct cluster *cluster;
+static struct cluster_view view;
+
+static int setup(void **state)
+{
+	const struct cluster_opts opts = {.pool = "index", .name = "nebulaio"};
+
+	(void)state;
+	entry_count = lease_count = 0;
+	taken = NULL;
+	leased_error = 0;
+	return cluster_open(&opts, &cluster);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	cluster_close(cluster);
+	return 0;
+}
+
+static void live(const char *name)
+{
+	struct cluster_gateway self = {.admin = "127.0.0.1:9001"};
+
+	snprintf(self.name, sizeof(self.name), "%s", name);
+	assert_int_equal(cluster_live(cluster, &self, 15), 0);
+}
+
+/* Gateways that were killed: their entries stay. */
+static void killed(uint32_t count)
+{
+	char name[CLUSTER_NAME_LEN_MAX + 1];
+
+	for (uint32_t i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "pod-%03u", i);
+		live(name);
+		rv_table_lease_end(NULL, name);
+	}
+}
+
+static uint32_t living(void)
+{
+	uint32_t count = 0;
+
+	assert_int_equal(cluster_view(cluster, &view), 0);
+	for (uint32_t i = 0; i < view.gateway_count; i++) {
+		assert_true(i == 0 || strcmp(view.gateways[i - 1].name, view.gateways[i].name) < 0);
+		count += view.gateways[i].alive;
+	}
+	return count;
+}
+
+static void test_those_that_live_are_seen(void **state)
+{
+	(void)state;
+	killed(CLUSTER_GATEWAYS_MAX);
+	live("west");
+	assert_int_equal(living(), 1);
+	assert_int_equal(view.gateway_count, CLUSTER_GATEWAYS_MAX);
+	assert_string_equal(view.gateways[CLUSTER_GATEWAYS_MAX - 1].name, "west");
+	/* The entry that had to make room is gone. */
+	assert_null(entry_find("g/pod-000"));
+	live("east");
+	killed(8);
+	assert_int_equal(living(), 2);
+	assert_string_equal(view.gateways[0].name, "east");
+	assert_int_equal(view.gateway_count, CLUSTER_GATEWAYS_MAX);
+	assert_int_equal(living(), 2);
+	assert_int_equal(view.gateway_count, CLUSTER_GATEWAYS_MAX);
+}
+
+static void test_a_killed_one_is_shown(void **state)
+{
+	(void)state;
+	killed(2);
+	live("west");
+	assert_int_equal(living(), 1);
+	assert_int_equal(view.gateway_count, 3);
+}
+
+static void test_who_leaves_is_forgotten(void **state)
+{
+	(void)state;
+	live("east");
+	live("west");
+	cluster_leave(cluster, "west");
+	assert_int_equal(living(), 1);
+	assert_int_equal(view.gateway_count, 1);
+	assert_string_equal(view.gateways[0].name, "east");
+}
+
+static void test_who_has_lost_its_name_leaves_it(void **state)
+{
+	(void)state;
+	live("east");
+	taken = "east";
+	cluster_leave(cluster, "east");
+	assert_non_null(entry_find("g/east"));
+}
+
+static void test_a_lease_that_cannot_be_read(void **state)
+{
+	(void)state;
+	live("east");
+	leased_error = -ETIMEDOUT;
+	assert_int_equal(cluster_view(cluster, &view), -ETIMEDOUT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_those_that_live_are_seen, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_killed_one_is_shown, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_leaves_is_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_who_has_lost_its_name_leaves_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_lease_that_cannot_be_read, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
