@@ -178,6 +178,25 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 
 /* ---- Output. ---- */
 
+int admin_remove(struct admin *admin, const char *verb, const struct admin_request *request,
+	int count, char **arguments)
+{
+	struct admin_request remove = *request;
+	json_t *body = NULL;
+	int ret;
+
+	if (count > 1 && strcmp(arguments[1], "force") != 0)
+		return cli_usage_error(
+			admin->command, "%s: '%s' is not \"force\"", verb, arguments[1]);
+	if (count > 1)
+		body = json_pack("{s:b}", "force", true);
+	remove.method = "DELETE";
+	remove.body = body;
+	ret = admin_request(admin, &remove, NULL);
+	json_decref(body);
+	return ret;
+}
+
 const char *admin_text(const json_t *json, const char *member)
 {
 	const char *text = json_string_value(json_object_get(json, member));

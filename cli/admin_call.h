@@ -52,6 +52,10 @@ struct admin_request {
 /* An exit code; prints why. ret_json may be NULL; *ret_json is NULL when the answer is empty. */
 int admin_request(struct admin *admin, const struct admin_request *request, json_t **ret_json);
 
+/* Removes what parts name. arguments: its name, and perhaps "force". */
+int admin_remove(struct admin *admin, const char *verb, const struct admin_request *request,
+	int count, char **arguments);
+
 /* A member's text; "" without one. */
 const char *admin_text(const json_t *json, const char *member);
 /* One JSON value on a line of its own. */

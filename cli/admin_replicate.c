@@ -106,20 +106,9 @@ int admin_target_put(struct admin *admin, int count, char **arguments)
 
 int admin_target_remove(struct admin *admin, int count, char **arguments)
 {
-	struct admin_request request = {
-		.method = "DELETE", .parts = {"replication", "targets", arguments[0]}};
-	json_t *body = NULL;
-	int ret;
+	const struct admin_request request = {.parts = {"replication", "targets", arguments[0]}};
 
-	if (count > 1 && strcmp(arguments[1], "force") != 0)
-		return cli_usage_error(
-			admin->command, "target-remove: '%s' is not \"force\"", arguments[1]);
-	if (count > 1)
-		body = json_pack("{s:b}", "force", true);
-	request.body = body;
-	ret = admin_request(admin, &request, NULL);
-	json_decref(body);
-	return ret;
+	return admin_remove(admin, "target-remove", &request, count, arguments);
 }
 
 int admin_resync(struct admin *admin, int count, char **arguments)

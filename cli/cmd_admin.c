@@ -17,7 +17,8 @@
 static const char USAGE[] =
 	"usage: nebulaio admin [OPTIONS] info | health | buckets | accounts | policies\n"
 	"       nebulaio admin [OPTIONS] account-create NUMBER [DISPLAY-NAME]\n"
-	"       nebulaio admin [OPTIONS] account-show | account-key | account-remove NUMBER\n"
+	"       nebulaio admin [OPTIONS] account-show | account-key NUMBER\n"
+	"       nebulaio admin [OPTIONS] account-remove NUMBER [force]\n"
 	"       nebulaio admin [OPTIONS] bucket-show | bucket-quota-remove NAME\n"
 	"       nebulaio admin [OPTIONS] bucket-quota NAME BYTES [OBJECTS]\n"
 	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
@@ -38,19 +39,20 @@ static const char USAGE[] =
 	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
 	"bucket-quota sets the most that a bucket holds, noncurrent versions included: BYTES is\n"
 	"a size such as 10GiB, OBJECTS a number; 0 is no limit. bucket-show prints what it holds.\n"
-	"account-key makes a key for the account's own root user. policies, policy-put and\n"
-	"policy-remove act on the account of --account; FILE is a policy as JSON. scrub starts\n"
-	"to read all bodies; it finds damage and repairs it. scrub-status prints the progress;\n"
-	"its exit code is 6 when the scrub found damage that it cannot repair. volume-replace\n"
-	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
-	"blank; the server rebuilds the volume's contents there. volume add and volume remove\n"
-	"change the set of several volumes while the server runs: all bodies move to the new set\n"
-	"in the background, and then the removed volumes are free. DATA+PARITY are the shards of\n"
-	"a body, one for each volume; without them parity stays. volume erasure changes only\n"
-	"these. volume list prints the volumes and the progress, volume cancel goes back to the\n"
-	"set before. A user who may admin:Volumes may do these, too. log prints the latest 200\n"
-	"lines of the server's log, but none of the flows'; a user who may admin:ConsoleLog may,\n"
-	"too.\n"
+	"account-key makes a key for the account's own root user. account-remove refuses while\n"
+	"the account owns buckets; in a cluster, whose other stores are not asked, it needs\n"
+	"force. policies, policy-put and policy-remove act on the account of --account; FILE is a\n"
+	"policy as JSON. scrub starts to read all bodies; it finds damage and repairs it.\n"
+	"scrub-status prints the progress; its exit code is 6 when the scrub found damage that it\n"
+	"cannot repair. volume-replace replaces one of several volumes by the volume at PATH on\n"
+	"the server. PATH must be blank; the server rebuilds the volume's contents there. volume\n"
+	"add and volume remove change the set of several volumes while the server runs: all\n"
+	"bodies move to the new set in the background, and then the removed volumes are free.\n"
+	"DATA+PARITY are the shards of a body, one for each volume; without them parity stays.\n"
+	"volume erasure changes only these. volume list prints the volumes and the progress,\n"
+	"volume cancel goes back to the set before. A user who may admin:Volumes may do these,\n"
+	"too. log prints the latest 200 lines of the server's log, but none of the flows'; a user\n"
+	"who may admin:ConsoleLog may, too.\n"
 	"target-put registers a bucket of another S3 server, to which buckets of this one may be\n"
 	"replicated (`nebulaio replicate`), or from which they may fetch (`nebulaio origin`):\n"
 	"ENDPOINTS as --endpoint of other commands has them. The secret key of ACCESS-KEY is\n"
@@ -462,11 +464,9 @@ static int account_key(struct admin *admin, int count, char **arguments)
 
 static int account_remove(struct admin *admin, int count, char **arguments)
 {
-	const struct admin_request request = {
-		.method = "DELETE", .parts = {"accounts", arguments[0]}};
+	const struct admin_request request = {.parts = {"accounts", arguments[0]}};
 
-	(void)count;
-	return admin_request(admin, &request, NULL);
+	return admin_remove(admin, "account-remove", &request, count, arguments);
 }
 
 /* ---- Managed policies. ---- */
@@ -670,7 +670,7 @@ static int admin_command_run(int argc, char **argv)
 		{"account-create", 1, 2, account_create},
 		{"account-show", 1, 1, account_show},
 		{"account-key", 1, 1, account_key},
-		{"account-remove", 1, 1, account_remove},
+		{"account-remove", 1, 2, account_remove},
 		{"policies", 0, 0, admin_policies},
 		{"policy-put", 2, 2, policy_put},
 		{"policy-remove", 1, 1, policy_remove},

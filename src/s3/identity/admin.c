@@ -318,7 +318,7 @@ static void delete_account(struct admin *admin)
 {
 	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
 	struct owning buckets = {0};
-	const char *name;
+	const char *name, *why = "the account owns buckets";
 	int ret = account ? 0 : -ENOENT;
 	char owner[IAM_OWNER_LEN_MAX + 1];
 
@@ -336,11 +336,17 @@ static void delete_account(struct admin *admin)
 	iam_account_put(account);
 	if (!ret && buckets.found)
 		ret = -EBUSY;
+	if (!ret && admin->call->s3->names.claim &&
+		!json_is_true(json_object_get(admin->body, "force"))) {
+		ret = -EBUSY;
+		why = "the account may own buckets in other stores, which this one does not "
+		      "know: list the buckets as the account, by a gateway, delete them, and "
+		      "repeat this with {\"force\": true} (account-remove NUMBER force)";
+	}
 	if (!ret)
 		ret = iam_delete(admin->call->s3->iam, account_of(admin));
 	if (ret)
-		fail_errno(
-			admin, ret, ret == -EBUSY ? "the account owns buckets" : "no such account");
+		fail_errno(admin, ret, ret == -EBUSY ? why : "no such account");
 	else
 		done(admin, NULL);
 }
