@@ -21,7 +21,7 @@
 #include "server/server.h"
 
 /* How often certificates are read again at least, which also renews the keys of session tickets. */
-#define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
+#define CERTIFICATE_AGE_NS_MAX (12 * 60 * 60 * NS_PER_S)
 #define DEFAULT_RDMA_PORT      9100 /* the clients' default */
 #define DEFAULT_HTTP_PORT      9000
 
@@ -368,6 +368,7 @@ static int await_end(const struct running *running, const sigset_t *signals)
 				       : gateway_watch_fd(running->gateway),
 			.events = POLLIN},
 	};
+	uint64_t due_ns = clock_now_ns() + CERTIFICATE_AGE_NS_MAX;
 	int number = 0;
 
 	if (fds[0].fd < 0) {
@@ -375,14 +376,18 @@ static int await_end(const struct running *running, const sigset_t *signals)
 		return SIGTERM;
 	}
 	while (!number) {
-		int ready = poll(fds, ARRAY_LEN(fds), CERTIFICATE_AGE_MS_MAX);
+		uint64_t now_ns = clock_now_ns();
+		int wait_ms = now_ns < due_ns ? (int)((due_ns - now_ns) / NS_PER_MS) + 1 : 0;
 
-		if (ready < 0)
+		if (poll(fds, ARRAY_LEN(fds), wait_ms) < 0)
 			continue;
-		if (ready == 0)
+		/* Also while other files of a watched folder change all the time. */
+		if (clock_now_ns() >= due_ns) {
 			reload(running, true);
-		if (fds[1].revents)
+			due_ns = clock_now_ns() + CERTIFICATE_AGE_NS_MAX;
+		} else if (fds[1].revents) {
 			reload(running, false);
+		}
 		if (!fds[0].revents || read(fds[0].fd, &info, sizeof(info)) != sizeof(info))
 			continue;
 		if (info.ssi_signo != SIGHUP || terminal_gone(had_terminal))
