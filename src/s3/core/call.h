@@ -78,7 +78,7 @@ struct s3_call {
 	struct s3_settings *settings;	    /* of the bucket, if they were needed */
 	const struct s3_identity *identity; /* anonymous until a signature is proven */
 	struct iam_principal *principal;    /* a reference; NULL: the server's root, or an anonymous
-					       caller; only claimed while the identity is anonymous */
+					       caller; only claimed while that is anonymous */
 	struct iam_credential *credential;  /* a reference, when a key of the table was used */
 	const struct iam_session *sts;	    /* the caller's STS session; or NULL */
 	struct slice session_bucket;	    /* directory bucket of the caller's session; or empty */
