@@ -33,9 +33,9 @@ int store_bucket_get(struct store *store, struct slice name, struct store_bucket
 	return store_engine_of(store)->bucket_get(store, name, ret_bucket);
 }
 
-int store_bucket_delete(struct store *store, struct slice name)
+int store_bucket_delete(struct store *store, struct slice name, uint64_t id)
 {
-	return store_engine_of(store)->bucket_delete(store, name);
+	return store_engine_of(store)->bucket_delete(store, name, id);
 }
 
 int store_bucket_edit(struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
@@ -234,17 +234,17 @@ void store_rights_changed(struct store *store)
 
 /* ---- Deleting. ---- */
 
-int store_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count)
+int store_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
 {
-	return store_engine_of(store)->delete_each(store, bucket, list, count);
+	return store_engine_of(store)->delete_each(store, bucket, bucket_id, list, count);
 }
 
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg)
 {
 	struct store_deletion deletion = {.key = key, .check = check, .arg = arg};
-	int ret = store_delete_each(store, bucket, &deletion, 1);
+	int ret = store_delete_each(store, bucket, 0, &deletion, 1);
 
 	return ret ? ret : deletion.result;
 }
@@ -262,7 +262,7 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 		return -ENOMEM;
 	for (uint32_t i = 0; i < key_count; i++)
 		list[i].key = keys[i];
-	ret = store_delete_each(store, bucket, list, key_count);
+	ret = store_delete_each(store, bucket, 0, list, key_count);
 	for (uint32_t i = 0; i < key_count && !ret; i++)
 		results[i] = list[i].result;
 	free(list);

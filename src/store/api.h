@@ -74,7 +74,8 @@ enum store_versioning {
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
-int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
+/* id: as in struct store_name. -ENOENT, -ENOTEMPTY. */
+int store_bucket_delete(struct store *store, struct slice name, uint64_t id);
 /* create fills in nothing. If id or created_ns is given, the store keeps it. -EINVAL: the name is
  * empty or longer than LIMIT_BUCKET_LEN_MAX, or bounds of a memory bucket are out of theirs, or it
  * has versions; -EDQUOT: past STORE_BUCKETS_MAX; -ENOTSUP: the store has no memory for memory
@@ -126,6 +127,9 @@ struct store_put_opts {
 	uint64_t bytes;	 /* known length; UINT64_MAX when it is not known yet */
 	bool composable; /* another object will be composed of the body, so the body is never stored
 			    in the index */
+	/* Of a bucket that must exist at the commit, too: the put's own, or another one to which
+	 * the object belongs. 0: only the put's own, whichever has the name. */
+	uint64_t bucket_id;
 };
 /* -ENOENT: no such bucket; -EINVAL: a key that is empty or longer than LIMIT_KEY_LEN_MAX; -ENOSPC:
  * the volume is full; -EDQUOT: the bucket's quota; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO: the
@@ -227,6 +231,9 @@ struct store_name {
 	struct slice bucket;
 	struct slice key;
 	struct slice version_id;
+	/* Of the bucket: to another one, which got its name meanwhile, the call does nothing
+	 * (-ENOENT). 0: whichever bucket has the name. */
+	uint64_t bucket_id;
 };
 int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
 	struct store_outbox_row *outbox_row); /* may be NULL */
@@ -319,10 +326,10 @@ struct store_deletion {
 	char version_id_out[33]; /* that of the marker or of the version; empty: none */
 };
 /* Durable when it returns 0. All deletions are in one commit where possible; thousands of composed
- * bodies, or newest versions of keys, take several. -ENOENT: no such bucket; -EINVAL: an invalid
- * key, or more than LIMIT_DELETE_KEYS_MAX. */
-int store_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+ * bodies, or newest versions of keys, take several. bucket_id: as in struct store_name. -ENOENT: no
+ * such bucket; -EINVAL: an invalid key, or more than LIMIT_DELETE_KEYS_MAX. */
+int store_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count);
 /* Deletes one key. Returns the error of check, or 0 or -errno. */
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg);

@@ -11,7 +11,7 @@ struct store_engine {
 
 	int (*bucket_create)(struct store *store, const struct store_bucket *bucket);
 	int (*bucket_get)(struct store *store, struct slice name, struct store_bucket *ret_bucket);
-	int (*bucket_delete)(struct store *store, struct slice name);
+	int (*bucket_delete)(struct store *store, struct slice name, uint64_t id);
 	int (*bucket_edit)(
 		struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg);
 	int (*bucket_list)(
@@ -63,8 +63,8 @@ struct store_engine {
 	void (*object_watch_end)(struct store *store, struct store_object_watch *watch);
 	void (*rights_changed)(struct store *store);
 
-	int (*delete_each)(struct store *store, struct slice bucket, struct store_deletion *list,
-		uint32_t count);
+	int (*delete_each)(struct store *store, struct slice bucket, uint64_t bucket_id,
+		struct store_deletion *list, uint32_t count);
 	/* all: with the rows of this start, too. */
 	int (*outbox_visit)(struct store *store, uint64_t after, bool all,
 		store_outbox_visit_fn *visit, void *arg);

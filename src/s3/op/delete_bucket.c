@@ -30,7 +30,7 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 
 	if (error)
 		return error;
-	ret = store_bucket_delete(call->s3->store, call->bucket);
+	ret = store_bucket_delete(call->s3->store, call->bucket, 0);
 	/* Also when it is gone already: an earlier answer may have been an error. */
 	if (!ret || ret == -ENOENT)
 		told = s3_names_release(call);

@@ -45,7 +45,7 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	check.by_version = deletion.version_id.len > 0;
 	s3_deletion_find_marker(call, call->key, &check);
 	s3_event_delete_begin(call, &deletion, &telling);
-	ret = store_delete_each(call->s3->store, call->bucket, &deletion, 1);
+	ret = store_delete_each(call->s3->store, call->bucket, 0, &deletion, 1);
 	if (!ret)
 		ret = deletion.result;
 	s3_event_delete_end(&deletion, &telling, ret);

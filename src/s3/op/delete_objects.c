@@ -147,7 +147,7 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 		s3_event_delete_begin(call, &list[count], &tellings[count]);
 		count++;
 	}
-	ret = store_delete_each(call->s3->store, call->bucket, list, count);
+	ret = store_delete_each(call->s3->store, call->bucket, 0, list, count);
 	for (uint32_t i = 0; i < count; i++)
 		s3_event_delete_end(&list[i], &tellings[i], ret ? ret : list[i].result);
 	if (ret == -ENOENT)

@@ -47,6 +47,7 @@ struct kept {
 struct walk {
 	struct job_lifecycle *job;
 	struct slice bucket;
+	uint64_t bucket_id; /* of the bucket whose rules these are */
 	void *rules;
 	struct kept last;
 	int ret; /* why it ends before its last page */
@@ -99,7 +100,8 @@ static void version_end(
 
 	if (!expire)
 		deletion.version_id = slice_str(version->meta->version_id);
-	outcome.ret = store_delete_each(walk->job->opts.store, walk->bucket, &deletion, 1);
+	outcome.ret = store_delete_each(
+		walk->job->opts.store, walk->bucket, walk->bucket_id, &deletion, 1);
 	if (!outcome.ret)
 		outcome.ret = deletion.result;
 	outcome.delete_marker = expire && deletion.delete_marker;
@@ -114,7 +116,8 @@ static void version_reclass(
 	const struct store_condition condition = {.check = check_unchanged, .arg = &unchanged};
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
-		.version_id = slice_str(version->meta->version_id)};
+		.version_id = slice_str(version->meta->version_id),
+		.bucket_id = walk->bucket_id};
 	const struct store_lifecycle_action action = {.verdict = STORE_LIFECYCLE_RECLASS,
 		.key = version->key,
 		.meta = version->meta,
@@ -131,7 +134,8 @@ static void version_act(struct walk *walk, struct store_lifecycle_version *versi
 	const struct job_lifecycle_ops *ops = walk->job->opts.ops;
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
-		.version_id = slice_str(version->meta->version_id)};
+		.version_id = slice_str(version->meta->version_id),
+		.bucket_id = walk->bucket_id};
 	struct store_flags flags = {.mask = 0};
 	enum store_lifecycle_verdict verdict;
 	struct store_get *get = NULL;
@@ -218,7 +222,7 @@ static int bucket_walk(struct walk *walk)
 	return ret ? ret : walk->ret;
 }
 
-static void bucket_run(struct job_lifecycle *job, const char *name)
+static void bucket_run(struct job_lifecycle *job, const char *name, uint64_t id)
 {
 	const struct job_lifecycle_ops *ops = job->opts.ops;
 	struct walk *walk = (struct walk *)calloc(1, sizeof(*walk));
@@ -229,6 +233,7 @@ static void bucket_run(struct job_lifecycle *job, const char *name)
 		return;
 	walk->job = job;
 	walk->bucket = slice_str(name);
+	walk->bucket_id = id;
 	ret = ops->open(job->opts.arg, walk->bucket, &walk->rules);
 	if (!ret) {
 		ret = bucket_walk(walk);
@@ -247,6 +252,7 @@ static void bucket_run(struct job_lifecycle *job, const char *name)
 
 struct next {
 	bool any;
+	uint64_t id;
 	char name[LIMIT_BUCKET_LEN_MAX + 1];
 };
 
@@ -255,6 +261,7 @@ static bool next_visit(const struct store_bucket *bucket, void *arg)
 	struct next *next = (struct next *)arg;
 
 	next->any = true;
+	next->id = bucket->id;
 	memcpy(next->name, bucket->name, sizeof(next->name));
 	return false;
 }
@@ -272,7 +279,7 @@ static void buckets_run(struct job_lifecycle *job)
 			break;
 		/* The names of the server's own buckets start with a dot. */
 		if (next.any && next.name[0] != '.')
-			bucket_run(job, next.name);
+			bucket_run(job, next.name, next.id);
 	}
 	counter_add(&walks, 1);
 }

@@ -11,7 +11,7 @@
 int local_bucket_create(
 	struct store *store, const struct store_bucket *bucket, struct store *memory);
 int local_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket);
-int local_bucket_delete(struct store *store, struct slice name);
+int local_bucket_delete(struct store *store, struct slice name, uint64_t id);
 int local_bucket_edit(
 	struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg);
 int local_bucket_list(
@@ -40,8 +40,8 @@ void local_get_stretch(
 int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
 void local_get_close(struct store_get *get);
 
-int local_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int local_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count);
 int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
@@ -60,8 +60,8 @@ int either_set_flags(struct store *store, const struct store_name *name, struct 
 int either_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
 void either_rights_changed(struct store *store);
-int either_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int either_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count);
 int either_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 void either_usage(struct store *store, struct store_usage *ret_usage);

@@ -172,8 +172,8 @@ static void delete_rounds(struct round *round)
 			round->list[i].result = -EAGAIN;
 }
 
-int local_delete_each(
-	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
+int local_delete_each(struct store *store, struct slice bucket_name, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
 {
 	struct round round = {.store = store, .list = list, .count = count};
 	int ret;
@@ -183,7 +183,7 @@ int local_delete_each(
 	for (uint32_t i = 0; i < count; i++)
 		if (!store_key_valid(list[i].key))
 			return -EINVAL;
-	round.bucket = buckets_find(store->buckets, bucket_name);
+	round.bucket = buckets_find_of(store->buckets, bucket_name, bucket_id);
 	if (!round.bucket)
 		return -ENOENT;
 	round.items = (struct commit_item *)calloc(count + 1, sizeof(*round.items));
@@ -237,9 +237,9 @@ int local_bucket_edit(struct store *store, struct slice name, store_bucket_edit_
 	return commit.result;
 }
 
-int local_bucket_delete(struct store *store, struct slice name)
+int local_bucket_delete(struct store *store, struct slice name, uint64_t id)
 {
-	struct commit commit = {.kind = COMMIT_BUCKET_DELETE};
+	struct commit commit = {.kind = COMMIT_BUCKET_DELETE, .bucket_info = {.id = id}};
 
 	if (slice_copy_str(name, commit.bucket_info.name, sizeof(commit.bucket_info.name)))
 		return -ENOENT;

@@ -21,7 +21,7 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 
 	if (!store_key_valid(name->key))
 		return -EINVAL;
-	commit.bucket = buckets_find(store->buckets, name->bucket);
+	commit.bucket = buckets_find_of(store->buckets, name->bucket, name->bucket_id);
 	if (!commit.bucket)
 		return -ENOENT;
 	do {

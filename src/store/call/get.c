@@ -74,32 +74,33 @@ static int get_make(struct store *store, struct object *object, struct store_get
 static __attribute__((noinline)) int memory_open(struct store *store, const struct store_name *name,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
-	struct bucket *bucket = buckets_find(store->buckets, name->bucket);
+	struct bucket *bucket = buckets_find_of(store->buckets, name->bucket, name->bucket_id);
+	struct store_name inner = *name;
 	int ret = -ENOENT;
 
 	*ret_bucket_exists = bucket != NULL;
+	inner.bucket_id = 0;
 	if (bucket && bucket->memory && store_key_valid(name->key))
 		ret = store_engine_of(bucket->memory)
-			      ->get_open(bucket->memory, name, ret_get, ret_bucket_exists);
+			      ->get_open(bucket->memory, &inner, ret_get, ret_bucket_exists);
 	bucket_put(bucket);
 	return ret;
 }
 
-static int current_open(struct store *store, struct slice bucket, struct slice key,
+static int current_open(struct store *store, const struct store_name *name,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
-	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
+	uint64_t bucket_id = buckets_find_id_of(store->buckets, name->bucket);
 	struct object *object;
 	int ret = 0;
 
 	if (__builtin_expect(!bucket_id, 0))
-		return memory_open(store, &(struct store_name){.bucket = bucket, .key = key},
-			ret_get, ret_bucket_exists);
-	*ret_bucket_exists = true;
-	if (!store_key_valid(key))
+		return memory_open(store, name, ret_get, ret_bucket_exists);
+	*ret_bucket_exists = !name->bucket_id || name->bucket_id == bucket_id;
+	if (!*ret_bucket_exists || !store_key_valid(name->key))
 		return -ENOENT;
-	if (!record_table_find(store->records, bucket_id, key, &object))
-		ret = object_fetch(store, bucket_id, key, &object);
+	if (!record_table_find(store->records, bucket_id, name->key, &object))
+		ret = object_fetch(store, bucket_id, name->key, &object);
 	if (ret)
 		return ret;
 	return object ? get_make(store, object, ret_get) : -ENOENT;
@@ -133,16 +134,14 @@ int local_get_open(struct store *store, const struct store_name *name, struct st
 	int ret;
 
 	if (!name->version_id.len)
-		return current_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
-	bucket = buckets_find(store->buckets, name->bucket);
+		return current_open(store, name, ret_get, ret_bucket_exists);
+	bucket = buckets_find_of(store->buckets, name->bucket, name->bucket_id);
 	*ret_bucket_exists = bucket != NULL;
 	if (!bucket || !store_key_valid(name->key)) {
 		ret = -ENOENT;
 	} else if (bucket->memory) {
-		ret = store_engine_of(bucket->memory)
-			      ->get_open(bucket->memory, name, ret_get, ret_bucket_exists);
 		bucket_put(bucket);
-		return ret;
+		return memory_open(store, name, ret_get, ret_bucket_exists);
 	} else {
 		ret = version_object(store, bucket, name, &object);
 	}

@@ -13,15 +13,24 @@
 
 #define EXPIRE_NS NS_PER_S
 
-/* The memory bucket of that name, with a reference; NULL: another kind, or none. */
-static struct bucket *memory_bucket(struct store *store, struct slice name)
+/* The memory bucket of that name and id (0: any), with a reference; NULL: another kind, or none. */
+static struct bucket *memory_bucket(struct store *store, struct slice name, uint64_t id)
 {
-	struct bucket *bucket = buckets_find(store->buckets, name);
+	struct bucket *bucket = buckets_find_of(store->buckets, name, id);
 
 	if (!bucket || bucket->memory)
 		return bucket;
 	bucket_put(bucket);
 	return NULL;
+}
+
+/* Its own store knows it by another id. */
+static struct store_name name_inside(const struct store_name *name)
+{
+	struct store_name inside = *name;
+
+	inside.bucket_id = 0;
+	return inside;
 }
 
 /* ---- Making them. ---- */
@@ -144,7 +153,7 @@ int memory_buckets_start(struct store *store)
 
 int either_bucket_usage(struct store *store, struct slice name, struct store_quota *ret_used)
 {
-	struct bucket *bucket = memory_bucket(store, name);
+	struct bucket *bucket = memory_bucket(store, name, 0);
 	int ret;
 
 	if (!bucket)
@@ -156,7 +165,7 @@ int either_bucket_usage(struct store *store, struct slice name, struct store_quo
 
 int either_bucket_room(struct store *store, struct slice name, struct slice key, uint64_t bytes)
 {
-	struct bucket *bucket = memory_bucket(store, name);
+	struct bucket *bucket = memory_bucket(store, name, 0);
 	int ret;
 
 	if (!bucket)
@@ -169,15 +178,16 @@ int either_bucket_room(struct store *store, struct slice name, struct slice key,
 int either_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition)
 {
-	struct bucket *bucket = memory_bucket(store, from->bucket);
+	struct bucket *bucket = memory_bucket(store, from->bucket, from->bucket_id);
 	const struct store_head *memory = bucket ? (struct store_head *)bucket->memory : NULL;
 	const struct store_engine *of_get = ((const struct store_get_head *)get)->engine;
+	const struct store_name inside = name_inside(from);
 	int ret = -ESTALE;
 
 	/* The bucket may have another kind than when the caller opened the object. */
 	if (memory && of_get == memory->engine)
 		ret = store_engine_of(bucket->memory)
-			      ->rename(bucket->memory, from, get, to, headers, condition);
+			      ->rename(bucket->memory, &inside, get, to, headers, condition);
 	else if (!memory && of_get->local)
 		ret = local_rename(store, from, get, to, headers, condition);
 	bucket_put(bucket);
@@ -187,12 +197,13 @@ int either_rename(struct store *store, const struct store_name *from, const stru
 int either_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
 	struct store_outbox_row *outbox_row)
 {
-	struct bucket *bucket = memory_bucket(store, name->bucket);
+	struct bucket *bucket = memory_bucket(store, name->bucket, name->bucket_id);
+	const struct store_name inside = name_inside(name);
 	int ret;
 
 	if (!bucket)
 		return local_edit(store, name, edit, arg, outbox_row);
-	ret = store_engine_of(bucket->memory)->edit(bucket->memory, name, edit, arg, outbox_row);
+	ret = store_engine_of(bucket->memory)->edit(bucket->memory, &inside, edit, arg, outbox_row);
 	bucket_put(bucket);
 	return ret;
 }
@@ -200,13 +211,14 @@ int either_edit(struct store *store, const struct store_name *name, store_edit_f
 int either_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
 	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
-	struct bucket *bucket = memory_bucket(store, name->bucket);
+	struct bucket *bucket = memory_bucket(store, name->bucket, name->bucket_id);
+	const struct store_name inside = name_inside(name);
 	int ret;
 
 	if (!bucket)
 		return local_set_flags(store, name, flags, condition, outbox_row);
 	ret = store_engine_of(bucket->memory)
-		      ->set_flags(bucket->memory, name, flags, condition, outbox_row);
+		      ->set_flags(bucket->memory, &inside, flags, condition, outbox_row);
 	bucket_put(bucket);
 	return ret;
 }
@@ -214,7 +226,7 @@ int either_set_flags(struct store *store, const struct store_name *name, struct 
 int either_newest(
 	struct store *store, struct slice name, struct slice key, struct store_meta *ret_meta)
 {
-	struct bucket *bucket = memory_bucket(store, name);
+	struct bucket *bucket = memory_bucket(store, name, 0);
 	int ret;
 
 	if (!bucket)
@@ -224,15 +236,15 @@ int either_newest(
 	return ret;
 }
 
-int either_delete_each(
-	struct store *store, struct slice name, struct store_deletion *list, uint32_t count)
+int either_delete_each(struct store *store, struct slice name, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
 {
-	struct bucket *bucket = memory_bucket(store, name);
+	struct bucket *bucket = memory_bucket(store, name, bucket_id);
 	int ret;
 
 	if (!bucket)
-		return local_delete_each(store, name, list, count);
-	ret = store_engine_of(bucket->memory)->delete_each(bucket->memory, name, list, count);
+		return local_delete_each(store, name, bucket_id, list, count);
+	ret = store_engine_of(bucket->memory)->delete_each(bucket->memory, name, 0, list, count);
 	bucket_put(bucket);
 	return ret;
 }
@@ -240,7 +252,7 @@ int either_delete_each(
 int either_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more)
 {
-	struct bucket *bucket = memory_bucket(store, opts->bucket);
+	struct bucket *bucket = memory_bucket(store, opts->bucket, 0);
 	int ret;
 
 	if (!bucket)
@@ -291,7 +303,7 @@ void either_usage(struct store *store, struct store_usage *ret_usage)
 int store_bucket_memory_status(
 	struct store *store, struct slice name, struct store_memory_status *ret_status)
 {
-	struct bucket *bucket = store->head.engine->local ? memory_bucket(store, name) : NULL;
+	struct bucket *bucket = store->head.engine->local ? memory_bucket(store, name, 0) : NULL;
 
 	if (!bucket)
 		return -ENOENT;

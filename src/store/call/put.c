@@ -28,7 +28,8 @@ struct store_put {
 	struct store_put_head head;
 	struct store *store;
 	struct bucket *bucket;
-	uint64_t bytes_max; /* of the body; UINT64_MAX: not known */
+	struct bucket *bucket_of; /* another one that must exist at the commit; or NULL */
+	uint64_t bytes_max;	  /* of the body; UINT64_MAX: not known */
 	uint64_t data_id;
 	uint64_t space_bytes; /* granted so far */
 	uint32_t grouped_bytes;
@@ -61,11 +62,23 @@ static void put_check(const struct store_put *put)
 	CHECK(!put->stored);
 }
 
+/* It needs no volume, and its own store knows it by another id. */
+static int memory_put(
+	struct bucket *bucket, const struct store_put_opts *opts, struct store_put **ret_put)
+{
+	struct store_put_opts inside = *opts;
+
+	if (opts->bucket_id && opts->bucket_id != bucket->info.id)
+		return -ENOENT;
+	inside.bucket_id = 0;
+	return store_engine_of(bucket->memory)->put_open(bucket->memory, &inside, ret_put);
+}
+
 int local_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
 {
+	struct bucket *bucket, *bucket_of = NULL;
 	struct store_put *put;
-	struct bucket *bucket;
 	int ret;
 
 	if (!store_key_valid(opts->key))
@@ -75,19 +88,24 @@ int local_put_open(
 	bucket = buckets_find(store->buckets, opts->bucket);
 	if (!bucket)
 		return -ENOENT;
-	/* It needs no volume. */
 	if (bucket->memory) {
-		ret = store_engine_of(bucket->memory)->put_open(bucket->memory, opts, ret_put);
+		ret = memory_put(bucket, opts, ret_put);
 		bucket_put(bucket);
 		return ret;
 	}
-	ret = store_refuses(store);
+	if (opts->bucket_id && opts->bucket_id != bucket->info.id) {
+		bucket_of = buckets_find_id(store->buckets, opts->bucket_id);
+		ret = bucket_of ? store_refuses(store) : -ENOENT;
+	} else {
+		ret = store_refuses(store);
+	}
 	if (!ret)
 		ret = grow_check(store);
 	if (!ret)
 		ret = quota_room(store, bucket, opts->key, opts->bytes);
 	put = ret ? NULL : (struct store_put *)slab_alloc(sizeof(*put) + opts->key.len);
 	if (!put) {
+		bucket_put(bucket_of);
 		bucket_put(bucket);
 		return ret ? ret : -ENOMEM;
 	}
@@ -95,6 +113,7 @@ int local_put_open(
 	put->phase = store_phase_enter(store);
 	put->regains = atomic_load(&store->regains);
 	put->bucket = bucket;
+	put->bucket_of = bucket_of;
 	put->bytes_max = opts->bytes;
 	put->composable = opts->composable;
 	put->segments = &put->segment_first;
@@ -300,6 +319,7 @@ static void put_close(struct store_put *put)
 			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
 	composition_close(store, &put->composition);
 	append_close(store, &put->append, put->stored);
+	bucket_put(put->bucket_of);
 	bucket_put(put->bucket);
 	if (put->segments != &put->segment_first)
 		free(put->segments);
@@ -512,8 +532,11 @@ int local_put_commit(
 {
 	struct store *store = put->store;
 	struct commit_item item = {.check = check, .arg = arg, .outbox_row = put->head.outbox_row};
-	struct commit commit = {
-		.bucket = put->bucket, .items = &item, .item_count = 1, .regains = put->regains};
+	struct commit commit = {.bucket = put->bucket,
+		.bucket_of = put->bucket_of,
+		.items = &item,
+		.item_count = 1,
+		.regains = put->regains};
 	struct slice key = slice_of(put->key, put->key_len);
 	int ret;
 

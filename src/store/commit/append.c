@@ -248,7 +248,7 @@ int local_rename(struct store *store, const struct store_name *from, const struc
 	if (!store_key_valid(to) || slice_eq(to, from->key) ||
 		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
-	commit.bucket = buckets_find(store->buckets, from->bucket);
+	commit.bucket = buckets_find_of(store->buckets, from->bucket, from->bucket_id);
 	if (!commit.bucket)
 		return -ENOENT;
 	ret = commit.bucket->info.versioning == STORE_VERSIONING_NEVER ? 0 : -EINVAL;

@@ -159,7 +159,7 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 			quota_row_add(group, &commit->bucket_info);
 		return;
 	}
-	if (!bucket)
+	if (!bucket || (commit->bucket_info.id && commit->bucket_info.id != bucket->info.id))
 		commit->result = -ENOENT;
 	else if (atomic_load(&bucket->objects))
 		commit->result = -ENOTEMPTY;

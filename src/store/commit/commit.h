@@ -93,8 +93,10 @@ struct commit {
 	struct mpsc_node node;
 	struct commit *next; /* in its group */
 	enum commit_kind kind;
-	struct bucket *bucket; /* borrowed; for a bucket's own commits: by the committer */
-	struct store_bucket bucket_info; /* for a creation; the name, for the others */
+	struct bucket *bucket;		/* borrowed; for a bucket's own commits: by the committer */
+	const struct bucket *bucket_of; /* that must exist, too; or NULL */
+	struct store_bucket bucket_info; /* for a creation; the name, for the others, and the id of
+					    a deletion's; 0: any */
 	struct bucket *bucket_made;	 /* of a creation: made before the log has it */
 	struct store *bucket_memory;	 /* of a memory bucket that is made; or NULL */
 	store_bucket_edit_fn *bucket_edit;

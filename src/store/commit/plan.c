@@ -461,7 +461,8 @@ static void change_apply(struct group *group, struct change *change, const struc
 static int item_plan(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group)
 {
-	if (atomic_load(&commit->bucket->dead))
+	if (atomic_load(&commit->bucket->dead) ||
+		(commit->bucket_of && atomic_load(&commit->bucket_of->dead)))
 		return -ENOENT;
 	if (item->kind == ITEM_EDIT)
 		return plan_edit(item);

@@ -20,7 +20,7 @@ int memory_get_open(struct store *store, const struct store_name *name, struct s
 	if (!get)
 		return -ENOMEM;
 	memory_lock_fresh(store);
-	bucket = memory_bucket_find(store, name->bucket);
+	bucket = memory_bucket_find_of(store, name->bucket, name->bucket_id);
 	*ret_bucket_exists = bucket != NULL;
 	if (bucket)
 		object = memory_key_version(

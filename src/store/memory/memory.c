@@ -64,14 +64,14 @@ static int memory_bucket_get(
 	return bucket ? 0 : -ENOENT;
 }
 
-static int memory_bucket_delete(struct store *store, struct slice name)
+static int memory_bucket_delete(struct store *store, struct slice name, uint64_t id)
 {
 	struct bucket *bucket;
 	uint32_t at;
 	int ret = 0;
 
 	memory_lock_fresh(store);
-	bucket = memory_bucket_find(store, name);
+	bucket = memory_bucket_find_of(store, name, id);
 	if (!bucket) {
 		ret = -ENOENT;
 	} else if (bucket->keys.count) {

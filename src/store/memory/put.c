@@ -20,7 +20,8 @@ struct ending {
 struct store_put {
 	struct store_put_head head;
 	struct store *store;
-	struct bucket *bucket; /* with a reference */
+	struct bucket *bucket;	  /* with a reference */
+	struct bucket *bucket_of; /* the same, of one that must exist, too; or NULL */
 	struct body *body;
 	bool composable;
 	struct object *base; /* for an append, with a reference; NULL: none */
@@ -80,7 +81,12 @@ int memory_put_open(
 	put->bucket = memory_bucket_find(store, opts->bucket);
 	if (put->bucket)
 		put->bucket->refs++;
-	ret = put->bucket && !put->bucket->dead ? room_check(put, opts) : -ENOENT;
+	put->bucket_of = memory_bucket_find_id(store, opts->bucket_id);
+	if (put->bucket_of)
+		put->bucket_of->refs++;
+	ret = put->bucket && !put->bucket->dead && (put->bucket_of || !opts->bucket_id)
+		      ? room_check(put, opts)
+		      : -ENOENT;
 	pthread_mutex_unlock(&store->lock);
 	if (ret)
 		memory_put_abort(put);
@@ -360,6 +366,7 @@ void memory_put_abort(struct store_put *put)
 	}
 	memory_object_put(put->base);
 	memory_body_put(put->body);
+	memory_bucket_put(store, put->bucket_of);
 	memory_bucket_put(store, put->bucket);
 	pthread_mutex_unlock(&store->lock);
 	magic_clear(&put->head.magic);
@@ -443,7 +450,7 @@ static int commit_check(const struct store_put *put, store_check_fn *check, void
 	const struct object *current = memory_key_current(memory_key_find(put->bucket, key));
 	int ret = 0;
 
-	if (put->bucket->dead)
+	if (put->bucket->dead || (put->bucket_of && put->bucket_of->dead))
 		return -ENOENT;
 	if (put->bucket->ending)
 		return -ENOBUFS;
@@ -592,7 +599,7 @@ int memory_rename(struct store *store, const struct store_name *from, const stru
 		headers.len > STORE_HEADERS_BYTES_MAX)
 		return -EINVAL;
 	memory_lock_fresh(store);
-	bucket = memory_bucket_find(store, from->bucket);
+	bucket = memory_bucket_find_of(store, from->bucket, from->bucket_id);
 	ret = bucket ? rename_locked(bucket, from, get, &name, headers, condition) : -ENOENT;
 	pthread_mutex_unlock(&store->lock);
 	return ret;
@@ -608,7 +615,7 @@ struct change {
 static int change_locked(
 	struct store *store, const struct store_name *name, const struct change *change)
 {
-	struct bucket *bucket = memory_bucket_find(store, name->bucket);
+	struct bucket *bucket = memory_bucket_find_of(store, name->bucket, name->bucket_id);
 	struct key *key = bucket ? memory_key_find(bucket, name->key) : NULL;
 	struct object *object, *edited;
 	struct slice headers;
@@ -726,8 +733,8 @@ static int delete_locked(
 	return ret;
 }
 
-int memory_delete_each(
-	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
+int memory_delete_each(struct store *store, struct slice bucket_name, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
 {
 	struct bucket *bucket;
 
@@ -737,7 +744,7 @@ int memory_delete_each(
 		if (!store_key_valid(list[i].key))
 			return -EINVAL;
 	memory_lock_fresh(store);
-	bucket = memory_bucket_find(store, bucket_name);
+	bucket = memory_bucket_find_of(store, bucket_name, bucket_id);
 	for (uint32_t i = 0; bucket && i < count; i++) {
 		list[i].delete_marker = false;
 		list[i].version_id_out[0] = 0;

@@ -47,6 +47,21 @@ struct bucket *memory_bucket_find(const struct store *store, struct slice name)
 		       : NULL;
 }
 
+struct bucket *memory_bucket_find_of(const struct store *store, struct slice name, uint64_t id)
+{
+	struct bucket *bucket = memory_bucket_find(store, name);
+
+	return bucket && id && bucket->info.id != id ? NULL : bucket;
+}
+
+struct bucket *memory_bucket_find_id(const struct store *store, uint64_t id)
+{
+	for (uint32_t i = 0; i < store->bucket_count; i++)
+		if (store->buckets[i]->info.id == id)
+			return store->buckets[i];
+	return NULL;
+}
+
 static void bodies_link(struct store *store, const struct object *object)
 {
 	for (uint32_t i = 0; i < object->part_count; i++)

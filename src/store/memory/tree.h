@@ -116,6 +116,10 @@ struct store *memory_store_get(struct store *store); /* a reference; returns it 
 void memory_store_put(struct store *store);
 
 struct bucket *memory_bucket_find(const struct store *store, struct slice name);
+/* id: that the bucket must have, too; 0: any. */
+struct bucket *memory_bucket_find_of(const struct store *store, struct slice name, uint64_t id);
+/* NULL: no bucket has the id. */
+struct bucket *memory_bucket_find_id(const struct store *store, uint64_t id);
 /* Whether the bucket has room for an object of that many bytes at the key; -EDQUOT. */
 int memory_quota_room(const struct bucket *bucket, struct slice key, int64_t bytes);
 /* The index of the name, or the index where it would be inserted. */
@@ -213,8 +217,8 @@ int memory_edit(struct store *store, const struct store_name *name, store_edit_f
 	struct store_outbox_row *outbox_row);
 int memory_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
 	struct store_condition condition, struct store_outbox_row *outbox_row);
-int memory_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int memory_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count);
 int memory_get_open(struct store *store, const struct store_name *name, struct store_get **ret_get,
 	bool *ret_bucket_exists);
 int memory_newest(

@@ -101,6 +101,16 @@ struct bucket *buckets_find(struct buckets *buckets, struct slice name)
 	return at;
 }
 
+struct bucket *buckets_find_of(struct buckets *buckets, struct slice name, uint64_t id)
+{
+	struct bucket *bucket = buckets_find(buckets, name);
+
+	if (!bucket || !id || bucket->info.id == id)
+		return bucket;
+	bucket_put(bucket);
+	return NULL;
+}
+
 uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name)
 {
 	uint64_t id = 0;

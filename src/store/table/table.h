@@ -32,6 +32,8 @@ int buckets_open(struct buckets **ret_buckets);
 void buckets_close(struct buckets *buckets);
 /* A reference, or NULL. Any thread. */
 struct bucket *buckets_find(struct buckets *buckets, struct slice name);
+/* id: that the bucket must have, too; 0: any. */
+struct bucket *buckets_find_of(struct buckets *buckets, struct slice name, uint64_t id);
 struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
 /* Only the id, without a reference; 0: no such bucket, or a memory bucket. */
 uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);

@@ -117,13 +117,14 @@ static void note(const char *format, ...)
 	va_end(args);
 }
 
-int store_delete_each(
-	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count)
+int store_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
 {
 	struct version *version = version_of(list->key, list->version_id);
 
 	(void)store;
 	(void)bucket;
+	assert_int_equal(bucket_id, 1);
 	assert_int_equal(count, 1);
 	assert_non_null(version);
 	list->result = committed(version, list->check, list->arg);
@@ -145,6 +146,7 @@ int store_set_flags(struct store *store, const struct store_name *name, struct s
 
 	(void)store;
 	(void)outbox_row;
+	assert_int_equal(name->bucket_id, 1);
 	note("flags %.*s %x: %d; ", (int)name->key.len, name->key.data, flags.mask, ret);
 	return ret;
 }

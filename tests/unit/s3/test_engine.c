@@ -60,16 +60,16 @@ static void test_buckets(void **state)
 	assert_buckets("", 10, "a b bb second ");
 	assert_buckets("b", 10, "bb second ");
 	assert_buckets("aa", 1, "b ");
-	assert_int_equal(store_bucket_delete(store, SLICE("second")), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("second")), -ENOENT);
+	assert_int_equal(store_bucket_delete(store, SLICE("second"), 0), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("second"), 0), -ENOENT);
 	assert_buckets("bb", 10, "");
 	assert_int_equal(store_bucket_create(store, &bucket), 0);
 	assert_int_equal(store_bucket_get(store, SLICE("second"), &got), 0);
 	assert_int_not_equal(got.id, id);
 	put_small("key", 1);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), -ENOTEMPTY);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), -ENOTEMPTY);
 	assert_int_equal(key_delete("key"), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), 0);
 }
 
 static void test_bucket_edit(void **state)
@@ -92,7 +92,7 @@ static void test_bucket_edit(void **state)
 	assert_string_equal(got.owner, "root");
 	/* A delete marker counts as content, too. */
 	assert_int_equal(key_delete("never was"), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), -ENOTEMPTY);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), -ENOTEMPTY);
 }
 
 /* ---- Writing. ---- */
@@ -164,7 +164,7 @@ static void test_put_refused(void **state)
 	assert_int_equal(bucket_make("going"), 0);
 	assert_int_equal(put_open("going", SLICE("key"), 4, &put), 0);
 	assert_int_equal(bytes_move(put, (const uint8_t *)"abcd", 4, 4), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("going")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("going"), 0), 0);
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ENOENT);
 	assert_int_equal(put_open("b", slice_of(longest, LIMIT_KEY_LEN_MAX), 0, &put), 0);
 	meta.bytes = 0;
@@ -265,7 +265,7 @@ static void test_snapshot(void **state)
 		gets[i] = get_of("key");
 	}
 	assert_int_equal(key_delete("key"), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), 0);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_body(gets[i], i ? i * 1500000 : 300, i + 1);
 		store_get_close(gets[i]);

@@ -241,7 +241,7 @@ static void test_age(void **state)
 	store_memory_expire(store);
 	assert_int_equal(cached_frames(), 0);
 	assert_int_equal(status_of().expired, 4);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), 0);
 	bounded_close();
 }
 
@@ -494,7 +494,7 @@ static void test_left(void **state)
 	put_small("a", 1);
 	get = get_of("a");
 	assert_int_equal(key_delete("a"), 0);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), 0);
 	store_memory_leave(store, &reserved, 4 * MIB);
 	assert_int_equal(reserved, 5 * MIB);
 	assert_int_equal(bytes_move(put, body, 1 * MIB, 1 * MIB), -ENOENT);

@@ -275,7 +275,7 @@ static struct store_deletion version_delete(const char *key, const char *version
 	struct store_deletion deletion = {
 		.key = slice_str(key), .version_id = slice_str(version_id), .result = 1};
 
-	assert_int_equal(store_delete_each(store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	return deletion;
 }
@@ -376,7 +376,7 @@ static void test_versions(void **state)
 	assert_string_equal(deletion.version_id_out, "");
 	assert_list(&opts, true, "key=2* ");
 	version_delete("key", second.meta.version_id);
-	assert_int_equal(store_bucket_delete(store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), 0);
 }
 
 static void test_versions_suspended(void **state)
@@ -402,6 +402,87 @@ static void test_versions_suspended(void **state)
 	version_delete("key", "null");
 	assert_holds("key", 40, 2);
 	assert_version("key", what.meta.version_id, 2);
+}
+
+/* ---- A bucket that another one replaced. ---- */
+
+static int headers_keep(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	(void)arg;
+	*ret_headers = slice_of(current->headers, current->headers_len);
+	return 0;
+}
+
+static uint64_t id_of(const char *bucket)
+{
+	struct store_bucket info;
+
+	assert_int_equal(store_bucket_get(store, slice_str(bucket), &info), 0);
+	return info.id;
+}
+
+static int put_of(const char *bucket, uint64_t bucket_id, struct store_put **ret_put)
+{
+	const struct store_put_opts opts = {
+		.bucket = slice_str(bucket), .key = SLICE("key"), .bucket_id = bucket_id};
+
+	return store_put_open(store, &opts, ret_put);
+}
+
+static int commit_nothing(struct store_put *put)
+{
+	struct store_meta meta = {.etag = "none"};
+
+	return store_put_commit(put, &meta, NULL, NULL);
+}
+
+/* Calls that name a bucket by its id, too, do nothing to the next one with its name. */
+static void test_bucket_replaced(void **state)
+{
+	struct store_name name = {.bucket = SLICE("b"), .key = SLICE("key")};
+	const struct store_condition condition = {.check = NULL};
+	const struct store_flags flags = {.mask = 1, .flags = 1};
+	struct store_deletion deletion = {.key = SLICE("key")};
+	struct store_put *put, *other;
+	struct store_get *get;
+	uint64_t former;
+	bool exists;
+
+	(void)state;
+	former = id_of("b");
+	assert_int_equal(bucket_make("aside"), 0);
+	assert_int_equal(put_of("b", former, &put), 0);
+	assert_int_equal(put_of("aside", former, &other), 0);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), former + 1000), -ENOENT);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), former), 0);
+	assert_int_equal(bucket_make("b"), 0);
+	assert_int_equal(commit_nothing(put), -ENOENT);
+	assert_int_equal(commit_nothing(other), -ENOENT);
+	assert_int_equal(put_of("b", former, &put), -ENOENT);
+	assert_int_equal(put_of("aside", former, &put), -ENOENT);
+	put_small("key", 7);
+	name.bucket_id = former;
+	assert_int_equal(store_edit(store, &name, headers_keep, NULL, NULL), -ENOENT);
+	assert_int_equal(store_set_flags(store, &name, flags, condition, NULL), -ENOENT);
+	assert_int_equal(store_get_open_version(store, &name, &get, &exists), -ENOENT);
+	assert_false(exists);
+	get = get_of("key");
+	assert_int_equal(
+		store_rename(store, &name, get, SLICE("to"), SLICE_NONE, condition), -ENOENT);
+	store_get_close(get);
+	assert_int_equal(store_delete_each(store, SLICE("b"), former, &deletion, 1), -ENOENT);
+	assert_int_equal(store_bucket_delete(store, SLICE("b"), former), -ENOENT);
+	assert_holds("key", 40, 7);
+	/* By the right id they do. */
+	name.bucket_id = id_of("b");
+	assert_int_equal(store_edit(store, &name, headers_keep, NULL, NULL), 0);
+	assert_int_equal(store_get_open_version(store, &name, &get, &exists), 0);
+	store_get_close(get);
+	assert_int_equal(put_of("aside", name.bucket_id, &put), 0);
+	assert_int_equal(commit_nothing(put), 0);
+	assert_int_equal(store_delete_each(store, SLICE("b"), name.bucket_id, &deletion, 1), 0);
+	assert_int_equal(deletion.result, 0);
+	assert_gone(NULL, "key");
 }
 
 /* ---- Listing. ---- */
@@ -493,7 +574,7 @@ static void test_delete(void **state)
 	assert_gone(NULL, "a");
 	assert_gone(NULL, "c");
 	/* The result of one deletion's check does not affect the other. */
-	assert_int_equal(store_delete_each(store, SLICE("b"), list, 2), 0);
+	assert_int_equal(store_delete_each(store, SLICE("b"), 0, list, 2), 0);
 	assert_int_equal(list[0].result, -EPERM);
 	assert_int_equal(list[1].result, 0);
 	assert_string_equal(sight.meta.etag, "62");
@@ -651,7 +732,7 @@ static void test_outbox(void **state)
 	assert_int_equal(
 		store_set_flags(store, &name, (struct store_flags){1, 1}, NO_CONDITION, &rows[2]),
 		0);
-	assert_int_equal(store_delete_each(store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(store, SLICE("b"), 0, &deletion, 1), 0);
 	for (uint32_t i = 0; i < 4; i++) {
 		assert_true(rows[i].number > (i ? rows[i - 1].number : 0));
 		numbers[i] = rows[i].number;
@@ -661,7 +742,7 @@ static void test_outbox(void **state)
 	assert_int_equal(count, 0);
 	assert_int_equal(store_outbox_end(store, numbers, 4), 0);
 	deletion.version_id = SLICE("00000000000000ff"); /* never existed: no commit */
-	assert_int_equal(store_delete_each(store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	assert_int_equal(rows[3].number, 0);
 }
@@ -734,6 +815,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_edit, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_versions, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_versions_suspended, open_store, close_store),
+		cmocka_unit_test_setup_teardown(test_bucket_replaced, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_list, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_list_versions, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_delete, open_store, close_store),

@@ -248,7 +248,7 @@ static void nothing_is_left(void)
 {
 	struct store_bucket bucket = {.name = S3_UPLOADS_BUCKET};
 
-	assert_int_equal(store_bucket_delete(fake_store, SLICE(S3_UPLOADS_BUCKET)), 0);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE(S3_UPLOADS_BUCKET), 0), 0);
 	assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
 }
 

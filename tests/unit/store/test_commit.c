@@ -296,7 +296,7 @@ static void many_run(struct rig *rig, void *arg)
 		assert_int_equal(results[i], 0);
 	store_usage(rig->store, &usage);
 	assert_int_equal(usage.objects, 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 	free(names);
 	free(keys);
 }
@@ -396,7 +396,7 @@ static void edges_run(struct rig *rig, void *arg)
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
 	local_put_frames_take(put, span, 10);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	/* The bucket of that name is a new one now. */
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ENOENT);

@@ -160,7 +160,7 @@ static void sizes_put(struct rig *rig, void *arg)
 	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
 	assert_int_equal(rig_usage(rig).used_bytes, before);
 	assert_int_equal(rig_usage(rig).objects, 1);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("parts")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("parts"), 0), 0);
 	upload_verify(rig, &EVERY, SLICE("k"));
 }
 
@@ -176,7 +176,7 @@ static void k_delete(struct rig *rig, void *arg)
 {
 	(void)arg;
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 }
 

@@ -89,7 +89,7 @@ static int former_delete(struct rig *rig, const char *bucket, struct slice key, 
 	if (ret)
 		return ret == -ENOENT ? 0 : ret;
 	deletion.version_id = slice_str(newest.version_id);
-	ret = store_delete_each(rig->store, slice_str(bucket), &deletion, 1);
+	ret = store_delete_each(rig->store, slice_str(bucket), 0, &deletion, 1);
 	return ret ? ret : deletion.result;
 }
 

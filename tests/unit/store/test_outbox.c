@@ -99,21 +99,21 @@ static void kinds_run(struct rig *rig, void *arg)
 	last = m.number;
 	/* A delete marker, then the version under it, then a missing version. */
 	m.text = SLICE("delete");
-	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), 0, &deletion, 1), 0);
 	assert_true(deletion.delete_marker && m.number > last);
 	memcpy(marker_id, deletion.version_id_out, sizeof(marker_id));
 	last = m.number;
 	deletion.version_id = slice_str(put_id);
-	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), 0, &deletion, 1), 0);
 	assert_true(deletion.result == 0 && m.number > last);
 	last = m.number;
-	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	assert_int_equal(m.number, 0);
 	/* A missing key, deleted with success; a refused commit; a row with a number only. */
 	m.text = SLICE("nothing");
 	deletion.version_id = SLICE_NONE;
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_true(deletion.result == 0 && m.number > last);
 	last = m.number;
 	m.number = 0;
@@ -238,7 +238,7 @@ static void two_run(struct rig *rig, void *arg)
 	assert_int_equal(store_bucket_edit(rig->store, SLICE("v"), versions_on, NULL), 0);
 	assert_int_equal(object_put_seeded(rig, "v", SLICE("k"), 100, 1, &how), 0);
 	assert_true(first.number && second.number > first.number);
-	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), 0, &deletion, 1), 0);
 	assert_true(deletion.delete_marker && second.number > first.number);
 	/* The index has them soon. */
 	do {
@@ -257,7 +257,7 @@ static void two_run(struct rig *rig, void *arg)
 	assert_int_equal(seen.count, 0);
 	/* A deletion without a commit numbers neither. */
 	deletion.version_id = SLICE("00000000000000ff");
-	assert_int_equal(store_delete_each(rig->store, SLICE("v"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("v"), 0, &deletion, 1), 0);
 	assert_true(first.number == 0 && second.number == 0);
 }
 

@@ -101,7 +101,7 @@ static int newest_delete(struct rig *rig, const char *bucket, struct slice key)
 	if (ret)
 		return ret == -ENOENT ? 0 : ret;
 	deletion.version_id = slice_str(newest.version_id);
-	ret = store_delete_each(rig->store, slice_str(bucket), &deletion, 1);
+	ret = store_delete_each(rig->store, slice_str(bucket), 0, &deletion, 1);
 	return ret ? ret : deletion.result;
 }
 
@@ -280,7 +280,7 @@ static void rules_run(struct rig *rig, void *arg)
 	assert_int_equal(quota_set(rig, "c", UINT64_MAX / 2, 7), 0);
 	assert_int_equal(bucket_make(rig->store, "d"), 0);
 	assert_int_equal(quota_set(rig, "d", 5, 0), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("c")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("c"), 0), 0);
 	assert_int_equal(bucket_make(rig->store, "c"), 0);
 	assert_int_equal(store_bucket_get(rig->store, SLICE("c"), &bucket), 0);
 	assert_int_equal(bucket.quota.bytes + bucket.quota.objects, 0);

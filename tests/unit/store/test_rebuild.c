@@ -75,7 +75,7 @@ static void newest_delete(struct rig *rig, const char *key)
 	assert_int_equal(
 		store_get_open(rig->store, SLICE("versions"), deletion.key, &get, &exists), 0);
 	deletion.version_id = slice_str(store_get_meta(get)->version_id);
-	assert_int_equal(store_delete_each(rig->store, SLICE("versions"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("versions"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	store_get_close(get);
 }

@@ -196,9 +196,9 @@ static void memory_goes_on(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
 	assert_int_equal(memory_put(rig), 0);
 	assert_true(memory_holds(rig));
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), -ENOTEMPTY);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m"), 0), -ENOTEMPTY);
 	assert_int_equal(store_delete(rig->store, SLICE("m"), SLICE("a"), NULL, NULL), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), -EHOSTDOWN);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m"), 0), -EHOSTDOWN);
 	assert_int_equal(memory_put(rig), 0);
 	assert_true(memory_holds(rig));
 	memory_disk(2)->away = false;
@@ -207,7 +207,7 @@ static void memory_goes_on(struct rig *rig, void *arg)
 		fiber_sleep_ns(NS_PER_MS);
 	assert_true(memory_holds(rig));
 	assert_int_equal(store_delete(rig->store, SLICE("m"), SLICE("a"), NULL, NULL), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("m")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("m"), 0), 0);
 	assert_int_equal(memory_put(rig), -ENOENT);
 	state_await(rig, 2, DISK_MEMBER_GOOD);
 }

@@ -99,7 +99,7 @@ static void replace_run(struct rig *rig, void *arg)
 		}
 	store_usage(rig->store, &usage);
 	assert_int_equal(usage.objects, 1);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), -ENOTEMPTY);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), -ENOTEMPTY);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	assert_int_equal(
@@ -109,8 +109,8 @@ static void replace_run(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("x"), SLICE("k"), &get, &exists), -ENOENT);
 	assert_false(exists);
 	assert_int_equal(store_delete(rig->store, SLICE("x"), SLICE("k"), NULL, NULL), -ENOENT);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), -ENOENT);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), -ENOENT);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), -ENOENT);
 }
 
@@ -210,7 +210,7 @@ static void reader_run(struct rig *rig, void *arg)
 	store_get_close(get);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("new"), bytes, 129), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("new"), NULL, NULL), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 }
 
 static void test_a_reader_keeps_its_extents(void **state)
@@ -249,7 +249,7 @@ static void large_delete(struct rig *rig, void *arg)
 {
 	(void)arg;
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("large"), NULL, NULL), 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 }
 
 static void test_segments_are_loaded_and_freed(void **state)
@@ -303,7 +303,7 @@ static void refusals_run(struct rig *rig, void *arg)
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 	store_put_abort(put);
 	store_put_abort(NULL);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 }
 
 static void test_refusals_leave_nothing_behind(void **state)

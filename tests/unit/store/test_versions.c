@@ -123,7 +123,7 @@ static void key_delete(struct rig *rig, struct model *model, uint32_t k)
 	struct store_deletion deletion = {.key = model_name(k)};
 	struct version version = {.seed = 0};
 
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	if (model->versioning == STORE_VERSIONING_NEVER) {
 		assert_false(deletion.delete_marker);
@@ -142,7 +142,7 @@ static void version_delete(struct rig *rig, struct model *model, uint32_t k, uin
 	struct store_deletion deletion = {
 		.key = model_name(k), .version_id = slice_str(key->versions[at].id)};
 
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0);
 	assert_int_equal(deletion.delete_marker, key->versions[at].seed == 0);
 	assert_string_equal(deletion.version_id_out, key->versions[at].id);
@@ -381,21 +381,21 @@ static void model_empty(struct rig *rig, void *arg)
 	uint32_t count = 0;
 
 	memset(list, 0, sizeof(list));
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), -ENOTEMPTY);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), -ENOTEMPTY);
 	for (uint32_t k = 0; k < KEYS; k++)
 		for (uint32_t i = 0; i < model->keys[k].count; i++) {
 			list[count].key = model_name(k);
 			list[count++].version_id = slice_str(model->keys[k].versions[i].id);
 		}
 	assert_true(count > 10);
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), list, count), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, list, count), 0);
 	assert_int_equal(deletion_result(list, count), 0);
 	for (uint32_t k = 0; k < KEYS; k++)
 		model->keys[k].count = 0;
 	model_verify(rig, model);
 	assert_int_equal(rig_usage(rig).used_bytes, 0);
 	assert_int_equal(rig_usage(rig).objects, 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 }
 
 static void test_versions_as_the_model_has_them(void **state)
@@ -449,14 +449,14 @@ static void race_fiber(struct rig *rig, void *arg)
 		switch (prng_below(&prng, 4)) {
 		case 0:
 			assert_int_equal(
-				store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+				store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 			if (prng_below(&prng, 2))
 				break;
 			deletion.version_id = slice_str(deletion.version_id_out);
 			memcpy(newest.id, deletion.version_id_out, sizeof(newest.id));
 			deletion.version_id = slice_str(newest.id);
 			assert_int_equal(
-				store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+				store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 			assert_int_equal(deletion.result, 0);
 			assert_true(deletion.delete_marker);
 			break;
@@ -465,7 +465,7 @@ static void race_fiber(struct rig *rig, void *arg)
 				break;
 			deletion.version_id = slice_str(newest.id);
 			assert_int_equal(
-				store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+				store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 			assert_int_equal(deletion.result, 0);
 			break;
 		default:
@@ -527,7 +527,7 @@ static void race_empty(struct rig *rig, void *arg)
 		list[i] = (struct store_deletion){
 			.key = SLICE("k"), .version_id = slice_str(counting.ids[i])};
 	assert_int_equal(
-		store_delete_each(rig->store, SLICE("b"), list, (uint32_t)counting.versions), 0);
+		store_delete_each(rig->store, SLICE("b"), 0, list, (uint32_t)counting.versions), 0);
 	assert_int_equal(deletion_result(list, (uint32_t)counting.versions), 0);
 	assert_int_equal(store_list_versions(rig->store, &opts, count_visit, &counting, &more), 0);
 	assert_int_equal(rig_usage(rig).objects, 0);
@@ -647,11 +647,11 @@ static void refusals_run(struct rig *rig, void *arg)
 	assert_int_equal(
 		store_newest(rig->store, SLICE("b"), SLICE("k"), &(struct store_meta){0}), 0);
 	deletion.arg = &seen;
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, -EPERM);
 	deletion.version_id = slice_str(seen.id);
 	memset(&seen, 'x', sizeof(seen.id) / 2);
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), &deletion, 1), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, &deletion, 1), 0);
 	assert_int_equal(deletion.result, 0); /* no such version */
 	for (uint32_t i = 0; i < 3; i++) {
 		static const char *const ids[] = {"null", "0123456789abcdef", "nonsense"};
@@ -712,10 +712,10 @@ static void thousand_run(struct rig *rig, void *arg)
 	for (uint32_t i = 0; i < 1000; i++)
 		list[i] = (struct store_deletion){
 			.key = SLICE("k"), .version_id = slice_str(counting.ids[i])};
-	assert_int_equal(store_delete_each(rig->store, SLICE("b"), list, 1000), 0);
+	assert_int_equal(store_delete_each(rig->store, SLICE("b"), 0, list, 1000), 0);
 	assert_int_equal(deletion_result(list, 1000), 0);
 	assert_int_equal(rig_usage(rig).objects, 0);
-	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b"), 0), 0);
 }
 
 static void test_a_thousand_versions_in_one_call(void **state)
