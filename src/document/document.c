@@ -151,8 +151,10 @@ static int move_text(
 int document_put(struct store *store, struct flow_core *core, struct slice name,
 	const struct document *document, const char *expected)
 {
-	const struct store_put_opts opts = {
-		.bucket = SLICE(DOCUMENTS_BUCKET), .key = name, .bytes = document->text.len};
+	const struct store_put_opts opts = {.bucket = SLICE(DOCUMENTS_BUCKET),
+		.key = name,
+		.bytes = document->text.len,
+		.bucket_id = document->owner};
 	struct store_meta meta = {.bytes = document->text.len, .headers_len = OWNER_BYTES};
 	char headers[OWNER_BYTES + 1], wanted[sizeof(meta.etag)] = "";
 	struct store_put *put;
@@ -215,6 +217,22 @@ int document_delete(struct store *store, struct slice name)
 	int ret = store_delete(store, SLICE(DOCUMENTS_BUCKET), name, NULL, NULL);
 
 	return ret == -ENOENT ? 0 : ret;
+}
+
+/* A document that does not tell its owner can still be deleted. */
+static int check_owner(const struct store_meta *current, void *arg)
+{
+	const uint64_t *wanted = arg;
+	uint64_t owner;
+
+	return current && !read_owner(current, &owner) && owner != *wanted ? -ECANCELED : 0;
+}
+
+int document_delete_of(struct store *store, struct slice name, uint64_t owner)
+{
+	int ret = store_delete(store, SLICE(DOCUMENTS_BUCKET), name, check_owner, &owner);
+
+	return ret == -ENOENT || ret == -ECANCELED ? 0 : ret;
 }
 
 /* ---- Many. ---- */
@@ -282,11 +300,6 @@ int document_delete_under(struct store *store, struct slice bucket, struct slice
 	return ret == -ENOENT ? 0 : ret;
 }
 
-int document_delete_all(struct store *store, struct slice prefix)
-{
-	return document_delete_under(store, SLICE(DOCUMENTS_BUCKET), prefix);
-}
-
 int document_list(struct store *store, struct slice prefix, struct slice after,
 	document_visit_fn *visit, void *arg)
 {
@@ -313,4 +326,26 @@ int document_list(struct store *store, struct slice prefix, struct slice after,
 		mem_arena_free(&names.arena);
 	}
 	return ret == -ENOENT ? 0 : ret;
+}
+
+struct deletion {
+	struct store *store;
+	uint64_t owner;
+	int ret;
+};
+
+static bool deletion_visit(struct slice name, void *arg)
+{
+	struct deletion *deletion = arg;
+
+	deletion->ret = document_delete_of(deletion->store, name, deletion->owner);
+	return !deletion->ret;
+}
+
+int document_delete_all(struct store *store, struct slice prefix, uint64_t owner)
+{
+	struct deletion deletion = {.store = store, .owner = owner};
+	int ret = document_list(store, prefix, SLICE_NONE, deletion_visit, &deletion);
+
+	return ret ? ret : deletion.ret;
 }

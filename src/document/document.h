@@ -4,9 +4,9 @@
  *
  *   b/BUCKET/KIND   a configuration of a bucket     i/…   identities and their data
  *
- * A document can have an owner, which is a number; a bucket's document has the bucket's id. Ids are
- * never reused: a document that a crash leaves behind of a deleted bucket has no owner, even if
- * another bucket gets the name.
+ * A document can have an owner: a bucket's document has the bucket's id. Ids are never reused: a
+ * document that a crash leaves behind of a deleted bucket has no owner, even if another bucket gets
+ * the name.
  *
  * Fiber calls on a reactor with this flow core. */
 #ifndef DOCUMENT_H
@@ -39,14 +39,17 @@ void document_stamp(struct slice text, char ret_stamp[36]);
  * the arena, with a NUL at its end. */
 int document_get(struct store *store, struct flow_core *core, struct slice name,
 	struct mem_arena *arena, struct document *ret_document);
-/* Puts text and owner. expected NULL: always; "": only if no document exists (-EEXIST); a stamp:
- * only if the document has it (-ESTALE). -EFBIG: past DOCUMENT_BYTES_MAX. */
+/* Puts text and owner. -ENOENT: the owner is not the id of a bucket that exists. expected NULL:
+ * always; "": only if no document exists (-EEXIST); a stamp: only if the document has it (-ESTALE).
+ * -EFBIG: past DOCUMENT_BYTES_MAX. */
 int document_put(struct store *store, struct flow_core *core, struct slice name,
 	const struct document *document, const char *expected);
 /* Deleting a document that does not exist is success. */
 int document_delete(struct store *store, struct slice name);
-/* Deletes all documents whose names have this prefix; many of them take several commits. */
-int document_delete_all(struct store *store, struct slice prefix);
+/* The same, if the document has that owner; otherwise nothing is done. */
+int document_delete_of(struct store *store, struct slice name, uint64_t owner);
+/* Deletes all documents with that owner whose names have this prefix, each by itself. */
+int document_delete_all(struct store *store, struct slice prefix, uint64_t owner);
 /* Calls visit for each name with that prefix behind `after`, in order, until visit returns false.
  * The name is valid during the call; visit may call the store. */
 typedef bool document_visit_fn(struct slice name, void *arg);

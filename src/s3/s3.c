@@ -240,6 +240,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->key = SLICE_NONE;
 	call->params = (struct s3_params){0};
 	call->settings = NULL;
+	call->former = NULL;
 	call->identity = request->session;
 	/* Until a signature is proven. */
 	call->own_identity.root = false;
@@ -426,7 +427,7 @@ static void call_end(struct s3_call *call, const struct s3_error *error)
 	if (!call->request->session)
 		secret_wipe(&call->signing, sizeof(call->signing));
 	s3_access_log_request(call, error);
-	s3_settings_put(call->settings);
+	s3_call_settings_end(call);
 	iam_principal_put(call->principal);
 	iam_credential_put(call->credential);
 	mem_arena_free(&call->arena);

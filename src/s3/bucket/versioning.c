@@ -53,13 +53,13 @@ static const struct s3_error *versioning_check(
 		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,
 			"A replication configuration is present on this bucket, so the versioning "
 			"state cannot be changed.");
-	ret = store_bucket_edit(call->s3->store, call->bucket, set_versioning, &wanted);
+	ret = s3_call_bucket_edit(call, set_versioning, &wanted);
 	if (ret == -EPERM)
 		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,
 			"An Object Lock configuration is present on this bucket, so the versioning "
 			"state cannot be changed.");
 	if (ret)
-		return s3_fail_errno(call, ret);
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
 	return s3_config_xml_text(call, tree, ret_document);
 }
 

@@ -7,6 +7,7 @@
 
 #include "iam/iam.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/text.h"
 
 /* Size of the elements that an error adds to its document. */
@@ -183,9 +184,31 @@ const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket 
 
 	s3_call_check(call);
 	ret = store_bucket_get(call->s3->store, call->bucket, ret_bucket);
+	if (!ret && s3_call_bucket_id(call) && s3_call_bucket_id(call) != ret_bucket->id)
+		ret = -ENOENT;
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+struct bucket_edit {
+	uint64_t id;
+	store_bucket_edit_fn *edit;
+	void *arg;
+};
+
+static int edit_of(struct store_bucket *bucket, void *arg)
+{
+	const struct bucket_edit *edit = arg;
+
+	return edit->id && edit->id != bucket->id ? -ENOENT : edit->edit(bucket, edit->arg);
+}
+
+int s3_call_bucket_edit(struct s3_call *call, store_bucket_edit_fn *edit, void *arg)
+{
+	struct bucket_edit of = {.id = s3_call_bucket_id(call), .edit = edit, .arg = arg};
+
+	return store_bucket_edit(call->s3->store, call->bucket, edit_of, &of);
 }
 
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)

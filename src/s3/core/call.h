@@ -76,6 +76,7 @@ struct s3_call {
 	struct slice key; /* decoded */
 	struct s3_params params;
 	struct s3_settings *settings;	    /* of the bucket, if they were needed */
+	struct s3_former *former;	    /* settings that it had before; or NULL */
 	const struct s3_identity *identity; /* anonymous until a signature is proven */
 	struct iam_principal *principal;    /* a reference; NULL: the server's root, or an anonymous
 					       caller; only claimed while that is anonymous */
@@ -154,8 +155,11 @@ uint16_t s3_call_share(const struct s3_call *call);
 void s3_call_join(struct s3_call *call);
 /* The Retry-After of a 503. */
 #define S3_RETRY_AFTER_S "1"
-/* Looks the bucket up; NULL: it exists. */
+/* Looks the bucket up; NULL: it exists, and is the one by whose settings the rights were decided.
+ */
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
+/* store_bucket_edit of that bucket. */
+int s3_call_bucket_edit(struct s3_call *call, store_bucket_edit_fn *edit, void *arg);
 
 /* The part before ".domain" in the request's host; empty: another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);

@@ -62,6 +62,8 @@ const struct s3_error *s3_config_put(
 	s3_settings_changed(call->s3, call->bucket);
 	if (ret == -EFBIG)
 		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }
 
@@ -111,22 +113,22 @@ const struct s3_error *s3_config_delete(
 
 	if (s3_config_preset(bucket, id).data)
 		return s3_config_put(call, bucket->id, id, SLICE(S3_CONFIG_DELETED));
-	ret = document_delete(call->s3->store,
-		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name));
+	ret = document_delete_of(call->s3->store,
+		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name),
+		bucket->id);
 	s3_settings_changed(call->s3, call->bucket);
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }
 
-void s3_configs_delete_all(struct s3_call *call)
+void s3_configs_delete_all(struct s3_call *call, uint64_t owner)
 {
 	char name[S3_CONFIG_NAME_MAX];
 	int ret = document_delete_all(
-		call->s3->store, s3_config_name(call->bucket, SLICE_NONE, name));
+		call->s3->store, s3_config_name(call->bucket, SLICE_NONE, name), owner);
 
 	if (ret)
 		log_warn("s3", "configurations of the deleted bucket %.*s remain in the store: %s",
 			SLICE_FMT(call->bucket), strerror(-ret));
-	s3_settings_changed(call->s3, call->bucket);
 }
 
 /* ---- Functions that the kinds share. ---- */

@@ -70,11 +70,19 @@ __attribute__((noinline)) const struct s3_error *s3_no_such_key(
 	return s3_error_at(S3_E_NO_SUCH_KEY);
 }
 
+/* 0 for the bucket of a copy's source. */
+static uint64_t id_of(const struct s3_call *call, struct slice bucket)
+{
+	return bucket.data == call->bucket.data ? s3_call_bucket_id(call) : 0;
+}
+
 const struct s3_error *s3_open_object(
 	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get)
 {
+	const struct store_name name = {
+		.bucket = bucket, .key = key, .bucket_id = id_of(call, bucket)};
 	bool bucket_exists = false;
-	int ret = store_get_open(call->s3->store, bucket, key, ret_get, &bucket_exists);
+	int ret = store_get_open_version(call->s3->store, &name, ret_get, &bucket_exists);
 
 	if (__builtin_expect(ret == 0, 1))
 		return NULL;
@@ -113,12 +121,14 @@ const struct s3_error *s3_open_named(
 	struct s3_call *call, const struct store_name *name, struct store_get **ret_get)
 {
 	const struct store_meta *meta;
+	struct store_name of = *name;
 	bool bucket_exists = false;
 	int ret;
 
 	if (!name->version_id.len)
 		return s3_open_object(call, name->bucket, name->key, ret_get);
-	ret = store_get_open_version(call->s3->store, name, ret_get, &bucket_exists);
+	of.bucket_id = id_of(call, name->bucket);
+	ret = store_get_open_version(call->s3->store, &of, ret_get, &bucket_exists);
 	if (ret == -ENOENT)
 		return bucket_exists ? s3_no_such_version(call, name->version_id)
 				     : s3_error_at(S3_E_NO_SUCH_BUCKET);

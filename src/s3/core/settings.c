@@ -254,16 +254,52 @@ int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	return 0;
 }
 
+/* Settings that a call had and that have changed: the call may still point into them. */
+struct s3_former {
+	struct s3_former *next;
+	struct s3_settings *settings;
+};
+
+static int renew(struct s3_call *call)
+{
+	struct s3_former *former = mem_arena_get(&call->arena, sizeof(*former));
+	struct s3_settings *fresh;
+	int ret;
+
+	if (!former)
+		return -ENOMEM;
+	ret = s3_settings_get(call->s3, call->request->core, call->bucket, &fresh);
+	if (ret)
+		return ret;
+	if (fresh->bucket.id != call->settings->bucket.id) {
+		s3_settings_put(fresh);
+		return -ENOENT;
+	}
+	*former = (struct s3_former){.next = call->former, .settings = call->settings};
+	call->former = former;
+	call->settings = fresh;
+	return 0;
+}
+
 const struct s3_error *s3_call_settings(
 	struct s3_call *call, const struct s3_settings **ret_settings)
 {
 	int ret = 0;
 
-	if (!call->settings && call->bucket.len) {
+	if (call->settings && !settings_hold(call->settings, call->bucket))
+		ret = renew(call);
+	else if (!call->settings && call->bucket.len)
 		ret = s3_settings_get(call->s3, call->request->core, call->bucket, &call->settings);
-		if (!ret && call->settings->parsed[S3_CONFIG_LOGGING])
-			call->log_start_ns = clock_now_ns();
-	}
-	*ret_settings = call->settings;
+	if (!ret && !call->log_start_ns && call->settings &&
+		call->settings->parsed[S3_CONFIG_LOGGING])
+		call->log_start_ns = clock_now_ns();
+	*ret_settings = ret ? NULL : call->settings;
 	return ret && ret != -ENOENT ? s3_fail_errno(call, ret) : NULL;
+}
+
+void s3_call_settings_end(struct s3_call *call)
+{
+	for (struct s3_former *former = call->former; former; former = former->next)
+		s3_settings_put(former->settings);
+	s3_settings_put(call->settings);
 }

@@ -74,7 +74,7 @@ const struct s3_named_kind *s3_named_kind(struct slice param);
 struct slice s3_config_name(
 	struct slice bucket, struct slice param, char ret_name[S3_CONFIG_NAME_MAX]);
 /* Stores a document of the call's bucket, as a PUT of it would; the caller answers the request.
- * owner: the bucket's id. */
+ * owner: the bucket's id; NoSuchBucket if no bucket has it. */
 const struct s3_error *s3_config_put(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document);
 /* Reads a document into the call's arena; text NULL: none. */
@@ -88,8 +88,9 @@ const struct s3_error *s3_config_delete(
 struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_id id);
 /* Stored in the place of a deleted preset. */
 #define S3_CONFIG_DELETED "-"
-/* Deletes all documents of a deleted bucket; documents that remain belong to no bucket. */
-void s3_configs_delete_all(struct s3_call *call);
+/* Deletes all documents of a deleted bucket, owner, which had the name of the call's; documents
+ * that remain belong to no bucket. */
+void s3_configs_delete_all(struct s3_call *call, uint64_t owner);
 
 /* For kinds in XML: parses body, whose root must have that name. */
 const struct s3_error *s3_config_xml(
@@ -122,10 +123,17 @@ struct s3_settings {
 		of_account; /* blocks of the owner's account, valid for all its buckets */
 	struct mem_arena arena;
 };
-/* The settings of the call's bucket, held until the call ends; *ret_settings NULL: no such bucket.
- */
+/* The settings of the call's bucket as they are now, held until the call ends. *ret_settings NULL:
+ * no such bucket; also when another one got its name since the call first asked. */
 const struct s3_error *s3_call_settings(
 	struct s3_call *call, const struct s3_settings **ret_settings);
+/* The id of the bucket by whose settings the call's rights were decided. The call gives it to the
+ * store with each change, which then leaves alone a bucket that got the name meanwhile. 0: no
+ * settings were needed, as for the root. */
+static inline uint64_t s3_call_bucket_id(const struct s3_call *call)
+{
+	return call->settings ? call->settings->bucket.id : 0;
+}
 /* The settings of any bucket, for code without a call. -ENOENT: no such bucket; -EIO: one of its
  * documents is damaged (logged). Release it on the same reactor. */
 int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
@@ -133,6 +141,8 @@ int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 void s3_settings_put(struct s3_settings *settings); /* takes NULL */
 /* Whether nothing changed since they were loaded. Any thread, never blocks. */
 bool s3_settings_are_current(const struct s3_settings *settings);
+/* At the call's end. */
+void s3_call_settings_end(struct s3_call *call);
 /* Call it after a durable change of a bucket: its creation, its deletion, a document. Any reactor.
  */
 void s3_settings_changed(struct s3 *s3, struct slice bucket);

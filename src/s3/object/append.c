@@ -12,6 +12,7 @@
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/event/notification.h"
 #include "s3/object/object.h"
@@ -186,8 +187,10 @@ static const struct s3_error *move(struct s3_call *call, struct append *append,
 static const struct s3_error *store(struct s3_call *call, struct append *append,
 	const struct s3_sums *sums, struct store_meta *meta)
 {
-	const struct store_put_opts opts = {
-		.bucket = call->bucket, .key = call->key, .bytes = call->request->body->bytes};
+	const struct store_put_opts opts = {.bucket = call->bucket,
+		.key = call->key,
+		.bytes = call->request->body->bytes,
+		.bucket_id = s3_call_bucket_id(call)};
 	struct s3_write_condition condition;
 	const struct s3_error *error;
 	struct store_put *put;

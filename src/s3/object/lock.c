@@ -204,13 +204,13 @@ static const struct s3_error *lock_check(
 		return error;
 	if (parse_default(tree, &by_default, &wrong))
 		return s3_error_at(wrong);
-	ret = store_bucket_edit(call->s3->store, call->bucket, enable_lock, NULL);
+	ret = s3_call_bucket_edit(call, enable_lock, NULL);
 	if (ret == -EPERM)
 		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,
 			"Versioning must be 'Enabled' on the bucket to apply a Object Lock "
 			"configuration");
 	if (ret)
-		return s3_fail_errno(call, ret);
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
 	return s3_config_xml_text(call, tree, ret_document);
 }
 

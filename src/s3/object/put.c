@@ -5,6 +5,7 @@
 #include "s3/body/body.h"
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
+#include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/object.h"
 #include "s3/object/origin.h"
@@ -18,6 +19,7 @@ static const struct s3_error *open_put(
 		.key = call->key,
 		.bytes = input->bytes,
 		.composable = input->appendable,
+		.bucket_id = s3_call_bucket_id(call),
 	};
 	int ret = store_put_open(call->s3->store, &opts, ret_put);
 

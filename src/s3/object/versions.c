@@ -7,6 +7,7 @@
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
 #include "s3/core/named.h"
+#include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 
@@ -16,7 +17,8 @@ const struct s3_error *s3_edit_version(
 	struct s3_event event = {.id = event_id, .key = call->key};
 	struct store_outcome outcome = {.delete_marker = false};
 	struct s3_telling telling;
-	struct store_name name = {.bucket = call->bucket, .key = call->key};
+	struct store_name name = {
+		.bucket = call->bucket, .key = call->key, .bucket_id = s3_call_bucket_id(call)};
 	const struct s3_error *error = s3_version_param(call, &name.version_id);
 	struct store_bucket ignored;
 	int ret;

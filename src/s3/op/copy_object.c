@@ -8,6 +8,7 @@
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
 #include "s3/core/named.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
 #include "s3/event/notification.h"
@@ -125,8 +126,10 @@ static const struct s3_error *move_bytes(struct s3_call *call, struct s3_copy *c
 static const struct s3_error *store_copy(
 	struct s3_call *call, struct s3_copy *copy, struct store_meta *meta)
 {
-	const struct store_put_opts opts = {
-		.bucket = call->bucket, .key = call->key, .bytes = copy->from->bytes};
+	const struct store_put_opts opts = {.bucket = call->bucket,
+		.key = call->key,
+		.bytes = copy->from->bytes,
+		.bucket_id = s3_call_bucket_id(call)};
 	struct s3_write_condition condition;
 	const struct s3_error *error;
 	struct store_put *put;

@@ -175,8 +175,10 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* Until its documents are stored, the bucket exists and is private. */
-static const struct s3_error *keep_making(struct s3_call *call, const struct making *making)
+/* Until its documents are stored, the bucket exists and is private. It may be gone by now, and its
+ * name another one's. */
+static const struct s3_error *keep_making(
+	struct s3_call *call, const struct store_bucket *made, const struct making *making)
 {
 	struct store_bucket bucket;
 	const struct s3_error *error;
@@ -184,6 +186,9 @@ static const struct s3_error *keep_making(struct s3_call *call, const struct mak
 	if (!making->ownership.data && !making->acl.data && !making->tags.data)
 		return NULL;
 	error = s3_call_bucket(call, &bucket);
+	if (!error &&
+		(bucket.created_ns != made->created_ns || strcmp(bucket.owner, made->owner) != 0))
+		error = s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (!error && making->ownership.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_OWNERSHIP, making->ownership);
 	if (!error && making->acl.data)
@@ -256,7 +261,7 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	if (error)
 		return error;
 	s3_settings_changed(call->s3, call->bucket);
-	error = ret ? NULL : keep_making(call, &making);
+	error = ret ? NULL : keep_making(call, &bucket, &making);
 	if (error)
 		return error;
 	location = mem_arena_get(&call->arena, call->bucket.len + 1);

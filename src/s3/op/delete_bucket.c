@@ -22,17 +22,36 @@ static const struct s3_error *not_empty(struct s3_call *call)
 		"bucket.");
 }
 
+/* The name stays with a bucket that got it after the call's rights were decided. */
+static int delete (struct s3_call *call, struct store_bucket *ret_bucket, bool *ret_free)
+{
+	int ret = store_bucket_get(call->s3->store, call->bucket, ret_bucket);
+
+	/* Also when it is gone already: an earlier answer may have been an error. */
+	*ret_free = ret == -ENOENT;
+	if (ret)
+		return ret;
+	if (s3_call_bucket_id(call) && s3_call_bucket_id(call) != ret_bucket->id)
+		return -ENOENT;
+	ret = store_bucket_delete(call->s3->store, call->bucket, ret_bucket->id);
+	*ret_free = !ret;
+	if (!ret)
+		s3_settings_changed(call->s3, call->bucket);
+	return ret;
+}
+
 const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 {
 	const struct s3_error *error = s3_names_begin(call);
 	const struct s3_error *told = NULL;
+	struct store_bucket bucket;
+	bool free;
 	int ret;
 
 	if (error)
 		return error;
-	ret = store_bucket_delete(call->s3->store, call->bucket, 0);
-	/* Also when it is gone already: an earlier answer may have been an error. */
-	if (!ret || ret == -ENOENT)
+	ret = delete (call, &bucket, &free);
+	if (free)
 		told = s3_names_release(call);
 	s3_names_end(call);
 	if (ret == -ENOENT)
@@ -41,8 +60,7 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 		return not_empty(call);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	/* A new bucket of this name must not have them. */
 	s3_uploads_delete_all(call);
-	s3_configs_delete_all(call);
+	s3_configs_delete_all(call, bucket.id);
 	return told ? told : s3_answer_empty(call, 204);
 }

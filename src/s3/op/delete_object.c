@@ -4,6 +4,7 @@
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/named.h"
+#include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 #include "s3/object/versions.h"
@@ -45,7 +46,8 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	check.by_version = deletion.version_id.len > 0;
 	s3_deletion_find_marker(call, call->key, &check);
 	s3_event_delete_begin(call, &deletion, &telling);
-	ret = store_delete_each(call->s3->store, call->bucket, 0, &deletion, 1);
+	ret = store_delete_each(
+		call->s3->store, call->bucket, s3_call_bucket_id(call), &deletion, 1);
 	if (!ret)
 		ret = deletion.result;
 	s3_event_delete_end(&deletion, &telling, ret);

@@ -6,6 +6,7 @@
 #include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/core/xml_in.h"
 #include "s3/event/access_log.h"
@@ -147,7 +148,8 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 		s3_event_delete_begin(call, &list[count], &tellings[count]);
 		count++;
 	}
-	ret = store_delete_each(call->s3->store, call->bucket, 0, list, count);
+	ret = store_delete_each(
+		call->s3->store, call->bucket, s3_call_bucket_id(call), list, count);
 	for (uint32_t i = 0; i < count; i++)
 		s3_event_delete_end(&list[i], &tellings[i], ret ? ret : list[i].result);
 	if (ret == -ENOENT)

@@ -9,6 +9,7 @@
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
 #include "s3/core/named.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/operation.h"
 
@@ -126,7 +127,8 @@ static const struct s3_error *check_source(struct s3_call *call, const struct st
 static const struct s3_error *rename_once(
 	struct s3_call *call, struct slice source, struct slice mark, int *ret_ret)
 {
-	const struct store_name from = {.bucket = call->bucket, .key = source};
+	const struct store_name from = {
+		.bucket = call->bucket, .key = source, .bucket_id = s3_call_bucket_id(call)};
 	struct target target = {
 		.dates = {.if_modified_since = s3_call_header(call, SLICE("if-modified-since")),
 			.if_unmodified_since = s3_call_header(call, SLICE("if-unmodified-since"))}};

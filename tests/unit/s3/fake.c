@@ -367,8 +367,11 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	struct flow_source **ret_source)
 {
 	struct fake_call *call = CONTAINER_OF(body, struct fake_call, body);
-	struct memory_source *memory = memory_open(call->body_text);
+	struct memory_source *memory;
 
+	if (call->awaited)
+		call->awaited();
+	memory = memory_open(call->body_text);
 	call->signing = *signing;
 	memory->error = call->body_error;
 	*ret_source = &memory->source;

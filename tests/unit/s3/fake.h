@@ -32,6 +32,7 @@ struct fake_call {
 	struct slice body_text;
 	struct slice trailer;		 /* answers every name */
 	int body_error;			 /* after the text */
+	void (*awaited)(void);		 /* runs while the body is awaited; or NULL */
 	struct s3_chunk_signing signing; /* the parameters of the body's open */
 	struct s3_reply reply;
 	struct buf reply_head; /* "name: value\n" with lower-case names */

@@ -416,6 +416,162 @@ static void test_presets(void **state)
 	assert_int_equal(ask("GET", "/preset", "publicAccessBlock", NULL), 404);
 }
 
+/* ---- A bucket that takes another one's name while a request's body is awaited. ---- */
+
+static uint32_t ask_locked(const char *method, const char *path, const char *body)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, method, path, "");
+	fake_call_header(&call,
+		body ? "x-amz-object-lock-legal-hold" : "x-amz-bucket-object-lock-enabled",
+		body ? "ON" : "true");
+	if (body)
+		fake_call_body(&call, slice_str(body));
+	fake_call_run(fake_s3, &call);
+	status = call.reply.status;
+	fake_call_free(&call);
+	return status;
+}
+
+static bool lockable;
+
+static void make_reused(void)
+{
+	if (lockable)
+		assert_int_equal(ask_locked("PUT", "/reused", NULL), 200);
+	else
+		assert_int_equal(ask("PUT", "/reused", "", NULL), 200);
+}
+
+static void replace_reused(void)
+{
+	assert_int_equal(ask("DELETE", "/reused", "", NULL), 204);
+	make_reused();
+	if (lockable)
+		assert_int_equal(ask_locked("PUT", "/reused/key", "next"), 200);
+	else
+		assert_int_equal(ask_with("PUT", "/reused/key", "", "next"), 200);
+}
+
+static const char ALLOW[] = "{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\","
+			    "\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":"
+			    "[\"arn:aws:s3:::reused\",\"arn:aws:s3:::reused/*\"]}]}";
+
+static void allow_all(void)
+{
+	ask("DELETE", "/reused", "publicAccessBlock", NULL);
+	assert_int_equal(ask_with("PUT", "/reused", "policy", ALLOW), 204);
+}
+
+#define TAGS                                                       \
+	"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag>" \
+	"</TagSet></Tagging>"
+static const char KEY_DELETION[] = "<Delete><Object><Key>key</Key></Object></Delete>";
+
+/* Anybody's request, whose body comes when `awaited` has run. */
+static uint32_t ask_held(const char *method, const char *path, const char *query, const char *body,
+	void (*awaited)(void), const char *text)
+{
+	struct fake_call call;
+	uint8_t digest[MD5_BYTES];
+	char md5[BASE64_LEN(MD5_BYTES) + 1];
+	uint32_t status;
+
+	fake_call_init(&call, method, path, query);
+	call.request.session = NULL;
+	call.awaited = awaited;
+	md5_of(body, strlen(body), digest);
+	md5[base64_encode(digest, sizeof(digest), md5)] = '\0';
+	fake_call_header(&call, "Content-MD5", md5);
+	fake_call_body(&call, slice_str(body));
+	fake_call_run(fake_s3, &call);
+	status = call.reply.status;
+	if (!fake_reply_has(&call, text))
+		fail_msg("%s %s?%s: %u %.*s", method, path, query, status, (int)call.reply_body.len,
+			call.reply_body.data);
+	fake_call_free(&call);
+	return status;
+}
+
+/* The rights were given on the bucket that is gone. */
+static void test_replaced_bucket_is_left_alone(void **state)
+{
+	static const struct {
+		const char *method, *path, *query, *body;
+		bool lockable;
+	} rows[] = {
+		{"POST", "/reused", "delete", KEY_DELETION, false},
+		{"PUT", "/reused", "tagging", TAGS, false},
+		{"PUT", "/reused", "versioning",
+			"<VersioningConfiguration><Status>Enabled</Status>"
+			"</VersioningConfiguration>",
+			false},
+		{"PUT", "/reused/key", "tagging", TAGS, false},
+		{"PUT", "/reused/key", "retention",
+			"<Retention><Mode>GOVERNANCE</Mode><RetainUntilDate>2099-01-01T00:00:00Z"
+			"</RetainUntilDate></Retention>",
+			true},
+		{"PUT", "/reused/key", "legal-hold", "<LegalHold><Status>OFF</Status></LegalHold>",
+			true},
+		{"PUT", "/reused", "object-lock",
+			"<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>"
+			"<Rule><DefaultRetention><Mode>GOVERNANCE</Mode><Days>1</Days>"
+			"</DefaultRetention></Rule></ObjectLockConfiguration>",
+			true},
+	};
+	struct store_bucket bucket;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		lockable = rows[i].lockable;
+		make_reused();
+		allow_all();
+		assert_int_equal(ask_held(rows[i].method, rows[i].path, rows[i].query, rows[i].body,
+					 replace_reused, "NoSuchBucket"),
+			404);
+		assert_int_equal(ask("GET", "/reused/key", "", "next"), 200);
+		assert_int_equal(ask("GET", "/reused", "tagging", "NoSuchTagSet"), 404);
+		assert_int_equal(ask("GET", "/reused/key", "tagging", "<TagSet></TagSet>"), 200);
+		assert_int_equal(store_bucket_get(fake_store, SLICE("reused"), &bucket), 0);
+		assert_int_equal(bucket.versioning,
+			lockable ? STORE_VERSIONING_ENABLED : STORE_VERSIONING_NEVER);
+		if (lockable) {
+			assert_int_equal(ask("GET", "/reused/key", "legal-hold", ">ON<"), 200);
+			assert_int_equal(ask("GET", "/reused/key", "retention", NULL), 404);
+		}
+		s3_close(fake_s3);
+		fake_store_close(fake_store);
+		assert_int_equal(open_all(NULL), 0);
+	}
+}
+
+static void deny_deletion(void)
+{
+	assert_int_equal(ask_with("PUT", "/reused", "policy",
+				 "{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Deny\","
+				 "\"Principal\":\"*\",\"Action\":\"s3:DeleteObject\","
+				 "\"Resource\":\"arn:aws:s3:::reused/*\"},{\"Effect\":\"Allow\","
+				 "\"Principal\":\"*\",\"Action\":\"s3:*\","
+				 "\"Resource\":\"arn:aws:s3:::reused\"}]}"),
+		204);
+}
+
+/* Rights that are decided once the body is there are those of that moment. */
+static void test_rights_taken_while_the_body_is_awaited(void **state)
+{
+	(void)state;
+	lockable = false;
+	make_reused();
+	allow_all();
+	assert_int_equal(ask_with("PUT", "/reused/key", "", "next"), 200);
+	assert_int_equal(ask_held("POST", "/reused", "delete", KEY_DELETION, deny_deletion,
+				 "<Code>AccessDenied</Code>"),
+		200);
+	assert_int_equal(ask("GET", "/reused/key", "", "next"), 200);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +587,8 @@ static int tests_run(void)
 		cmocka_unit_test(test_many_parameters),
 		cmocka_unit_test(test_foreign_parameters),
 		cmocka_unit_test(test_presets),
+		cmocka_unit_test(test_replaced_bucket_is_left_alone),
+		cmocka_unit_test(test_rights_taken_while_the_body_is_awaited),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, fake_close);

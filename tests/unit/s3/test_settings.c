@@ -35,17 +35,21 @@ static int get(const char *name, struct document *ret_document)
 
 static void test_documents(void **state)
 {
+	const struct store_bucket bucket = {.name = "owner", .owner = "root"};
 	struct document document, again;
+	struct store_bucket owner;
 
 	(void)state;
+	assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
+	assert_int_equal(store_bucket_get(fake_store, SLICE("owner"), &owner), 0);
 	assert_int_equal(get("i/a", &document), -ENOENT);
 	assert_int_equal(put("i/a", "", 0, "0123"), -ESTALE);
-	assert_int_equal(put("i/a", "one", 0x123456789abcdef0ull, ""), 0);
+	assert_int_equal(put("i/a", "one", owner.id, ""), 0);
 	assert_int_equal(put("i/a", "two", 0, ""), -EEXIST);
 	assert_int_equal(get("i/a", &document), 0);
 	assert_string_equal(document.text.data, "one");
 	assert_int_equal(document.text.len, 3);
-	assert_true(document.owner == 0x123456789abcdef0ull);
+	assert_true(document.owner == owner.id);
 	assert_int_equal(put("i/a", "two", 0, document.stamp), 0);
 	assert_int_equal(put("i/a", "three", 0, document.stamp), -ESTALE);
 	assert_int_equal(get("i/a", &again), 0);
@@ -117,7 +121,7 @@ static void test_many_documents(void **state)
 	assert_int_equal(document_list(fake_store, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
 	assert_int_equal(seen.count, 1200);
 	assert_string_equal(seen.first, "i/00100");
-	assert_int_equal(document_delete_all(fake_store, SLICE("i/")), 0);
+	assert_int_equal(document_delete_all(fake_store, SLICE("i/"), 0), 0);
 	seen = (struct seen){.count_max = UINT32_MAX};
 	assert_int_equal(document_list(fake_store, SLICE_NONE, SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 1);
@@ -153,6 +157,7 @@ static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
 static void test_settings(void **state)
 {
 	struct s3_settings *settings, *held;
+	struct document document;
 	uint64_t id, next_id;
 
 	(void)state;
@@ -172,25 +177,37 @@ static void test_settings(void **state)
 	s3_settings_put(held);
 
 	/* The documents of a deleted bucket do not belong to the next bucket of its name. */
-	assert_int_equal(ask("DELETE", "/one", ""), 204);
 	assert_int_equal(put("b/one/tagging", "left", id, NULL), 0);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE("one"), id), 0);
+	assert_int_equal(put("b/one/tagging", "late", id, NULL), -ENOENT);
 	assert_int_equal(ask("PUT", "/one", ""), 200);
+	assert_int_equal(put("b/one/tagging", "late", id, NULL), -ENOENT);
 	assert_null(tags_of(SLICE("one"), &next_id).data);
 	assert_true(next_id != id);
 	assert_int_equal(ask("GET", "/one", "tagging"), 404);
+	/* And what is deleted late is not the next bucket's. */
+	assert_int_equal(put("b/one/tagging", "next", next_id, NULL), 0);
+	assert_int_equal(document_delete_of(fake_store, SLICE("b/one/tagging"), id), 0);
+	assert_int_equal(document_delete_all(fake_store, SLICE("b/one/"), id), 0);
+	s3_settings_changed(fake_s3, SLICE("one"));
+	assert_string_equal(tags_of(SLICE("one"), &id).data, "next");
+	assert_int_equal(document_delete_of(fake_store, SLICE("b/one/tagging"), id), 0);
+	assert_int_equal(get("b/one/tagging", &document), -ENOENT);
 }
 
 static void test_bucket_end(void **state)
 {
 	struct document document;
-	uint64_t id;
+	uint64_t id, more_id;
 
 	(void)state;
 	assert_int_equal(ask("PUT", "/one", ""), 200);
+	assert_int_equal(ask("PUT", "/one.more", ""), 200);
+	tags_of(SLICE("one.more"), &more_id);
 	tags_of(SLICE("one"), &id);
 	assert_int_equal(put("b/one/tagging", "x", id, NULL), 0);
 	assert_int_equal(put("b/one/unknown", "x", id, NULL), 0);
-	assert_int_equal(put("b/one.more/tagging", "x", 99, NULL), 0);
+	assert_int_equal(put("b/one.more/tagging", "x", more_id, NULL), 0);
 	assert_int_equal(ask("DELETE", "/one", ""), 204);
 	assert_int_equal(get("b/one/tagging", &document), -ENOENT);
 	assert_int_equal(get("b/one/unknown", &document), -ENOENT);
