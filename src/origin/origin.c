@@ -1,5 +1,5 @@
-/* origin/origin.c: opens and closes the fetcher, and deletes what an earlier run left of fetches.
- */
+/* origin/origin.c: opens and closes the fetcher, and deletes what an earlier run left of fetches
+ * and other uploads. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,12 +8,12 @@
 static void sweep_main(void *arg)
 {
 	struct origin *origin = arg;
-	int ret = s3_origin_sweep(origin->opts.s3, &origin->ending);
+	int ret = s3_uploads_sweep(origin->opts.s3, origin->opts.core, &origin->ending);
 
 	if (ret)
 		log_warn("origin",
-			"cannot delete what an earlier run left of fetches: %s; the next start "
-			"tries again",
+			"cannot delete what an earlier run left of fetches and other uploads: %s; "
+			"the next start tries again",
 			strerror(-ret));
 	atomic_store(&origin->swept, true);
 }

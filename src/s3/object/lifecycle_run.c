@@ -181,15 +181,9 @@ struct uploads {
 	int ret;
 };
 
-/* The key is the record's body. */
 static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, struct buf *key)
 {
-	const struct store_meta *meta = store_get_meta(get);
-	struct flow_source *source;
-	int ret;
-
-	ret = store_get_source(get, lifecycle->core, 0, meta->bytes, &source);
-	return ret ? ret : document_read_source(lifecycle->core, source, key);
+	return s3_upload_key(lifecycle->core, get, key);
 }
 
 static void upload_visit(const struct store_list_entry *entry, void *arg)

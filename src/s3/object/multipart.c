@@ -9,15 +9,25 @@
 #include "s3/core/stored.h"
 #include "s3/sse/sse.h"
 
-static void key_hash(struct slice key, char ret_hex[16])
+/* bucket_id 0: as earlier versions made it. */
+static void place_hash(uint64_t bucket_id, struct slice key, char ret_hex[16])
 {
 	uint8_t digest[SHA256_BYTES];
+	struct sha256 sha256;
+	char id[17];
 
-	sha256_of(key.data, key.len, digest);
+	sha256_init(&sha256);
+	sha256_update(&sha256, key.data, key.len);
+	if (bucket_id) {
+		snprintf(id, sizeof(id), "%016llx", (unsigned long long)bucket_id);
+		sha256_update(&sha256, "", 1);
+		sha256_update(&sha256, id, 16);
+	}
+	sha256_final(&sha256, digest);
 	hex_encode(digest, 8, ret_hex);
 }
 
-void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
+void s3_upload_id_make(uint64_t bucket_id, struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
 {
 	uint64_t now_ns = clock_real_ns();
 	uint8_t bytes[12];
@@ -26,7 +36,7 @@ void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
 		bytes[i] = (uint8_t)(now_ns >> (56 - 8 * i));
 	random_fill(bytes + 8, sizeof(bytes) - 8);
 	hex_encode(bytes, sizeof(bytes), ret_id);
-	key_hash(key, ret_id + 24);
+	place_hash(bucket_id, key, ret_id + 24);
 	ret_id[S3_UPLOAD_ID_LEN] = '\0';
 }
 
@@ -44,15 +54,29 @@ struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_n
 	return slice_of(ret_name, (size_t)len);
 }
 
-bool s3_upload_id_of(struct slice id, struct slice key)
+/* An id of an earlier version does not tell its bucket: it is of the one that has the name, unless
+ * that was made later. */
+bool s3_upload_is_of(
+	struct slice id, struct slice key, const struct store_bucket *bucket, uint64_t began_ns)
 {
 	uint8_t ignored[S3_UPLOAD_ID_LEN / 2];
 	char hash[16];
 
 	if (hex_decode(id, ignored, sizeof(ignored)))
 		return false;
-	key_hash(key, hash);
-	return memcmp(id.data + 24, hash, sizeof(hash)) == 0;
+	place_hash(bucket->id, key, hash);
+	if (memcmp(id.data + 24, hash, sizeof(hash)) == 0)
+		return true;
+	place_hash(0, key, hash);
+	return memcmp(id.data + 24, hash, sizeof(hash)) == 0 && began_ns >= bucket->created_ns;
+}
+
+int s3_upload_key(struct flow_core *core, struct store_get *record, struct buf *key)
+{
+	struct flow_source *source;
+	int ret = store_get_source(record, core, 0, store_get_meta(record)->bytes, &source);
+
+	return ret ? ret : document_read_source(core, source, key);
 }
 
 static const struct s3_error *no_such_upload(struct s3_call *call, struct slice id)
@@ -65,23 +89,27 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
 {
 	char name[S3_UPLOAD_NAME_MAX];
 	struct slice id = SLICE_NONE;
+	const struct s3_error *error;
+	struct store_bucket bucket;
 	bool ignored;
 	int ret;
 
 	s3_call_param(call, SLICE("uploadId"), &id);
-	if (!s3_upload_id_of(id, call->key))
+	error = s3_call_bucket(call, &bucket);
+	if (error)
+		return error;
+	if (!s3_upload_is_of(id, call->key, &bucket, UINT64_MAX))
 		return no_such_upload(call, id);
 	slice_copy_str(id, ret_upload->id, sizeof(ret_upload->id));
 	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
 		s3_upload_name(call->bucket, ret_upload->id, 0, name), &ret_upload->get, &ignored);
-	if (ret == -ENOENT) {
-		struct store_bucket bucket;
-		const struct s3_error *error = s3_call_bucket(call, &bucket);
-
-		return error ? error : no_such_upload(call, id);
-	}
 	if (ret)
-		return s3_fail_errno(call, ret);
+		return ret == -ENOENT ? no_such_upload(call, id) : s3_fail_errno(call, ret);
+	if (!s3_upload_is_of(id, call->key, &bucket, store_get_meta(ret_upload->get)->mtime_ns)) {
+		store_get_close(ret_upload->get);
+		return no_such_upload(call, id);
+	}
+	ret_upload->bucket_id = bucket.id;
 	ret_upload->meta = store_get_meta(ret_upload->get);
 	ret_upload->kind = (enum checksum_kind)ret_upload->meta->checksum_type;
 	ret_upload->composite = ret_upload->meta->checksum_flags & S3_FLAG_COMPOSITE;
@@ -154,24 +182,6 @@ const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
 	int ret = s3_upload_drop(call->s3, s3_upload_name(call->bucket, id, 0, name));
 
 	return ret ? s3_fail_errno(call, ret) : NULL;
-}
-
-void s3_uploads_delete_all(struct s3_call *call)
-{
-	char prefix[S3_UPLOAD_NAME_MAX];
-	static const char kinds[] = {'p', 'u'};
-
-	for (size_t i = 0; i < sizeof(kinds); i++) {
-		int len = snprintf(
-			prefix, sizeof(prefix), "%c/%.*s/", kinds[i], SLICE_FMT(call->bucket));
-		int ret = document_delete_under(
-			call->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
-
-		if (ret)
-			log_error("s3",
-				"uploads of the deleted bucket %.*s remain in the store: %s",
-				SLICE_FMT(call->bucket), strerror(-ret));
-	}
 }
 
 /* ---- Parameters of uploads in requests. ---- */

@@ -8,7 +8,6 @@
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
 #include "s3/core/named.h"
-#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/core/xml_in.h"
 #include "s3/event/notification.h"
@@ -493,7 +492,7 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	const struct store_put_opts opts = {.bucket = call->bucket,
 		.key = call->key,
 		.bytes = UINT64_MAX,
-		.bucket_id = s3_call_bucket_id(call)};
+		.bucket_id = upload->bucket_id};
 	struct s3_write_condition condition;
 	const struct s3_error *error;
 	struct store_put *put;

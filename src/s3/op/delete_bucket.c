@@ -60,7 +60,12 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 		return not_empty(call);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	s3_uploads_delete_all(call);
+	ret = s3_uploads_delete_all(call->s3, call->request->core, call->bucket);
+	if (ret)
+		log_error("s3",
+			"uploads of the deleted bucket %.*s remain in the store until its next "
+			"start: %s",
+			SLICE_FMT(call->bucket), strerror(-ret));
 	s3_configs_delete_all(call, bucket.id);
 	return told ? told : s3_answer_empty(call, 204);
 }

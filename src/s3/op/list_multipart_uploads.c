@@ -26,7 +26,7 @@ struct upload {
 
 struct listing {
 	struct s3_call *call;
-	const char *bucket_owner;
+	struct store_bucket bucket;
 	struct upload *uploads;
 	uint32_t count;
 	bool failed;
@@ -70,7 +70,8 @@ static int cmp(const void *left, const void *right)
 	return order ? order : slice_cmp(a->id, b->id);
 }
 
-/* Reads the keys of the records; uploads that have ended in the meantime are left out. */
+/* Reads the keys of the records; uploads that have ended in the meantime are left out, and those of
+ * an earlier bucket of the name. */
 static const struct s3_error *read_keys(struct listing *listing)
 {
 	struct s3_call *call = listing->call;
@@ -98,7 +99,9 @@ static const struct s3_error *read_keys(struct listing *listing)
 		store_get_close(get);
 		if (error)
 			return error;
-		listing->uploads[kept++] = *upload;
+		if (s3_upload_is_of(
+			    upload->id, upload->key, &listing->bucket, upload->initiated_ns))
+			listing->uploads[kept++] = *upload;
 	}
 	listing->count = kept;
 	qsort(listing->uploads, kept, sizeof(*listing->uploads), cmp);
@@ -157,7 +160,7 @@ static void put_upload(struct listing *listing, const struct upload *upload)
 	struct iam_owner owner;
 
 	iam_owner_or_id(listing->call->s3->iam,
-		upload->owner.len ? upload->owner : slice_str(listing->bucket_owner), &owner);
+		upload->owner.len ? upload->owner : slice_str(listing->bucket.owner), &owner);
 	buf_put_str(xml, "<Upload>");
 	put_text(listing, "Key", upload->key, xml);
 	xml_element("UploadId", upload->id, xml);
@@ -255,7 +258,8 @@ static const struct s3_error *parse(struct s3_call *call, struct listing *listin
 			return s3_list_encoding_error(call, value);
 		listing->url = true;
 	}
-	if (listing->id_marker.len && !s3_upload_id_of(listing->id_marker, listing->key_marker))
+	if (listing->id_marker.len && !s3_upload_is_of(listing->id_marker, listing->key_marker,
+					      &listing->bucket, UINT64_MAX))
 		return marker_error(call, listing->id_marker);
 	if (!utf8_is_valid(listing->prefix) || !utf8_is_valid(listing->delimiter) ||
 		!utf8_is_valid(listing->key_marker) || !utf8_is_valid(listing->id_marker))
@@ -293,10 +297,8 @@ const struct s3_error *s3_op_list_multipart_uploads(struct s3_call *call)
 {
 	struct listing listing = {.call = call, .uploads_max = LIMIT_LIST_KEYS_MAX};
 	const struct s3_error *error;
-	struct store_bucket bucket;
 
-	error = s3_call_bucket(call, &bucket);
-	listing.bucket_owner = bucket.owner;
+	error = s3_call_bucket(call, &listing.bucket);
 	if (!error)
 		error = parse(call, &listing);
 	if (!error)

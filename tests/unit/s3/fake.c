@@ -16,6 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
+void (*fake_bucket_deleted)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -33,6 +34,15 @@ static bool local;
 static char dir[256];
 static const struct store_engine *engine;
 static struct store_engine counted;
+
+static int counted_bucket_delete(struct store *store, struct slice name, uint64_t id)
+{
+	int ret = engine->bucket_delete(store, name, id);
+
+	if (!ret && fake_bucket_deleted)
+		fake_bucket_deleted();
+	return ret;
+}
 
 static int counted_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
@@ -115,6 +125,7 @@ struct store *fake_store_open(void)
 	head = (struct store_head *)store;
 	engine = head->engine;
 	counted = *engine;
+	counted.bucket_delete = counted_bucket_delete;
 	counted.put_open = counted_put_open;
 	counted.edit = counted_edit;
 	counted.put_commit = counted_put_commit;

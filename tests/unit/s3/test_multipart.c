@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "document/document.h"
 #include "fake.h"
 #include "s3/object/multipart.h"
+#include "s3/origin.h"
 
 static struct fake_call call;	  /* the last one */
 static char upload_id[64];	  /* of the last create */
@@ -497,6 +499,185 @@ static void test_uploads_are_listed(void **state)
 	complete("/lst/a", "<CompleteMultipartUpload/>", 404, "NoSuchUpload");
 }
 
+/* ---- A bucket that takes another one's name. ---- */
+
+static void ask(const char *method, const char *path, const char *query, uint32_t status)
+{
+	begin(method, path, query);
+	run(status, NULL);
+}
+
+static char former_id[64], next_id[64];
+
+static const char CORS[] = "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>"
+			   "<AllowedOrigin>*</AllowedOrigin></CORSRule></CORSConfiguration>";
+
+/* With an upload, a part of it and a configuration. */
+static void make_used(char id[64])
+{
+	char etag[40];
+
+	ask("PUT", "/used", "", 200);
+	create("/used/key", NULL);
+	put_part("/used/key", 1, SLICE("part"), etag);
+	snprintf(id, sizeof(former_id), "%s", upload_id);
+	begin("PUT", "/used", "cors");
+	fake_call_body(&call, slice_str(CORS));
+	run(200, NULL);
+}
+
+static void make_next(void)
+{
+	struct fake_call deletion = call;
+
+	fake_bucket_deleted = NULL;
+	fake_call_init(&call, "GET", "/", "");
+	make_used(next_id);
+	fake_call_free(&call);
+	call = deletion;
+}
+
+static uint64_t records(void)
+{
+	struct store_bucket bucket;
+	struct store_quota used;
+
+	assert_int_equal(store_bucket_get(fake_store, SLICE(S3_UPLOADS_BUCKET), &bucket), 0);
+	assert_int_equal(store_bucket_usage(fake_store, SLICE(S3_UPLOADS_BUCKET), &used), 0);
+	return used.objects;
+}
+
+/* The next bucket's upload and configuration are there, and no upload of the former one. */
+static void check_next(void)
+{
+	char query[128];
+
+	begin("GET", "/used", "uploads");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, next_id));
+	assert_false(fake_reply_has(&call, former_id));
+	snprintf(query, sizeof(query), "uploadId=%s", former_id);
+	begin("GET", "/used/key", query);
+	run(404, "NoSuchUpload");
+	snprintf(query, sizeof(query), "partNumber=1&uploadId=%s", former_id);
+	begin("PUT", "/used/key", query);
+	fake_call_body(&call, SLICE("part"));
+	run(404, "NoSuchUpload");
+	snprintf(query, sizeof(query), "uploads&key-marker=key&upload-id-marker=%s", former_id);
+	begin("GET", "/used", query);
+	run(400, "InvalidArgument");
+	snprintf(query, sizeof(query), "uploadId=%s", next_id);
+	begin("GET", "/used/key", query);
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<PartNumber>1</PartNumber>"));
+	ask("GET", "/used", "cors", 200);
+}
+
+/* A bucket made before the former one's uploads and configurations are deleted keeps its own. */
+static void test_bucket_made_during_a_deletion(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	make_used(former_id);
+	before = records();
+	fake_bucket_deleted = make_next;
+	ask("DELETE", "/used", "", 204);
+	assert_int_equal(records(), before);
+	check_next();
+	ask("DELETE", "/used", "", 204);
+	assert_int_equal(records(), before - 2);
+}
+
+/* A deletion that a crash cut short leaves rows that are nobody's; the next start deletes them. */
+static void test_deletion_cut_short(void **state)
+{
+	struct store_bucket bucket;
+	uint64_t before;
+
+	(void)state;
+	make_used(former_id);
+	before = records();
+	assert_int_equal(store_bucket_get(fake_store, SLICE("used"), &bucket), 0);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE("used"), bucket.id), 0);
+	make_used(next_id);
+	assert_int_equal(records(), before + 2);
+	check_next();
+	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+	assert_int_equal(records(), before);
+	check_next();
+	/* The same without a next bucket. */
+	assert_int_equal(store_bucket_get(fake_store, SLICE("used"), &bucket), 0);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE("used"), bucket.id), 0);
+	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+	assert_int_equal(records(), before - 2);
+}
+
+static void store_row(const char *kind, const char *id, const char *behind, const char *text)
+{
+	struct document_text row = {.bucket = SLICE(S3_UPLOADS_BUCKET), .text = slice_str(text)};
+	char name[S3_UPLOAD_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s/old/%s%s", kind, id, behind);
+	row.key = slice_str(name);
+	assert_int_equal(document_put_text(fake_store, &fake_core, &row), 0);
+}
+
+/* The id of an upload as an earlier version made it. */
+static void former_version_id(const char *key, char id[64])
+{
+	uint8_t digest[SHA256_BYTES];
+
+	snprintf(id, 64, "%016llx01020304", (unsigned long long)clock_real_ns());
+	sha256_of(key, strlen(key), digest);
+	hex_encode(digest, 8, id + 24);
+	id[S3_UPLOAD_ID_LEN] = '\0';
+}
+
+/* Uploads that an earlier version began go on, unless their bucket is younger than they; parts
+ * whose upload has ended are deleted. */
+static void test_uploads_of_an_earlier_version(void **state)
+{
+	uint64_t before;
+	char id[64], query[128];
+
+	(void)state;
+	create("/bkt/any", NULL);
+	ask("PUT", "/old", "", 200);
+	before = records();
+	former_version_id("key", id);
+	store_row("u", id, "", "key");
+	store_row("p", id, "/00001", "part");
+	former_version_id("other", id);
+	store_row("p", id, "/00001", "part");
+	store_row("p", id, "/00002", "part");
+	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+	assert_int_equal(records(), before + 2);
+	former_version_id("key", id);
+	begin("GET", "/old", "uploads");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<Key>key</Key>"));
+	assert_true(fake_reply_has(&call, id + 24));
+	snprintf(id, sizeof(id), "%s",
+		call.reply_body.data +
+			slice_find(buf_slice(&call.reply_body), SLICE("<UploadId>")) + 10);
+	id[S3_UPLOAD_ID_LEN] = '\0';
+	snprintf(query, sizeof(query), "uploadId=%s", id);
+	begin("GET", "/old/key", query);
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<PartNumber>1</PartNumber>"));
+	/* The next bucket of the name is younger. */
+	assert_int_equal(store_bucket_delete(fake_store, SLICE("old"), 0), 0);
+	ask("PUT", "/old", "", 200);
+	begin("GET", "/old", "uploads");
+	run(200, NULL);
+	assert_false(fake_reply_has(&call, "<Upload>"));
+	begin("GET", "/old/key", query);
+	run(404, "NoSuchUpload");
+	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+	assert_int_equal(records(), before);
+}
+
 static void test_checksum_requests(void **state)
 {
 	static const struct {
@@ -542,6 +723,9 @@ static int tests_run(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_copied_part),
 		cmocka_unit_test(test_uploads_are_listed),
+		cmocka_unit_test(test_bucket_made_during_a_deletion),
+		cmocka_unit_test(test_deletion_cut_short),
+		cmocka_unit_test(test_uploads_of_an_earlier_version),
 		cmocka_unit_test(test_checksum_requests),
 	};
 

@@ -1,0 +1,175 @@
+/* s3/object/sweep.c: deletes what nobody can reach any more of uploads: those of deleted buckets,
+ * fetches of an earlier run, and parts whose upload has ended. A deletion of a bucket that a crash
+ * cut short leaves the first, a crash behind the commit of a part the last. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "document/document.h"
+#include "s3/core/call.h"
+#include "s3/object/multipart.h"
+#include "s3/origin.h"
+
+struct sweep {
+	struct s3 *s3;
+	struct flow_core *core;
+	const _Atomic bool *ending; /* NULL: it runs to its end */
+	char until[17]; /* fetches from before it are swept, too; ids begin with their time */
+	char last[S3_UPLOAD_NAME_MAX];
+	uint32_t count;
+	int ret;
+};
+
+static bool is_ending(const struct sweep *sweep)
+{
+	return sweep->ending && atomic_load(sweep->ending);
+}
+
+/* ---- Records. ---- */
+
+/* Whether the bucket of the record "u/BUCKET/ID" was deleted. The bucket is looked up after the
+ * record was seen: a record that is not of the bucket that has the name now is of none. One that
+ * cannot be read stays. */
+static bool is_orphan(const struct sweep *sweep, struct slice name, struct store_get *get)
+{
+	struct slice id = slice_from(name, name.len - S3_UPLOAD_ID_LEN);
+	struct slice bucket_name = slice_to(slice_from(name, 2), name.len - S3_UPLOAD_ID_LEN - 3);
+	struct store_bucket bucket;
+	struct buf key;
+	bool orphan = false;
+	int ret;
+
+	buf_init(&key, LIMIT_KEY_LEN_MAX);
+	if (!s3_upload_key(sweep->core, get, &key)) {
+		ret = store_bucket_get(sweep->s3->store, bucket_name, &bucket);
+		orphan = ret == -ENOENT || (!ret && !s3_upload_is_of(id, buf_slice(&key), &bucket,
+							    store_get_meta(get)->mtime_ns));
+	}
+	buf_free(&key);
+	return orphan;
+}
+
+static void record_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct sweep *sweep = arg;
+	struct slice name = entry->key;
+	struct store_get *get;
+	bool ignored, ended;
+
+	slice_copy_str(name, sweep->last, sizeof(sweep->last));
+	if (sweep->ret || is_ending(sweep) || name.len < S3_UPLOAD_ID_LEN + 4 ||
+		store_get_open(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), name, &get, &ignored))
+		return;
+	ended = (s3_origin_is_copy(store_get_meta(get)) &&
+			slice_cmp(slice_to(slice_from(name, name.len - S3_UPLOAD_ID_LEN), 16),
+				slice_str(sweep->until)) < 0) ||
+		is_orphan(sweep, name, get);
+	store_get_close(get);
+	if (!ended)
+		return;
+	sweep->ret = s3_upload_drop(sweep->s3, name);
+	sweep->count++;
+}
+
+static int records_sweep(struct sweep *sweep, struct slice prefix)
+{
+	bool more = true;
+	int ret = 0;
+
+	sweep->last[0] = '\0';
+	while (more && !ret && !is_ending(sweep)) {
+		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = prefix,
+			.after = slice_str(sweep->last),
+			.entries_max = LIMIT_LIST_KEYS_MAX};
+
+		ret = store_list(sweep->s3->store, &opts, record_visit, sweep, &more);
+		ret = ret ? ret : sweep->ret;
+	}
+	return ret;
+}
+
+/* ---- Parts. ---- */
+
+static void part_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct sweep *sweep = arg;
+
+	slice_copy_str(entry->key, sweep->last, sizeof(sweep->last));
+}
+
+/* Of the upload whose first part is in `last`. An upload's record is there before its parts, and
+ * as long as they. */
+static int upload_parts_sweep(struct sweep *sweep)
+{
+	struct slice parts =
+		slice_to(slice_str(sweep->last), strlen(sweep->last) - strlen("00001"));
+	char record[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+	int ret;
+
+	snprintf(record, sizeof(record), "u%.*s",
+		SLICE_FMT(slice_to(slice_from(parts, 1), parts.len - 2)));
+	ret = store_get_open(
+		sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(record), &get, &ignored);
+	if (!ret)
+		store_get_close(get);
+	if (ret == -ENOENT) {
+		ret = document_delete_under(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), parts);
+		sweep->count++;
+	}
+	/* Behind them. */
+	slice_copy_str(SLICE("~"), sweep->last + parts.len, sizeof(sweep->last) - parts.len);
+	return ret;
+}
+
+static int parts_sweep(struct sweep *sweep, struct slice prefix)
+{
+	bool more = true;
+	int ret = 0;
+
+	sweep->last[0] = '\0';
+	while (more && !ret && !is_ending(sweep)) {
+		struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = prefix,
+			.after = slice_str(sweep->last),
+			.entries_max = 1};
+
+		ret = store_list(sweep->s3->store, &opts, part_visit, sweep, &more);
+		/* Not when none was visited. */
+		if (!ret && strlen(sweep->last) > S3_UPLOAD_ID_LEN &&
+			!slice_ends(slice_str(sweep->last), SLICE("~")))
+			ret = upload_parts_sweep(sweep);
+	}
+	return ret;
+}
+
+/* ---- Both. ---- */
+
+int s3_uploads_delete_all(struct s3 *s3, struct flow_core *core, struct slice bucket)
+{
+	struct sweep sweep = {.s3 = s3, .core = core};
+	char prefix[S3_UPLOAD_NAME_MAX];
+	int ret = records_sweep(&sweep, s3_upload_name(bucket, "", 0, prefix));
+
+	if (!ret) {
+		prefix[0] = 'p';
+		ret = parts_sweep(&sweep, slice_str(prefix));
+	}
+	return ret == -ENOENT ? 0 : ret;
+}
+
+int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *ending)
+{
+	struct sweep sweep = {.s3 = s3, .core = core, .ending = ending};
+	int ret;
+
+	snprintf(sweep.until, sizeof(sweep.until), "%016llx", (unsigned long long)clock_real_ns());
+	ret = records_sweep(&sweep, SLICE("u/"));
+	if (!ret)
+		ret = parts_sweep(&sweep, SLICE("p/"));
+	if (sweep.count)
+		log_info("s3", "%u uploads that an earlier run did not end were deleted",
+			sweep.count);
+	return ret == -ENOENT ? 0 : ret;
+}
