@@ -78,7 +78,6 @@ static bool group_gather(struct store *store, struct group *group)
 	size_t bytes_max = store->volume.super.log_bytes / 2;
 	size_t bytes_goal = MIN(GROUP_BYTES_GOAL, bytes_max / 2);
 	struct commit *commit;
-	uint32_t pieces = 0;
 
 	while (group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal &&
 		(commit = commit_next(committer))) {
@@ -89,13 +88,14 @@ static bool group_gather(struct store *store, struct group *group)
 				   (commit->composition ? commit->composition->count : 0);
 		int error = 0;
 
-		if (group->commit_count && (alone || group->len + bytes > bytes_max ||
-						   pieces + piece_count > GROUP_PIECES_MAX)) {
+		if (group->commit_count &&
+			(alone || group->len + bytes > bytes_max ||
+				group->piece_count + piece_count > GROUP_PIECES_MAX)) {
 			committer->held = commit;
 			return false;
 		}
 		group_take(group, commit);
-		pieces += piece_count;
+		group->piece_count += piece_count;
 		if (sizeof(struct group_head) + bytes > bytes_max)
 			error = -EFBIG;
 		else if (commit->regains && commit->regains != atomic_load(&store->regains))
@@ -162,12 +162,14 @@ static void pieces_collect(struct committer *committer, const struct group *grou
 		if (!commit->span.data || !commit->items[0].planned)
 			continue;
 		segment = atomic_load(&commit->items[0].object->segments[commit->span_segment]);
-		for (uint32_t i = 0; i < segment->extent_count; i++)
+		for (uint32_t i = 0; i < segment->extent_count; i++) {
+			CHECK(count < GROUP_PIECES_MAX);
 			committer->pieces[count++] =
 				(struct body_piece){.block = segment->extents[i].block,
 					.blocks = segment->extents[i].blocks,
 					.data = commit->span.data +
 						((size_t)segment->extents[i].start << BLOCK_SHIFT)};
+		}
 	}
 	committer->piece_count = count;
 	if (count > 1)

@@ -57,6 +57,7 @@ void group_reset(struct group *group)
 	group->commits = NULL;
 	group->commits_last = NULL;
 	group->commit_count = 0;
+	group->piece_count = 0;
 	group->number_count = 0;
 	group->next = NULL;
 }

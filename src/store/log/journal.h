@@ -56,6 +56,7 @@ struct group {
 	size_t cap;
 	uint32_t count;
 	uint32_t commit_count;
+	uint32_t piece_count;  /* of the commits' grouped bodies */
 	uint32_t number_count; /* numbers assigned */
 	uint32_t touched_count;
 	uint32_t touched_cap;

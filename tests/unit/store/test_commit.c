@@ -1,9 +1,12 @@
 /* tests/unit/store/test_commit.c: many committers on one and two cores; conditions are checked in
  * commit order; quiescing. */
+#include "memory_disk.h"
 #include "rig.h"
 
 #include "store/call/call.h"
+#include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
+#include "store/space/space.h"
 #include "store/store_priv.h"
 
 #include <errno.h>
@@ -440,6 +443,111 @@ static void test_one_checkpoint_answers_all_who_asked(void **state)
 	rig_once(asked_run, NULL);
 }
 
+/* ---- On a fragmented volume, a group that waits for more commits gets no more pieces than it can
+ * write. ---- */
+
+#define WAVE_FIBERS 40u /* two waves of bodies, a piece for each block, are more than a group's */
+
+static void wave_put(struct rig *rig, uint32_t idx)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "%u", idx);
+	assert_int_equal(
+		object_put_seeded(rig, "b", slice_str(key), STORE_GROUPED_BYTES_MAX, idx + 1, NULL),
+		0);
+}
+
+static void callers_await(const struct rig *rig, uint32_t callers)
+{
+	while (atomic_load(&rig->store->committer->callers) != callers)
+		fiber_yield();
+}
+
+/* While the first commit is being written, a small one of each fiber of the first wave waits. While
+ * those are being written, the bodies of the second wave wait. The first wave's fibers then put
+ * their bodies while the group of the second wave's waits for them. */
+static void wave_fiber(struct rig *rig, void *arg)
+{
+	uint32_t idx = *(const uint32_t *)arg;
+	struct committer *committer = rig->store->committer;
+
+	if (idx == 0) {
+		assert_int_equal(object_put_seeded(rig, "b", SLICE("first"), 10, 1, NULL), 0);
+		return;
+	}
+	if (idx == 2 * WAVE_FIBERS + 1) {
+		callers_await(rig, 1 + WAVE_FIBERS);
+		memory_disk_let_go(0);
+		memory_disk(0)->hold = true;
+		callers_await(rig, 2 * WAVE_FIBERS);
+		committer->write_ns = 1000 * NS_PER_S;
+		committer->await_skips = 0;
+		memory_disk_let_go(0);
+		memory_disk(0)->hold = true;
+		memory_disk_await_held(0);
+		committer->write_ns = 0;
+		memory_disk_let_go(0);
+		return;
+	}
+	memory_disk_await_held(0);
+	if (idx <= WAVE_FIBERS)
+		assert_int_equal(object_put_seeded(rig, "b", SLICE("small"), 10, 1, NULL), 0);
+	else
+		callers_await(rig, WAVE_FIBERS);
+	wave_put(rig, idx);
+}
+
+/* Half of the space is free, and no two blocks of it touch. */
+static void space_break_up(struct space *space)
+{
+	uint64_t block, first = UINT64_MAX, last = 0;
+
+	while (space_lease(space, 1, &block)) {
+		first = MIN(first, block);
+		last = MAX(last, block);
+	}
+	for (block = first; block <= last; block += 2)
+		space_give(space, block, 1);
+}
+
+static void waves_run(struct rig *rig, void *arg)
+{
+	uint32_t idx[2 * WAVE_FIBERS + 2];
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	space_break_up(rig->store->space);
+	for (uint32_t i = 0; i < ARRAY_LEN(idx); i++)
+		idx[i] = i;
+	memory_disk(0)->hold = true;
+	rig_fibers(rig, ARRAY_LEN(idx), wave_fiber, idx, sizeof(idx[0]));
+	for (uint32_t i = 1; i <= 2 * WAVE_FIBERS; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(object_verify_seeded(
+					 rig, "b", slice_str(key), STORE_GROUPED_BYTES_MAX, i + 1),
+			0);
+	}
+}
+
+static void test_a_group_that_waits_keeps_to_its_pieces(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	_Static_assert(2 * WAVE_FIBERS * (STORE_GROUPED_BYTES_MAX / BLOCK_BYTES) > GROUP_PIECES_MAX,
+		"two waves do not fit");
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0";
+	rig.opts.volume_bytes_max = rig.opts.step_bytes;
+	memory_disks_open();
+	rig_run(&rig, waves_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -450,6 +558,7 @@ int main(void)
 		cmocka_unit_test(test_many_want_the_same_cold_key),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_one_checkpoint_answers_all_who_asked),
+		cmocka_unit_test(test_a_group_that_waits_keeps_to_its_pieces),
 	};
 
 	log_set_level(LOG_WARN);
