@@ -362,15 +362,18 @@ static inline uint32_t disk_stripe_blocks(uint64_t block)
 /* Reads again in another way when the data was wrong although no member reported an error: 0, -EIO,
  * or -ENOENT when there is no other way. Fiber call; ways count from 0. */
 int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way);
-/* Writes the data that was read in that way over the wrong data. */
+/* Writes the data that was read in that way over the wrong data, and reads it again. -EIO (logged):
+ * a member is still wrong. */
 int disk_array_amend(
 	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
 /* Computes a member's part of a stripe from the others and writes it. Fiber call. */
 int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
-/* Computes a stripe's parity from its data, which is known to be right, and compares it with the
- * members' parity. amend: rewrites what differs. ret_wrong: how many shards differed. Skips members
- * that are not good. Fiber call, or blocking. */
-int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong);
+/* Computes a stripe's parity from its data and compares it with the members' parity. data: all of
+ * the stripe's blocks, known to be right: what a member returns unchecked may be what is wrong.
+ * amend: rewrites what differs. ret_wrong: how many shards differed, without those that could not
+ * be rewritten; then -EIO (logged). Skips members that are not good. Fiber call, or blocking. */
+int disk_array_parity(
+	struct disk *disk, uint64_t block, const void *data, bool amend, uint32_t *ret_wrong);
 /* Blocking: reads a mirrored range from one given copy. -ENOENT past the last copy, -EHOSTDOWN when
  * there is none. A member that is lost then no longer counts: the next one's copy is read. */
 int disk_copy_read_now(

@@ -98,6 +98,8 @@ int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset);
 struct stripe array_stripe(const struct array *array, uint64_t block);
 /* How many blocks of data a shard has. */
 uint32_t array_shard_blocks(const struct stripe *stripe, uint32_t shard);
+/* Computes the parity of a stripe's data; its shards one after another. */
+int array_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity);
 /* A part of a shard, in bytes, computed without the members in `avoid`. */
 struct array_part {
 	uint32_t shard;

@@ -330,7 +330,7 @@ static int columns_encode(const struct stripe *stripe, const uint8_t *data, uint
 	return ec_encode(&geometry->ec, columns[1] - columns[0], from, to);
 }
 
-static int stripe_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity)
+int array_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity)
 {
 	uint64_t width = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
 	/* Where the last shard with data ends. */
@@ -369,7 +369,7 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 		free(batch);
 		return -ENOMEM;
 	}
-	ret = stripe_encode(&stripe, data, parity.data);
+	ret = array_encode(&stripe, data, parity.data);
 	for (uint32_t s = 0; s < geometry->count && !ret; s++) {
 		uint32_t member = array_member_of(&stripe, s);
 		uint64_t real = (uint64_t)array_shard_blocks(&stripe, s) * DISK_ALIGN_BYTES;

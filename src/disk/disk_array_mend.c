@@ -1,5 +1,6 @@
 /* disk/disk_array_mend.c: repairs after a checksum showed that a member returned wrong bytes: reads
- * the data in other ways, and rebuilds a member's part of a stripe. */
+ * the data in other ways, compares parity with right data, and rebuilds a member's part of a
+ * stripe. */
 #include "disk/disk_array.h"
 
 #include <errno.h>
@@ -38,6 +39,60 @@ int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t of
 	return avoid ? array_read(disk, (uint8_t *)data, bytes, offset, avoid) : -ENOENT;
 }
 
+/* ---- A member's part of a stripe, as it should be. ---- */
+
+struct member_part {
+	uint32_t member;
+	const uint8_t *right;
+	uint64_t bytes, offset;
+};
+
+static int32_t part_run(
+	struct array_batch *batch, enum disk_op op, const struct member_part *part, void *data)
+{
+	batch->count = 0;
+	array_batch_add(batch, op, part->member, data, part->bytes, part->offset);
+	array_batch_run(batch);
+	return batch->transfers[0].result;
+}
+
+/* Reads it from the member and compares: 0; -EBADMSG: the member has other bytes; -errno. read:
+ * room for as many bytes. */
+static int part_compare(struct array_batch *batch, const struct member_part *part, uint8_t *read)
+{
+	int32_t result = part_run(batch, DISK_READ, part, read);
+
+	return result ? result : memcmp(read, part->right, part->bytes) ? -EBADMSG : 0;
+}
+
+/* Writes it to the member, and reads it again, because the member was wrong before. 0; -errno
+ * (logged); -ENOTCONN: the member is gone, and is rebuilt when it is back. */
+static int part_mend(
+	struct array_batch *batch, const struct member_part *part, uint8_t *read, const char *what)
+{
+	/* A write only reads the data. */
+	int ret = part_run(batch, DISK_WRITE, part, (void *)(uintptr_t)part->right);
+	const char *path = batch->transfers[0].disk->path;
+
+	if (!ret)
+		ret = part_compare(batch, part, read);
+	if (!ret)
+		log_warn("disk",
+			"volume %u (%s): %llu bytes of %s at %llu were wrong: written anew",
+			part->member, path, (unsigned long long)part->bytes, what,
+			(unsigned long long)part->offset);
+	else if (ret != -ENOTCONN)
+		log_error("disk",
+			"volume %u (%s): %llu bytes of %s at %llu are wrong and could not be "
+			"written anew: %s: the other volumes have the right ones; if it stays so, "
+			"replace the volume",
+			part->member, path, (unsigned long long)part->bytes, what,
+			(unsigned long long)part->offset,
+			ret == -EBADMSG ? "it does not keep what is written there"
+					: strerror(-ret));
+	return ret;
+}
+
 int disk_array_amend(
 	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way)
 {
@@ -47,35 +102,31 @@ int disk_array_amend(
 	uint64_t from = offset % MIB, to = from + bytes;
 	uint64_t avoid = way_avoids(stripe.geometry, way);
 	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
+	void *read = NULL;
 	int ret = 0;
 
-	if (!batch)
+	if (!batch || posix_memalign(&read, DISK_ALIGN_BYTES, bytes)) {
+		free(batch);
 		return -ENOMEM;
+	}
 	batch->array = array;
 	for (uint64_t at = from; at < to;) {
 		uint32_t shard = (uint32_t)(at / shard_bytes);
-		uint32_t member = array_member_of(&stripe, shard);
 		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
+		const struct member_part part = {.member = array_member_of(&stripe, shard),
+			.right = (const uint8_t *)data + (at - from),
+			.bytes = end - at,
+			.offset = stripe.first * DISK_ALIGN_BYTES + at % shard_bytes};
 
-		/* A write only reads the data. */
-		if ((avoid >> member & 1) && array_writable(array, member))
-			array_batch_add(batch, DISK_WRITE, member,
-				(uint8_t *)(uintptr_t)data + (at - from), end - at,
-				stripe.first * DISK_ALIGN_BYTES + at % shard_bytes);
+		if ((avoid >> part.member & 1) && array_writable(array, part.member)) {
+			int error = part_mend(batch, &part, (uint8_t *)read, "data");
+
+			ret = error && error != -ENOTCONN ? -EIO : ret;
+		}
 		at = end;
 	}
-	array_batch_run(batch);
-	for (uint32_t i = 0; i < batch->count; i++) {
-		if (batch->transfers[i].result)
-			ret = batch->transfers[i].result;
-		log_warn("disk", "volume %u (%s): %llu bytes at %llu were wrong: %s",
-			batch->transfers[i].member,
-			array->members[batch->transfers[i].member].disk->path,
-			(unsigned long long)batch->transfers[i].iov.iov_len,
-			(unsigned long long)batch->transfers[i].io.offset,
-			ret ? "and cannot be written again" : "written anew");
-	}
-	counter_add(&amended, 1);
+	counter_add(&amended, !ret);
+	free(read);
 	free(batch);
 	return ret;
 }
@@ -124,82 +175,58 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
 	return ret;
 }
 
-/* Reads shard s of parity and compares it with the right one. True: it differs, or it could not be
- * read. */
-static bool parity_differs(
-	struct array_batch *batch, const struct stripe *stripe, uint32_t s, uint8_t *right)
-{
-	struct array *array = batch->array;
-	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
-	uint32_t member = array_member_of(stripe, stripe->geometry->data + s);
-	uint8_t *lies = right + stripe->geometry->parity * bytes;
-
-	if (!array_readable(array, member, 0))
-		return false;
-	batch->count = 0;
-	array_batch_add(batch, DISK_READ, member, lies, bytes, stripe->first * DISK_ALIGN_BYTES);
-	array_batch_run(batch);
-	if (!batch->transfers[0].result && memcmp(lies, right + s * bytes, bytes) == 0)
-		return false;
-	log_warn("disk", "volume %u (%s): parity at %llu was wrong", member,
-		batch->transfers[0].disk->path,
-		(unsigned long long)(stripe->first * DISK_ALIGN_BYTES));
-	return true;
-}
-
-static int parity_check(
-	const struct stripe *stripe, bool amend, struct array_batch *batch, uint8_t *data)
+/* Compares the members' parity with the right one. read: room for a shard. */
+static int parity_check(struct array_batch *batch, const struct stripe *stripe, uint8_t *right,
+	bool amend, uint32_t *ret_wrong)
 {
 	const struct array_geometry *geometry = stripe->geometry;
 	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
-	uint8_t *parity = data + geometry->data * bytes;
-	const void *from[EC_DATA_MAX];
-	void *to[EC_PARITY_MAX];
-	int wrong = 0;
+	uint8_t *read = right + geometry->parity * bytes;
+	int ret = 0;
 
-	for (uint32_t s = 0; s < geometry->data; s++)
-		from[s] = data + s * bytes;
-	for (uint32_t p = 0; p < geometry->parity; p++)
-		to[p] = parity + p * bytes;
-	if (ec_encode(&geometry->ec, bytes, from, to))
-		return -EINVAL;
+	*ret_wrong = 0;
 	for (uint32_t p = 0; p < geometry->parity; p++) {
-		if (!parity_differs(batch, stripe, p, parity))
+		const struct member_part part = {
+			.member = array_member_of(stripe, geometry->data + p),
+			.right = right + p * bytes,
+			.bytes = bytes,
+			.offset = stripe->first * DISK_ALIGN_BYTES};
+
+		int error = array_readable(batch->array, part.member, 0)
+				    ? part_compare(batch, &part, read)
+				    : 0;
+
+		if (!error || error == -ENOTCONN)
 			continue;
-		wrong++;
-		if (!amend)
-			continue;
-		batch->count = 0;
-		array_batch_add(batch, DISK_WRITE, array_member_of(stripe, geometry->data + p),
-			parity + p * bytes, bytes, stripe->first * DISK_ALIGN_BYTES);
-		array_batch_run(batch);
+		if (amend)
+			error = part_mend(batch, &part, read, "parity");
+		if (!amend || !error)
+			(*ret_wrong)++;
+		else if (error != -ENOTCONN)
+			ret = -EIO;
 	}
-	return wrong;
+	return ret;
 }
 
-int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong)
+int disk_array_parity(
+	struct disk *disk, uint64_t block, const void *data, bool amend, uint32_t *ret_wrong)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, block);
 	uint64_t bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
-	uint64_t real = (uint64_t)stripe.blocks * DISK_ALIGN_BYTES;
 	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
-	void *data = NULL;
+	void *parity = NULL;
 	int ret = -ENOMEM;
 
-	/* The data, the right parity, and one shard of the parity as the member has it. */
-	if (batch && posix_memalign(
-			     &data, DISK_ALIGN_BYTES, (stripe.geometry->count + 1) * bytes) == 0) {
+	/* The right parity, and one shard of the parity as the member has it. */
+	if (batch && posix_memalign(&parity, DISK_ALIGN_BYTES,
+			     (stripe.geometry->parity + 1) * bytes) == 0) {
 		batch->array = array;
-		memset(data, 0, stripe.geometry->data * bytes);
-		ret = array_read(disk, (uint8_t *)data, real, block * DISK_ALIGN_BYTES, 0);
+		ret = array_encode(&stripe, (const uint8_t *)data, (uint8_t *)parity);
 	}
 	if (!ret)
-		ret = parity_check(&stripe, amend, batch, (uint8_t *)data);
-	free(data);
+		ret = parity_check(batch, &stripe, (uint8_t *)parity, amend, ret_wrong);
+	free(parity);
 	free(batch);
-	if (ret < 0)
-		return ret;
-	*ret_wrong = (uint32_t)ret;
-	return 0;
+	return ret;
 }

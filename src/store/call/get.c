@@ -324,7 +324,7 @@ static __attribute__((noinline, cold)) int verify_failed(
 	return -EIO;
 }
 
-/* Repairs from other volumes, if there are any. */
+/* Repairs from other volumes, if there are any. As stripe_mend. */
 static __attribute__((noinline, cold)) int piece_mend(
 	struct store_get *get, const struct segment *segment, uint64_t offset, struct slice piece)
 {
@@ -353,7 +353,7 @@ static int pieces_verify(struct store_get *get, const struct object_part *part, 
 			    crc32c_update(0, at, piece) !=
 				    segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES],
 			    0) &&
-			piece_mend(get, segment, offset, slice_of(at, piece)))
+			piece_mend(get, segment, offset, slice_of(at, piece)) < 0)
 			return verify_failed(part, offset);
 		at += piece;
 		offset += piece;

@@ -36,6 +36,12 @@ struct recover_range {
 };
 int recover_range_verify(struct volume *volume, const struct segment *segment,
 	const struct recover_range *range, uint8_t *piece);
+/* Compares the parity of a segment of `bytes` with its data, which it reads again, because a volume
+ * may have kept wrong bytes, and rewrites what differs. ret_wrong: how many shards. Leaves stripes
+ * whose data no volume has, or that too few volumes have. Others' errors are returned after the
+ * last stripe: -EIO: a shard could not be rewritten; -ENOMEM. piece: as recover_segment_verify. */
+int recover_segment_parity(struct volume *volume, const struct segment *segment, uint64_t bytes,
+	uint8_t *piece, uint32_t *ret_wrong);
 /* Reads space and the buckets' counts from the snapshot. -ENOENT: no valid snapshot. */
 int snapshot_read(struct store *store);
 /* Only the snapshot's bitmap, which the caller frees; also sets the buckets' counts. */

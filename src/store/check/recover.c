@@ -19,7 +19,18 @@
 #define PROGRESS_INTERVAL_NS (2 * NS_PER_S)
 #define COMPLAINTS_MAX	     10u
 
-/* ---- Checksums. ---- */
+/* ---- Checksums and parity. ---- */
+
+static int piece_read(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece)
+{
+	const struct stripe_piece whole = {.at = range->from,
+		.data = piece,
+		.bytes = (uint32_t)MIN(range->to - range->from, (uint64_t)STORE_CHECK_BYTES),
+		.crc32c = segment->checks[range->from / STORE_CHECK_BYTES]};
+
+	return stripe_piece_read(volume, segment, &whole, range->amend);
+}
 
 int recover_segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
@@ -35,16 +46,80 @@ int recover_range_verify(struct volume *volume, const struct segment *segment,
 	volume_check(volume);
 	CHECK(range->from % STORE_CHECK_BYTES == 0);
 	for (uint64_t at = range->from; at < range->to; at += STORE_CHECK_BYTES) {
-		const struct stripe_piece whole = {.at = at,
-			.data = piece,
-			.bytes = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES),
-			.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
-		int ret = stripe_piece_read(volume, segment, &whole, range->amend);
+		const struct recover_range piece_on = {at, range->to, range->amend};
+		int ret = piece_read(volume, segment, &piece_on, piece);
 
 		if (ret)
 			return ret;
 	}
 	return 0;
+}
+
+/* Walks through a segment's stripes; a piece may have parts of several. */
+struct stripes {
+	struct volume *volume;
+	const struct segment *segment;
+	uint64_t bytes;
+	uint8_t *piece;
+	uint64_t piece_at; /* of the piece that was read last; UINT64_MAX: none */
+	int piece_ret;
+	uint8_t *data; /* of a stripe */
+};
+
+/* Reads the data of a stripe, of which each piece has the right checksum. */
+static int stripe_fill(struct stripes *stripes, const struct extent *extent)
+{
+	uint64_t from = (uint64_t)extent->start << BLOCK_SHIFT;
+	uint64_t to = from + ((uint64_t)extent->blocks << BLOCK_SHIFT), end;
+
+	for (uint64_t at = from; at < to; at = end) {
+		uint64_t piece_at = at / STORE_CHECK_BYTES * STORE_CHECK_BYTES;
+
+		end = MIN(to, piece_at + STORE_CHECK_BYTES);
+		if (piece_at != stripes->piece_at) {
+			const struct recover_range range = {.from = piece_at, .to = stripes->bytes};
+
+			stripes->piece_at = piece_at;
+			stripes->piece_ret = piece_read(
+				stripes->volume, stripes->segment, &range, stripes->piece);
+		}
+		if (stripes->piece_ret)
+			return stripes->piece_ret;
+		memcpy(stripes->data + (at - from), stripes->piece + (at - piece_at), end - at);
+	}
+	return 0;
+}
+
+int recover_segment_parity(struct volume *volume, const struct segment *segment, uint64_t bytes,
+	uint8_t *piece, uint32_t *ret_wrong)
+{
+	struct stripes stripes = {.volume = volume,
+		.segment = segment,
+		.bytes = bytes,
+		.piece = piece,
+		.piece_at = UINT64_MAX};
+	void *data;
+	int ret = 0;
+
+	*ret_wrong = 0;
+	if (!segment_covers(segment, bytes))
+		return 0;
+	if (posix_memalign(&data, BLOCK_BYTES, DISK_STRIPE_BLOCKS_MAX * BLOCK_BYTES))
+		return -ENOMEM;
+	stripes.data = (uint8_t *)data;
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		const struct extent *extent = &segment->extents[i];
+		uint32_t wrong = 0;
+		int error;
+
+		if (stripe_fill(&stripes, extent))
+			continue;
+		error = disk_array_parity(volume->disk, extent->block, data, true, &wrong);
+		*ret_wrong += wrong;
+		ret = ret ? ret : error;
+	}
+	free(data);
+	return ret;
 }
 
 /* ---- Buckets and space. ---- */

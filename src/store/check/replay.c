@@ -28,7 +28,7 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 /* ---- The last group's bodies. ---- */
 
 /* Data that was recovered from the other volumes could be lost with one more volume, so data and
- * parity are written again. If too few volumes are left, parity cannot be checked. */
+ * parity are written again. Parity that cannot be checked or written is as it was. */
 static int segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
 {
@@ -36,8 +36,8 @@ static int segment_verify(
 	int ret = recover_range_verify(volume, segment, &range, piece);
 	uint32_t wrong;
 
-	for (uint32_t i = 0; !ret && volume->set_count && i < segment->extent_count; i++)
-		(void)disk_array_parity(volume->disk, segment->extents[i].block, true, &wrong);
+	if (!ret && volume->set_count)
+		(void)recover_segment_parity(volume, segment, bytes, piece, &wrong);
 	return ret;
 }
 

@@ -149,22 +149,9 @@ static bool row_stands(struct scrub *scrub)
 	return stands;
 }
 
-static void chunk_run(void *arg)
+/* A place of the segment with damage that stays. */
+static void damage_tell(struct scrub *scrub, const char *why)
 {
-	struct scrub *scrub = (struct scrub *)arg;
-	struct volume *volume = &scrub->store->volume;
-	const struct recover_range range = {.from = scrub->at, .to = scrub->to, .amend = true};
-	uint64_t before = volume->mended;
-	int ret = recover_range_verify(volume, scrub->segment, &range, scrub->piece);
-
-	scrub->mended += volume->mended - before;
-	counter_add(&mended, volume->mended - before);
-	counter_add(&read_bytes, scrub->to - scrub->at);
-	/* Unreachable data is not damaged; another run checks it. */
-	if (ret == -ENOTCONN || ret == -EHOSTDOWN || (ret && stripe_lacking(scrub->store)))
-		scrub->ret = -EHOSTDOWN;
-	if (!ret || scrub->ret || !row_stands(scrub))
-		return;
 	scrub->damaged++;
 	counter_add(&damaged, 1);
 	log_error("store", "scrub: %.*s: bytes %llu to %llu of segment %u are damaged: %s",
@@ -173,26 +160,45 @@ static void chunk_run(void *arg)
 				     : 0,
 		scrub->in_image ? "the copy of the index" : (const char *)scrub->key.bytes + 9,
 		(unsigned long long)scrub->at, (unsigned long long)scrub->to - 1,
-		scrub->segment_idx,
-		ret == -EUCLEAN ? "a checksum is wrong, and no volume has the right data"
-				: strerror(-ret));
+		scrub->segment_idx, why);
 }
 
-/* Called after the data was verified. */
+static void chunk_run(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+	struct volume *volume = &scrub->store->volume;
+	const struct recover_range range = {.from = scrub->at, .to = scrub->to, .amend = true};
+	uint64_t mended_before = volume->mended, unmended_before = volume->unmended;
+	int ret = recover_range_verify(volume, scrub->segment, &range, scrub->piece);
+
+	scrub->mended += volume->mended - mended_before;
+	counter_add(&mended, volume->mended - mended_before);
+	counter_add(&read_bytes, scrub->to - scrub->at);
+	/* Unreachable data is not damaged; another run checks it. */
+	if (ret == -ENOTCONN || ret == -EHOSTDOWN || (ret && stripe_lacking(scrub->store)))
+		scrub->ret = -EHOSTDOWN;
+	if (!ret && volume->unmended != unmended_before)
+		damage_tell(scrub,
+			"a volume has wrong bytes and takes no right ones, which the others have");
+	if (!ret || scrub->ret || !row_stands(scrub))
+		return;
+	damage_tell(scrub, ret == -EUCLEAN ? "a checksum is wrong, and no volume has the right data"
+					   : strerror(-ret));
+}
+
+/* All of the segment. */
 static void parity_run(void *arg)
 {
 	struct scrub *scrub = (struct scrub *)arg;
-	const struct segment *segment = scrub->segment;
+	uint32_t wrong;
+	int ret = recover_segment_parity(
+		&scrub->store->volume, scrub->segment, scrub->segment_bytes, scrub->piece, &wrong);
 
-	for (uint32_t i = 0; i < segment->extent_count; i++) {
-		uint32_t wrong;
-
-		if (disk_array_parity(
-			    scrub->store->volume.disk, segment->extents[i].block, true, &wrong))
-			continue; /* too few volumes: there is no parity to compare */
-		scrub->parity += wrong;
-		counter_add(&parity_mended, wrong);
-	}
+	scrub->parity += wrong;
+	counter_add(&parity_mended, wrong);
+	scrub->at = 0;
+	if (ret == -EIO)
+		damage_tell(scrub, "a volume has wrong parity and takes no right one");
 }
 
 /* ---- A run. ---- */
@@ -215,7 +221,6 @@ static bool pace(struct scrub *scrub, uint64_t bytes)
 static bool segment_run(struct scrub *scrub, void (*open)(void *))
 {
 	bool go_on = true;
-	uint64_t damaged_before = scrub->damaged;
 	struct segment *segment; /* with a reference; NULL: the object has it */
 
 	scrub->object = NULL;
@@ -228,8 +233,7 @@ static bool segment_run(struct scrub *scrub, void (*open)(void *))
 		go_on = pace(scrub, scrub->to - scrub->at);
 		scrub->at = scrub->to;
 	}
-	if (!scrub->ret && go_on && scrub->store->volume.set_count &&
-		scrub->damaged == damaged_before)
+	if (!scrub->ret && go_on && scrub->store->volume.set_count)
 		fiber_offload_long(parity_run, scrub);
 	space_let_go(scrub->store->space);
 	if (scrub->object)

@@ -50,9 +50,7 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 			continue;
 		counter_add(&mended, 1);
 		/* If the rewrite fails, the next read repairs it again. */
-		if (amend)
-			(void)piece_go(volume->disk, segment, piece, way, true);
-		return 0;
+		return amend && piece_go(volume->disk, segment, piece, way, true) ? 1 : 0;
 	}
 }
 
@@ -60,11 +58,12 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend)
 {
 	uint32_t padded = ALIGN_UP(piece->bytes, BLOCK_BYTES);
+	int ret;
 
 	for (uint32_t done = 0; done < padded;) {
 		uint64_t offset, run;
-		int ret = segment_find(segment, piece->at + done, &offset, &run);
 
+		ret = segment_find(segment, piece->at + done, &offset, &run);
 		if (ret)
 			return ret;
 		run = MIN(run, (uint64_t)(padded - done));
@@ -77,8 +76,12 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 	}
 	if (crc32c_update(0, piece->data, piece->bytes) == piece->crc32c)
 		return 0;
-	if (stripe_mend(volume, segment, piece, amend))
+	ret = stripe_mend(volume, segment, piece, amend);
+	if (ret < 0)
 		return -EUCLEAN;
-	volume->mended++;
+	if (ret)
+		volume->unmended++;
+	else
+		volume->mended++;
 	return 0;
 }

@@ -102,7 +102,9 @@ struct volume {
 	 * found. Under lock. */
 	bool unseen;
 	struct superblock found;
-	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
+	/* Pieces that a check found damaged on one volume and intact on others; and such that could
+	 * not be written again. */
+	_Atomic uint64_t mended, unmended;
 };
 /* Checks an open volume at the entry of a call: what never changes, because a helper thread may be
  * writing the set, under the lock. */

@@ -285,17 +285,22 @@ static void test_parity_is_held_against_data(void **state)
 	(void)state;
 	fixture_init(&fixture, 4, 2);
 	stripe_put(&fixture, STRIPE_FIRST, 256);
-	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
 	assert_int_equal(wrong, 0);
 	/* The second parity shard. */
 	member = (STRIPE_FIRST / 256 + 5) % 6;
 	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 3 * BLOCK, BLOCK);
-	assert_int_equal(disk_array_parity(fixture.disk, block, false, &wrong), 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, false, &wrong), 0);
 	assert_int_equal(wrong, 1);
-	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
 	assert_int_equal(wrong, 1);
-	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
 	assert_int_equal(wrong, 0);
+	/* A member's wrong data does not make it wrong. */
+	spoil(&fixture, STRIPE_FIRST / 256 % 6, STRIPE_FIRST * BLOCK, BLOCK);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
+	assert_int_equal(wrong, 0);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
 	/* It replaces two lost shards. */
 	array_reopen(&fixture, 1ull << ((member + 1) % 6) | 1ull << ((member + 2) % 6), 0);
 	stripe_expect(&fixture, STRIPE_FIRST, 256);

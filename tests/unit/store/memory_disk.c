@@ -61,6 +61,12 @@ static bool read_fails(struct memory_disk *self, const struct disk_io *io)
 	return io->op == DISK_READ;
 }
 
+static bool write_is_stuck(const struct memory_disk *self, const struct disk_io *io)
+{
+	return io->op == DISK_WRITE && self->stuck_at && self->stuck_at >= io->offset &&
+	       self->stuck_at < io->offset + io->bytes;
+}
+
 static bool super_loses(struct memory_disk *self, const struct disk_io *io)
 {
 	if (!self->super_writes || io->op != DISK_WRITE || io->offset >= SUPER_BYTES ||
@@ -84,6 +90,8 @@ static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 		self->lost = self->fail_loses;
 		return self->lost ? -ENOTCONN : -EIO;
 	}
+	if (write_is_stuck(self, io))
+		return self->stuck_result ? self->stuck_result : (int32_t)io->bytes;
 	if (io->op == DISK_DISCARD) {
 		if (self->discard_result)
 			return self->discard_result;

@@ -22,9 +22,11 @@ struct memory_disk {
 	uint32_t super_writes;	/* it is lost by this write of a superblock, counted from 1 */
 	int32_t discard_result; /* result of a deallocation */
 	uint64_t discards, discarded_bytes;
-	uint64_t fail_at;    /* a byte that this many reads fail on; a write repairs it */
-	uint32_t fail_times; /* UINT32_MAX: all reads */
-	bool fail_loses;     /* the first such read loses the disk */
+	uint64_t fail_at;     /* a byte that this many reads fail on; a write repairs it */
+	uint32_t fail_times;  /* UINT32_MAX: all reads */
+	bool fail_loses;      /* the first such read loses the disk */
+	uint64_t stuck_at;    /* a byte that no write changes; 0: none */
+	int32_t stuck_result; /* of such a write; 0: as if it had done it */
 };
 /* Opens blank volumes. They keep their content until close, also after a store is closed. */
 void memory_disks_open(void);

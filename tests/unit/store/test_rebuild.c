@@ -399,6 +399,97 @@ static void test_a_disk_that_cannot_be_taken_is_closed(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A volume that has wrong bytes and does not take the right ones: a scrub leaves what the
+ * others have. ---- */
+
+#define STUCK_BYTES 300001u /* several pieces, and a short end */
+
+static void stuck_fill(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "plain"), 0);
+	assert_int_equal(object_put_seeded(rig, "plain", SLICE("k"), STUCK_BYTES, 1, NULL), 0);
+}
+
+/* Spoils a byte of the body's beginning on the volume that has it. */
+static void stuck_spoil(int32_t result)
+{
+	uint8_t *body = (uint8_t *)malloc(STUCK_BYTES);
+
+	body_fill(body, STUCK_BYTES, 1);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct memory_disk *disk = memory_disk(i);
+		uint8_t *found = (uint8_t *)memmem(disk->memory, disk->bytes, body, 4096);
+
+		if (!found)
+			continue;
+		found[100] ^= 0xff;
+		disk->stuck_at = (uint64_t)(found - disk->memory) + 100;
+		disk->stuck_result = result;
+		free(body);
+		return;
+	}
+	fail();
+}
+
+static void scrub_fiber(void *arg)
+{
+	static const struct store_scrub_opts OPTS = {.bytes_per_s = 1024 * MIB};
+
+	store_scrub_run(((struct rig *)arg)->store, &OPTS);
+}
+
+static void stuck_scrub(struct rig *rig, void *arg)
+{
+	struct store_scrub before, after;
+
+	(void)arg;
+	store_scrub_status(rig->store, &before);
+	assert_int_equal(fiber_spawn(reactor_self(), "scrub", scrub_fiber, rig), 0);
+	assert_int_equal(store_scrub_ask(rig->store), 0);
+	do {
+		fiber_sleep_ns(NS_PER_MS);
+		store_scrub_status(rig->store, &after);
+	} while (after.running);
+	assert_int_equal(after.runs - before.runs, 1);
+	assert_int_equal(after.damaged - before.damaged, 1);
+	assert_int_equal(after.mended - before.mended, 0);
+	assert_int_equal(after.parity_mended - before.parity_mended, 0);
+	assert_int_equal(object_verify_seeded(rig, "plain", SLICE("k"), STUCK_BYTES, 1), 0);
+}
+
+static void stuck_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "plain", SLICE("k"), STUCK_BYTES, 1), 0);
+}
+
+static void test_a_scrub_keeps_to_data_that_is_right(void **state)
+{
+	static const int32_t RESULTS[] = {-EIO, 0};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(RESULTS); i++) {
+		struct rig rig;
+
+		rig_init(&rig, 1);
+		rig.opts.volume = "memory://0,memory://1,memory://2";
+		rig.opts.erasure_data = 2;
+		rig.opts.erasure_parity = 1;
+		memory_disks_open();
+		rig_run(&rig, stuck_fill, NULL);
+		assert_int_equal(rig.open_result, 0);
+		stuck_spoil(RESULTS[i]);
+		rig_run(&rig, stuck_scrub, NULL);
+		assert_int_equal(rig.open_result, 0);
+		rig_run(&rig, stuck_verify, NULL);
+		assert_int_equal(rig.open_result, 0);
+		rig_fsck(&rig);
+		memory_disks_close();
+		rig_dir_remove(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -406,6 +497,7 @@ int main(void)
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
 		cmocka_unit_test(test_the_index_waits_for_the_walk),
 		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
+		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
