@@ -275,8 +275,8 @@ int snapshot_read(struct store *store)
 
 	if (ret)
 		return ret;
-	for (uint64_t i = first; i < count; i++)
-		space_word_set(store->space, i, words[i]);
+	if (count > first)
+		space_words_set(store->space, first, words + first, count - first);
 	free(words);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* store/space/space.c: the allocator of the volume's blocks: a bitmap in memory, one bit per block
- * (32 MiB for a TiB), with counts per chunk (1 MiB) and per summary (64 chunks), so that a search
- * skips full ones. Only snapshots write it to disk: the index defines the blocks in use.
+ * (32 MiB for a TiB), with counts and the longest free run per chunk (1 MiB) and per summary (64
+ * chunks), so that a search skips those that do not have what it needs. Only snapshots write it to
+ * disk: the index defines the blocks in use.
  *
  * Large bodies get whole chunks. Small runs are taken one after another from one chunk at a time,
  * so that the bodies of a group are adjacent and can be written together. A chunk is used for small
@@ -25,6 +26,8 @@
 #define DISCARD_PART	   16u
 /* A chunk with at least this much free space is used for small runs again. */
 #define CHUNK_ROOMY (CHUNK_BLOCKS / 2)
+/* A search for such a chunk looks into so many summaries. */
+#define ROOMY_SUMMARIES_MAX 16u
 /* Whole chunks are plenty while they are more than this part of all chunks. */
 #define PLENTY_PART 8u
 
@@ -32,7 +35,8 @@ _Static_assert(SUMMARY_CHUNKS == WORD_BITS, "a word has a bit for each chunk of 
 
 struct summary {
 	uint32_t free_blocks;
-	uint32_t whole_chunks; /* with nothing in use */
+	uint16_t whole_chunks; /* with nothing in use */
+	uint16_t longest;      /* free run of its chunks */
 };
 
 struct space_run {
@@ -47,8 +51,11 @@ struct space {
 	uint64_t chunk_count;
 	uint64_t free_blocks;
 	uint64_t whole_chunks;
-	uint64_t small_chunk; /* chunk of the next small run, or CHUNK_NONE */
-	uint64_t summary_cursor;
+	uint64_t small_chunk;		       /* chunk of the next small run, or CHUNK_NONE */
+	uint64_t summary_cursor;	       /* where a search for a whole chunk begins */
+	uint64_t roomy_cursor;		       /* for a roomy one */
+	uint64_t part_cursor;		       /* for any other with a run */
+	uint64_t looks;			       /* chunks that the latter two have compared */
 	uint32_t stripe_data[DISK_GEOMETRIES]; /* data shards of a stripe; 0: there is none */
 	uint32_t slot;			       /* of new runs */
 	bool striped;
@@ -67,7 +74,9 @@ struct space {
 	uint64_t *given; /* one bit per chunk: it has space that was given back and not discarded
 			    since */
 	uint16_t *chunk_free;
+	uint16_t *chunk_longest; /* free run */
 	struct summary *summaries;
+	uint32_t longest_counts[CHUNK_BLOCKS + 1]; /* summaries by their longest run */
 };
 
 static uint64_t summary_count(const struct space *space)
@@ -75,7 +84,73 @@ static uint64_t summary_count(const struct space *space)
 	return (space->chunk_count + SUMMARY_CHUNKS - 1) / SUMMARY_CHUNKS;
 }
 
-/* Notes that a chunk has `now` free blocks. */
+/* The first bit at or after `at` with this value, or CHUNK_BLOCKS. */
+static uint32_t bit_find(const uint64_t *words, uint32_t at, bool value)
+{
+	while (at < CHUNK_BLOCKS) {
+		uint64_t word = words[at / WORD_BITS];
+		uint64_t hits = (value ? word : ~word) >> (at % WORD_BITS);
+
+		if (hits)
+			return at + (uint32_t)__builtin_ctzll(hits);
+		at = (at / WORD_BITS + 1) * WORD_BITS;
+	}
+	return CHUNK_BLOCKS;
+}
+
+/* The first free run of at least `blocks` in a chunk, or the longest one; returns its length, at
+ * most blocks. */
+static uint32_t run_find(
+	const struct space *space, uint64_t chunk, uint32_t blocks, uint32_t *ret_bit)
+{
+	const uint64_t *words = &space->words[chunk * CHUNK_WORDS];
+	uint32_t at = 0, longest = 0;
+
+	while (longest < blocks) {
+		uint32_t from = bit_find(words, at, false);
+
+		if (from >= CHUNK_BLOCKS)
+			break;
+		at = bit_find(words, from, true);
+		if (at - from > longest) {
+			longest = at - from;
+			*ret_bit = from;
+		}
+	}
+	return MIN(longest, blocks);
+}
+
+/* The longest free run of a chunk whose words and number of free blocks are right. */
+static uint32_t chunk_longest(const struct space *space, uint64_t chunk)
+{
+	uint32_t bit, blocks = space->chunk_free[chunk];
+
+	return blocks == 0 || blocks == CHUNK_BLOCKS ? blocks
+						     : run_find(space, chunk, blocks, &bit);
+}
+
+/* Notes the longest free run of a chunk. */
+static void run_account(struct space *space, uint64_t chunk)
+{
+	struct summary *summary = &space->summaries[chunk / SUMMARY_CHUNKS];
+	uint64_t first = chunk / SUMMARY_CHUNKS * SUMMARY_CHUNKS;
+	uint64_t end = MIN(first + SUMMARY_CHUNKS, space->chunk_count);
+	uint32_t before = summary->longest, now = chunk_longest(space, chunk);
+	bool was_longest = space->chunk_longest[chunk] == before;
+
+	space->chunk_longest[chunk] = (uint16_t)now;
+	if (now < before) {
+		if (!was_longest)
+			return;
+		for (uint64_t i = first; i < end; i++)
+			now = MAX(now, (uint32_t)space->chunk_longest[i]);
+	}
+	summary->longest = (uint16_t)now;
+	space->longest_counts[before]--;
+	space->longest_counts[now]++;
+}
+
+/* Notes that a chunk, whose words are right, has `now` free blocks. */
 static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
 {
 	struct summary *summary = &space->summaries[chunk / SUMMARY_CHUNKS];
@@ -94,6 +169,7 @@ static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
 		space->whole_chunks++;
 	}
 	space->chunk_free[chunk] = (uint16_t)now;
+	run_account(space, chunk);
 }
 
 /* Makes room for this many chunks; the new ones are in use. */
@@ -112,6 +188,10 @@ static int arrays_grow(struct space *space, uint64_t chunk_count)
 	if (!grown)
 		return -ENOMEM;
 	space->chunk_free = (uint16_t *)grown;
+	grown = realloc(space->chunk_longest, chunk_count * sizeof(uint16_t));
+	if (!grown)
+		return -ENOMEM;
+	space->chunk_longest = (uint16_t *)grown;
 	grown = realloc(space->summaries, summaries * sizeof(struct summary));
 	if (!grown)
 		return -ENOMEM;
@@ -124,8 +204,10 @@ static int arrays_grow(struct space *space, uint64_t chunk_count)
 	memset(&space->words[space->chunk_count * CHUNK_WORDS], 0xff,
 		more * CHUNK_WORDS * sizeof(uint64_t));
 	memset(&space->chunk_free[space->chunk_count], 0, more * sizeof(uint16_t));
+	memset(&space->chunk_longest[space->chunk_count], 0, more * sizeof(uint16_t));
 	memset(&space->summaries[summaries_now], 0,
 		(summaries - summaries_now) * sizeof(struct summary));
+	space->longest_counts[0] += (uint32_t)(summaries - summaries_now);
 	return 0;
 }
 
@@ -198,6 +280,7 @@ void space_close(struct space *space)
 	free(space->words);
 	free(space->given);
 	free(space->chunk_free);
+	free(space->chunk_longest);
 	free(space->summaries);
 	free(space);
 }
@@ -223,42 +306,6 @@ int space_grow(struct space *space, uint64_t block_count)
 	}
 	pthread_mutex_unlock(&space->lock);
 	return ret;
-}
-
-/* The first bit at or after `at` with this value, or CHUNK_BLOCKS. */
-static uint32_t bit_find(const uint64_t *words, uint32_t at, bool value)
-{
-	while (at < CHUNK_BLOCKS) {
-		uint64_t word = words[at / WORD_BITS];
-		uint64_t hits = (value ? word : ~word) >> (at % WORD_BITS);
-
-		if (hits)
-			return at + (uint32_t)__builtin_ctzll(hits);
-		at = (at / WORD_BITS + 1) * WORD_BITS;
-	}
-	return CHUNK_BLOCKS;
-}
-
-/* The first free run of at least `blocks` in a chunk, or the longest one; returns its length, at
- * most blocks. */
-static uint32_t run_find(
-	const struct space *space, uint64_t chunk, uint32_t blocks, uint32_t *ret_bit)
-{
-	const uint64_t *words = &space->words[chunk * CHUNK_WORDS];
-	uint32_t at = 0, longest = 0;
-
-	while (longest < blocks) {
-		uint32_t from = bit_find(words, at, false);
-
-		if (from >= CHUNK_BLOCKS)
-			break;
-		at = bit_find(words, from, true);
-		if (at - from > longest) {
-			longest = at - from;
-			*ret_bit = from;
-		}
-	}
-	return MIN(longest, blocks);
 }
 
 /* Sets or clears a run inside one chunk; returns the number of changed bits. */
@@ -313,56 +360,59 @@ static uint64_t whole_find(struct space *space)
 	return CHUNK_NONE;
 }
 
-/* A chunk with at least free_min free blocks and a run of this many blocks; if exact is false, the
- * chunk with the best run. */
-static uint64_t part_find(
-	struct space *space, uint32_t free_min, uint32_t blocks, bool exact, uint32_t *ret_bit)
+/* The longest free run. */
+static uint32_t longest(const struct space *space)
 {
-	uint64_t summaries = summary_count(space);
-	uint64_t best = CHUNK_NONE;
-	uint32_t best_blocks = 0;
+	uint32_t blocks = CHUNK_BLOCKS;
 
-	for (uint64_t i = 0; i < summaries; i++) {
-		uint64_t summary = (space->summary_cursor + i) % summaries;
-		uint64_t end = MIN((summary + 1) * SUMMARY_CHUNKS, space->chunk_count);
-
-		if (space->summaries[summary].free_blocks < free_min)
-			continue;
-		for (uint64_t chunk = summary * SUMMARY_CHUNKS; chunk < end; chunk++) {
-			uint32_t bit, found;
-
-			if (space->chunk_free[chunk] < free_min ||
-				space->chunk_free[chunk] <= best_blocks)
-				continue;
-			found = run_find(space, chunk, blocks, &bit);
-			if (found == blocks || (!exact && found > best_blocks)) {
-				best = chunk;
-				best_blocks = found;
-				*ret_bit = bit;
-			}
-			if (found == blocks)
-				return best;
-		}
-	}
-	return best;
+	while (blocks && !space->longest_counts[blocks])
+		blocks--;
+	return blocks;
 }
 
-/* The chunk of the next small run when the current chunk has no run. */
-static uint64_t small_find(struct space *space, uint32_t blocks, uint32_t *ret_bit)
+/* A chunk with at least free_min free blocks and a run of this many, or CHUNK_NONE: the next one
+ * from the cursor on, which moves. Looks into so many summaries that may have one. */
+static uint64_t part_find(struct space *space, uint32_t free_min, uint32_t blocks, uint64_t *cursor,
+	uint32_t summaries_max)
+{
+	uint64_t summaries = summary_count(space), first = *cursor;
+
+	for (uint64_t i = 0; i < summaries && summaries_max; i++) {
+		uint64_t summary = (first + i) % summaries;
+		uint64_t end = MIN((summary + 1) * SUMMARY_CHUNKS, space->chunk_count);
+
+		if (space->summaries[summary].longest < blocks ||
+			space->summaries[summary].free_blocks < free_min)
+			continue;
+		summaries_max--;
+		*cursor = summary + 1;
+		for (uint64_t chunk = summary * SUMMARY_CHUNKS; chunk < end; chunk++) {
+			space->looks++;
+			if (space->chunk_longest[chunk] >= blocks &&
+				space->chunk_free[chunk] >= free_min) {
+				*cursor = summary;
+				return chunk;
+			}
+		}
+	}
+	return CHUNK_NONE;
+}
+
+/* The chunk of the next small run when the current chunk has no run; a roomy one that is far away
+ * is not searched for at once. */
+static uint64_t small_find(struct space *space, uint32_t blocks)
 {
 	bool plenty = space->whole_chunks > space->chunk_count / PLENTY_PART;
 	uint64_t chunk = CHUNK_NONE;
 
-	*ret_bit = 0;
 	if (plenty)
 		return whole_find(space);
-	chunk = part_find(space, MAX(blocks, CHUNK_ROOMY), blocks, true, ret_bit);
+	if (longest(space) < blocks)
+		return CHUNK_NONE;
+	chunk = part_find(
+		space, MAX(blocks, CHUNK_ROOMY), blocks, &space->roomy_cursor, ROOMY_SUMMARIES_MAX);
 	if (chunk == CHUNK_NONE)
-		chunk = part_find(space, blocks, blocks, true, ret_bit);
-	if (chunk == CHUNK_NONE) {
-		*ret_bit = 0;
-		chunk = whole_find(space);
-	}
+		chunk = part_find(space, blocks, blocks, &space->part_cursor, 1);
 	return chunk;
 }
 
@@ -375,22 +425,20 @@ static uint32_t lease_locked(struct space *space, uint32_t blocks, uint64_t *ret
 		return 0;
 	if (blocks == CHUNK_BLOCKS) {
 		chunk = whole_find(space);
-		if (chunk != CHUNK_NONE)
-			return run_take(space, chunk, 0, blocks, ret_block);
 	} else {
 		chunk = space->small_chunk;
-		if (chunk != CHUNK_NONE && space->chunk_free[chunk] >= blocks &&
-			run_find(space, chunk, blocks, &bit) == blocks)
-			return run_take(space, chunk, bit, blocks, ret_block);
-		chunk = small_find(space, blocks, &bit);
-		if (chunk != CHUNK_NONE) {
+		if (chunk == CHUNK_NONE || space->chunk_longest[chunk] < blocks)
+			chunk = small_find(space, blocks);
+		if (chunk != CHUNK_NONE)
 			space->small_chunk = chunk;
-			return run_take(space, chunk, bit, blocks, ret_block);
-		}
 	}
-	chunk = part_find(space, 1, blocks, false, &bit);
-	CHECK(chunk != CHUNK_NONE);
-	return run_take(space, chunk, bit, run_find(space, chunk, blocks, &bit), ret_block);
+	if (chunk == CHUNK_NONE) {
+		blocks = MIN(blocks, longest(space));
+		chunk = part_find(space, blocks, blocks, &space->part_cursor, 1);
+		CHECK(chunk != CHUNK_NONE);
+	}
+	run_find(space, chunk, blocks, &bit);
+	return run_take(space, chunk, bit, blocks, ret_block);
 }
 
 static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint64_t *ret_block)
@@ -759,6 +807,16 @@ uint64_t space_used_blocks(struct space *space)
 	return blocks;
 }
 
+uint64_t space_looks(struct space *space)
+{
+	uint64_t looks;
+
+	pthread_mutex_lock(&space->lock);
+	looks = space->looks;
+	pthread_mutex_unlock(&space->lock);
+	return looks;
+}
+
 uint64_t space_word_count(const struct space *space)
 {
 	return space->chunk_count * CHUNK_WORDS;
@@ -769,15 +827,24 @@ uint64_t space_word(const struct space *space, uint64_t word_idx)
 	return space->words[word_idx];
 }
 
-void space_word_set(struct space *space, uint64_t word_idx, uint64_t word)
+void space_words_set(struct space *space, uint64_t word_idx, const uint64_t *words, uint64_t count)
 {
-	uint64_t chunk = word_idx / CHUNK_WORDS;
-	uint32_t used_before = (uint32_t)__builtin_popcountll(space->words[word_idx]);
-	uint32_t used = (uint32_t)__builtin_popcountll(word);
+	uint64_t end = word_idx + count;
 
 	CHECK(word_idx >= space->first_block / WORD_BITS);
-	space->words[word_idx] = word;
-	space->slot_blocks[space->slot] += used;
-	space->slot_blocks[space->slot] -= used_before;
-	chunk_account(space, chunk, space->chunk_free[chunk] + used_before - used);
+	CHECK(end <= space->chunk_count * CHUNK_WORDS);
+	while (word_idx < end) {
+		uint64_t chunk = word_idx / CHUNK_WORDS;
+		uint64_t chunk_end = MIN(end, (chunk + 1) * CHUNK_WORDS);
+		uint32_t before = space->chunk_free[chunk], now = before;
+
+		for (; word_idx < chunk_end; word_idx++, words++) {
+			now += (uint32_t)__builtin_popcountll(space->words[word_idx]);
+			now -= (uint32_t)__builtin_popcountll(*words);
+			space->words[word_idx] = *words;
+		}
+		space->slot_blocks[space->slot] += before;
+		space->slot_blocks[space->slot] -= now;
+		chunk_account(space, chunk, now);
+	}
 }

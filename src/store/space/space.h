@@ -52,11 +52,13 @@ void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
 uint64_t space_free_blocks(struct space *space);
 uint64_t space_used_blocks(struct space *space);
+/* How many chunks leases have compared to find one with a run. */
+uint64_t space_looks(struct space *space);
 /* Word idx of the bitmap, for snapshots and comparison; 1: in use. Bits that are set count for
  * the current geometry. */
 uint64_t space_word_count(const struct space *space);
 uint64_t space_word(const struct space *space, uint64_t word_idx);
-void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);
+void space_words_set(struct space *space, uint64_t word_idx, const uint64_t *words, uint64_t count);
 
 /* ---- step.c ---- */
 /* Free bytes of the file system for this store; UINT64_MAX: unknown. */

@@ -179,8 +179,11 @@ static void test_marks_find_overlaps(void **state)
 	assert_int_equal(space_used_blocks(space), 501);
 	/* Like a snapshot. */
 	assert_int_equal(space_open(FIRST, BLOCKS, &copy), 0);
-	for (uint64_t i = FIRST / 64; i < space_word_count(space); i++)
-		space_word_set(copy, i, space_word(space, i));
+	for (uint64_t i = FIRST / 64; i < space_word_count(space); i++) {
+		uint64_t word = space_word(space, i);
+
+		space_words_set(copy, i, &word, 1);
+	}
 	assert_int_equal(space_used_blocks(copy), 501);
 	for (uint32_t i = 0; i < 10; i++) {
 		assert_int_equal(space_lease(copy, 1, &block), 1);
@@ -314,6 +317,72 @@ static void test_discards_leave_room(void **state)
 	space_close(space);
 }
 
+/* ---- A large space that is fragmented at random: a lease does not look through all of it. ---- */
+
+#define LARGE_CHUNKS 65536ull /* 64 GiB */
+#define LOOKS_MAX    4096u
+
+/* The longest free run, up to the end of a chunk, of a space that is being filled with words of
+ * which about 9 % are free. */
+static uint32_t large_fill(struct space *space)
+{
+	uint32_t most = 0, run = 0;
+	struct prng prng;
+
+	prng_seed(&prng, 7);
+	for (uint64_t idx = FIRST / 64; idx < space_word_count(space); idx++) {
+		uint64_t word = UINT64_MAX;
+
+		for (uint32_t i = 0; i < 6; i++)
+			word &= ~(1ull << prng_below(&prng, 64));
+		space_words_set(space, idx, &word, 1);
+		run = idx % (CHUNK_BLOCKS / 64) ? run : 0;
+		for (uint32_t bit = 0; bit < 64; bit++) {
+			run = word >> bit & 1 ? 0 : run + 1;
+			most = MAX(most, run);
+		}
+	}
+	return most;
+}
+
+static uint32_t large_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
+{
+	uint64_t looks = space_looks(space);
+	uint32_t leased = space_lease(space, blocks, ret_block);
+
+	assert_true(space_looks(space) - looks <= LOOKS_MAX);
+	return leased;
+}
+
+static void test_looks_at_a_bounded_part_of_a_fragmented_space(void **state)
+{
+	struct space *space;
+	uint32_t most, leased;
+	uint64_t block, other, used, taken = 0;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, LARGE_CHUNKS * CHUNK_BLOCKS, &space), 0);
+	most = large_fill(space);
+	assert_in_range(most, 4, 16);
+	used = space_used_blocks(space);
+	/* The longest runs first, then shorter ones. */
+	for (uint32_t i = 0; i < 1000; i++, taken += leased, most = leased) {
+		leased = large_lease(space, i % 2 ? 32 : CHUNK_BLOCKS, &block);
+		assert_in_range(leased, i ? 1 : most, most);
+	}
+	for (uint32_t i = 0; i < 1000; i++, taken++)
+		assert_int_equal(large_lease(space, 1, &block), 1);
+	assert_int_equal(space_used_blocks(space), used + taken);
+	/* A run that was given back, far away, is found again. */
+	block = (LARGE_CHUNKS - 5) * CHUNK_BLOCKS + 100;
+	for (uint64_t at = block; at < block + 40; at++)
+		(void)space_mark(space, at, 1);
+	space_give(space, block, 40);
+	assert_int_equal(large_lease(space, 30, &other), 30);
+	assert_in_range(other, block - 16, block + 16);
+	space_close(space);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +394,7 @@ int main(void)
 		cmocka_unit_test(test_rows_of_a_damaged_index_free_only_what_is_theirs),
 		cmocka_unit_test(test_discards_what_was_given_back),
 		cmocka_unit_test(test_discards_leave_room),
+		cmocka_unit_test(test_looks_at_a_bounded_part_of_a_fragmented_space),
 	};
 
 	return cmocka_run_group_tests_name("space", tests, NULL, NULL);
