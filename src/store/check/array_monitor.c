@@ -227,10 +227,9 @@ struct replace {
 
 static bool path_of_another(const struct volume *volume, uint32_t member, const char *path)
 {
-	for (uint32_t i = 0; i < volume->set_count; i++)
-		if (volume->path_of[member] != i && strcmp(volume->set_paths[i], path) == 0)
-			return true;
-	return false;
+	uint32_t at = stripe_path_find(volume, path);
+
+	return at != STRIPE_PATH_NONE && at != volume->path_of[member];
 }
 
 static int replace_note(const struct replace *replace)
@@ -277,9 +276,12 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 	return replace.ret;
 }
 
-/* The place of a path that no member has, for the new member. */
-static uint32_t path_place(const struct volume *volume, uint32_t member)
+/* The place of a path that no member has, for the new member, or a new place. STRIPE_PATH_NONE: a
+ * volume that was added meanwhile has the path, or there is no memory. */
+static uint32_t path_place(struct volume *volume, uint32_t member)
 {
+	uint32_t count = volume->set_count;
+
 	if (volume->path_of[member] != STRIPE_PATH_NONE)
 		return volume->path_of[member];
 	for (uint32_t i = 0; i < volume->set_count; i++) {
@@ -290,7 +292,9 @@ static uint32_t path_place(const struct volume *volume, uint32_t member)
 		if (!taken)
 			return i;
 	}
-	return STRIPE_PATH_NONE;
+	return stripe_path_add(volume, volume->replace_path) == 0 && volume->set_count > count
+		       ? count
+		       : STRIPE_PATH_NONE;
 }
 
 /* On a helper thread: gives up the old volume and puts the new path in its place. */
@@ -301,9 +305,19 @@ static void replace_run(void *arg)
 	uint32_t member, place;
 
 	pthread_mutex_lock(&volume->lock);
+	if (!volume->replace_path) {
+		pthread_mutex_unlock(&volume->lock);
+		return;
+	}
 	member = (uint32_t)volume->replace_member;
 	place = path_place(volume, member);
-	if (volume->replace_path && place != STRIPE_PATH_NONE) {
+	if (place == STRIPE_PATH_NONE) {
+		log_error("store",
+			"volume %u is not replaced by %s: this path has become another volume's, "
+			"or memory is short: ask again",
+			member, volume->replace_path);
+		free(volume->replace_path);
+	} else {
 		log_info("store", "volume %u (%s) is replaced by %s", member,
 			volume->set_paths[place], volume->replace_path);
 		disk_array_fail(volume->disk, member, -ESTALE);

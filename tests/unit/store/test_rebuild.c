@@ -399,6 +399,66 @@ static void test_a_disk_that_cannot_be_taken_is_closed(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A missing volume whose path is no longer known is replaced. ---- */
+
+static void paths_expect(const struct rig *rig, const char *path, bool there)
+{
+	char name[600], text[1024];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/volumes", rig->dir);
+	file = fopen(name, "re");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+	fclose(file);
+	assert_int_equal(strstr(text, path) != NULL, there);
+}
+
+static void pathless_run(struct rig *rig, void *arg)
+{
+	struct store *store = rig->store;
+
+	(void)arg;
+	assert_int_equal(disk_array_state(store->volume.disk, 2), DISK_MEMBER_MISSING);
+	assert_int_equal(store->volume.set_count, 2);
+	assert_int_equal(store_volume_replace(store, 2, "memory://1"), -EEXIST);
+	assert_int_equal(store_volume_replace(store, 2, "memory://3"), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	while (store->volume.replace_path)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(store->volume.set_count, 3);
+	while (disk_array_state(store->volume.disk, 2) != DISK_MEMBER_GOOD)
+		fiber_sleep_ns(NS_PER_MS);
+	paths_expect(rig, "memory://3", true);
+}
+
+static void test_a_volume_without_a_path_is_replaced(void **state)
+{
+	char name[600];
+	struct rig rig;
+	FILE *file;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, 0);
+	paths_expect(&rig, "memory://3", false);
+	snprintf(name, sizeof(name), "%s/volumes", rig.dir);
+	file = fopen(name, "we");
+	assert_non_null(file);
+	fprintf(file, "memory://0\nmemory://1\n");
+	fclose(file);
+	rig.opts.volume = NULL;
+	rig_run(&rig, pathless_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- A volume that has wrong bytes and does not take the right ones: a scrub leaves what the
  * others have. ---- */
 
@@ -497,6 +557,7 @@ int main(void)
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
 		cmocka_unit_test(test_the_index_waits_for_the_walk),
 		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
+		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 	};
 
