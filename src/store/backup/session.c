@@ -611,7 +611,8 @@ static int pieces_read(struct reading *reading, const struct store_backup_part *
 			.data = data,
 			.bytes = (uint32_t)MIN(to - at, (uint64_t)STORE_CHECK_BYTES),
 			.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
-		int ret = stripe_piece_read(&reading->store->volume, segment, &piece, true);
+		/* Nothing is written: a session that ends meanwhile no longer holds the space. */
+		int ret = stripe_piece_read(&reading->store->volume, segment, &piece, false);
 
 		if (ret)
 			return ret == -EUCLEAN ? -EIO : ret;

@@ -201,6 +201,21 @@ struct memory_disk *memory_disk(uint32_t idx)
 	return &disks[idx];
 }
 
+struct memory_disk *memory_disk_find(const void *data, size_t bytes, uint64_t *ret_at)
+{
+	for (uint32_t i = 0; i < MEMORY_DISKS; i++) {
+		const uint8_t *found =
+			(const uint8_t *)memmem(disks[i].memory, disks[i].bytes, data, bytes);
+
+		if (!found)
+			continue;
+		*ret_at = (uint64_t)(found - disks[i].memory);
+		return &disks[i];
+	}
+	fail();
+	return NULL;
+}
+
 void memory_disks_open(void)
 {
 	for (uint32_t i = 0; i < MEMORY_DISKS; i++) {

@@ -32,6 +32,8 @@ struct memory_disk {
 void memory_disks_open(void);
 void memory_disks_close(void);
 struct memory_disk *memory_disk(uint32_t idx);
+/* The volume on which these bytes lie, and where. */
+struct memory_disk *memory_disk_find(const void *data, size_t bytes, uint64_t *ret_at);
 /* Acts like a volume whose host is gone; it can be reopened when away is false again. */
 void memory_disk_lose(uint32_t idx);
 /* Makes the volume blank, like a replacement. */

@@ -1,6 +1,7 @@
 /* tests/unit/store/test_backup.c: sessions of backups: what they read stays as it was, while all is
  * deleted and written anew; their ends; a store made from what was read, also after an end in the
  * middle, from damaged rows and bodies, and over another store. */
+#include "memory_disk.h"
 #include "rig.h"
 
 #include <errno.h>
@@ -579,6 +580,49 @@ static void test_the_keeper_ends_with_the_store(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A session may have ended when it meets damage: it reads around it and writes nothing. ----
+ */
+
+static void around_run(struct rig *rig, void *arg)
+{
+	struct memory_disk *disk;
+	struct copy copy;
+	uint8_t body[4096], spoilt;
+	uint64_t id, at;
+
+	(void)arg;
+	copy_init(&copy);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), SIZES[3], 1, NULL), 0);
+	body_fill(body, sizeof(body), 1);
+	disk = memory_disk_find(body, sizeof(body), &at);
+	spoilt = disk->memory[at] ^= 0xff;
+	assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &copy.head), 0);
+	rows_read(rig, id, &copy.rows);
+	bodies_read(rig, id, &copy);
+	assert_int_equal(copy.bodies.len, SIZES[3]);
+	assert_memory_equal(copy.bodies.data, body, sizeof(body));
+	assert_int_equal(disk->memory[at], spoilt);
+	assert_int_equal(store_backup_end(rig->store, id), 0);
+	copy_free(&copy);
+}
+
+static void test_a_backup_writes_nothing(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, around_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,6 +633,7 @@ int main(void)
 		cmocka_unit_test(test_numbers_of_sessions),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_the_keeper_ends_with_the_store),
+		cmocka_unit_test(test_a_backup_writes_nothing),
 	};
 
 	log_set_level((enum log_level)(LOG_ERROR + 1));

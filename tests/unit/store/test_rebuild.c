@@ -474,22 +474,15 @@ static void stuck_fill(struct rig *rig, void *arg)
 /* Spoils a byte of the body's beginning on the volume that has it. */
 static void stuck_spoil(int32_t result)
 {
-	uint8_t *body = (uint8_t *)malloc(STUCK_BYTES);
+	struct memory_disk *disk;
+	uint8_t body[4096];
+	uint64_t at;
 
-	body_fill(body, STUCK_BYTES, 1);
-	for (uint32_t i = 0; i < 3; i++) {
-		struct memory_disk *disk = memory_disk(i);
-		uint8_t *found = (uint8_t *)memmem(disk->memory, disk->bytes, body, 4096);
-
-		if (!found)
-			continue;
-		found[100] ^= 0xff;
-		disk->stuck_at = (uint64_t)(found - disk->memory) + 100;
-		disk->stuck_result = result;
-		free(body);
-		return;
-	}
-	fail();
+	body_fill(body, sizeof(body), 1);
+	disk = memory_disk_find(body, sizeof(body), &at);
+	disk->memory[at + 100] ^= 0xff;
+	disk->stuck_at = at + 100;
+	disk->stuck_result = result;
 }
 
 static void scrub_fiber(void *arg)
