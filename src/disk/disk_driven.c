@@ -84,17 +84,27 @@ static void driven_issue(struct disk_io *io, const struct disk_core *core)
 	io->disk->driver->start(io->disk->driven, io);
 }
 
+/* In steps, because its host makes all of the space ready before it answers, and an answer that
+ * takes too long counts as lost. */
 static int driven_grow(struct disk *disk, uint64_t bytes_total)
 {
-	struct disk_identity identity;
-	int ret;
+	uint64_t bytes = disk_bytes(disk);
+	int ret = 0;
 
-	if (!atomic_load_explicit(&disk->driven_grows, memory_order_relaxed))
-		return -ENOSPC;
-	ret = disk->driver->grow(disk->driven, bytes_total, &identity);
-	if (!ret)
+	while (!ret && bytes < bytes_total) {
+		uint64_t next = MIN(bytes_total, bytes + disk->step_bytes);
+		struct disk_identity identity;
+
+		if (!atomic_load_explicit(&disk->driven_grows, memory_order_relaxed))
+			return -ENOSPC;
+		ret = disk->driver->grow(disk->driven, next, &identity);
+		if (ret)
+			break;
 		identity_take(disk, &identity);
-	else if (ret != -ENOTCONN && ret != -ENOSPC)
+		bytes = disk_bytes(disk);
+		ret = bytes < next ? -EPROTO : 0;
+	}
+	if (ret && ret != -ENOTCONN && ret != -ENOSPC)
 		log_error("disk", "%s: its host cannot grow it (%s): see the log there", disk->path,
 			strerror(-ret));
 	return ret;

@@ -788,6 +788,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 	}
 	for (uint32_t i = 0; ret == -ENOENT && i < volume->set_count; i++) {
 		uint32_t member;
+		int error;
 
 		if (!path_idle(volume, i))
 			continue;
@@ -795,11 +796,14 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 		member = member_for(set, i);
 		if (member == UINT32_MAX)
 			continue;
-		if (member_open(set, i, disk_bytes(volume->disk), false, ret_disk)) {
-			volume->paths_refused |= 1ull << i;
-			log_error("store",
-				"%s cannot be volume %u: the server does not try it again",
-				volume->set_paths[i], member);
+		error = member_open(set, i, disk_bytes(volume->disk), false, ret_disk);
+		if (error) {
+			if (error != -ENOTCONN) {
+				volume->paths_refused |= 1ull << i;
+				log_error("store",
+					"%s cannot be volume %u: the server does not try it again",
+					volume->set_paths[i], member);
+			}
 			continue;
 		}
 		pthread_mutex_lock(&volume->lock);

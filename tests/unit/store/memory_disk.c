@@ -161,6 +161,9 @@ static int memory_grow(void *volume, uint64_t bytes_total, struct disk_identity 
 
 	if (bytes_total > MEMORY_DISK_BYTES)
 		return -ENOSPC;
+	if ((self->grow_bytes_max && bytes_total - self->bytes > self->grow_bytes_max) ||
+		(self->grows_lost && self->grows_lost--))
+		return -ENOTCONN;
 	self->bytes = MAX(self->bytes, ALIGN_UP(bytes_total, 16 * MIB));
 	identity_fill(self, ret_identity);
 	return 0;

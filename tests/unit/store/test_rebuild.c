@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "store/space/space.h"
 #include "store/store_priv.h"
 
 #define KEYS	     600u  /* more than a batch of the walk */
@@ -399,6 +400,49 @@ static void test_a_disk_that_cannot_be_taken_is_closed(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A blank volume of another host that takes long to grow is tried again, and in steps. ---- */
+
+#define SLOW_STEPS 4u
+
+static void steps_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < SLOW_STEPS; i++)
+		assert_int_equal(space_step(rig->store), 0);
+}
+
+static void slow_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	memory_disk(2)->away = memory_disk(2)->lost = false;
+	memory_disk(2)->grow_bytes_max = rig->opts.step_bytes;
+	memory_disk(2)->grows_lost = 1;
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(memory_disk(2)->bytes, memory_disk(0)->bytes);
+}
+
+static void test_a_disk_grows_in_steps(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, steps_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disk_blank(2);
+	memory_disk_lose(2);
+	rig_run(&rig, slow_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- A missing volume whose path is no longer known is replaced. ---- */
 
 static void paths_expect(const struct rig *rig, const char *path, bool there)
@@ -550,6 +594,7 @@ int main(void)
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
 		cmocka_unit_test(test_the_index_waits_for_the_walk),
 		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
+		cmocka_unit_test(test_a_disk_grows_in_steps),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 	};
