@@ -32,7 +32,9 @@ struct array_monitor {
 	/* State of one look, on a helper thread. */
 	uint32_t member; /* found; UINT32_MAX: none */
 	struct disk *disk;
-	bool fresh; /* the disk is not attached */
+	bool fresh;	   /* the disk is not attached, and its path is not the member's yet */
+	uint32_t path_idx; /* of a fresh one */
+	bool unfit;	   /* it is not tried again */
 	int ret;
 };
 
@@ -79,13 +81,17 @@ static void look_run(void *arg)
 	struct array_monitor *monitor = (struct array_monitor *)arg;
 	const struct volume_opts opts = volume_opts_of(monitor->store);
 
+	struct stripe_found found;
+
 	monitor->member = UINT32_MAX;
-	if (own_find(monitor) || monitor->looks % LOOKS_VACANT)
+	monitor->unfit = false;
+	if (own_find(monitor) || monitor->looks % LOOKS_VACANT ||
+		stripe_candidate(&opts, &monitor->store->volume, &found))
 		return;
-	if (stripe_candidate(&opts, &monitor->store->volume, &monitor->member, &monitor->disk) == 0)
-		monitor->fresh = true;
-	else
-		monitor->member = UINT32_MAX;
+	monitor->member = found.member;
+	monitor->disk = found.disk;
+	monitor->path_idx = found.path_idx;
+	monitor->fresh = true;
 }
 
 /* ---- Attaching, on each reactor's own thread. ---- */
@@ -135,6 +141,52 @@ int array_attach_all(struct store *store, struct disk *disk)
 	return ret;
 }
 
+/* ---- Growing. ---- */
+
+static void gone_take(struct store *store)
+{
+	struct disk *disk = store->volume.disk;
+
+	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
+		uint32_t m = (uint32_t)__builtin_ctzll(left);
+
+		if (disk_array_state(disk, m) != DISK_MEMBER_MISSING &&
+			disk_gone(disk_array_member(disk, m)))
+			disk_array_fail(disk, m, -ENOTCONN);
+	}
+	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
+		stripe_suspend(store);
+}
+
+struct growing {
+	const struct volume *volume;
+	struct disk *disk;
+	int ret;
+};
+
+static void grow_run(void *arg)
+{
+	struct growing *growing = (struct growing *)arg;
+	const struct volume *volume = growing->volume;
+
+	growing->ret = disk_grow(
+		growing->disk, MIN(disk_bytes(volume->disk),
+				       disk_bytes(growing->disk) + volume->super.step_bytes));
+}
+
+int array_grow_to(struct store *store, struct disk *disk)
+{
+	struct growing growing = {.volume = &store->volume, .disk = disk};
+
+	while (!growing.ret && disk_bytes(disk) < disk_bytes(store->volume.disk)) {
+		fiber_offload_long(grow_run, &growing);
+		gone_take(store);
+		if (stripe_suspended(store) || atomic_load(&store->quiescing))
+			return -EAGAIN;
+	}
+	return growing.ret;
+}
+
 /* ---- Taking back. ---- */
 
 static void super_run(void *arg)
@@ -166,6 +218,16 @@ static void regrow_run(void *arg)
 	monitor->ret = disk_grow(monitor->disk, disk_bytes(monitor->store->volume.disk));
 }
 
+static void path_run(void *arg)
+{
+	struct array_monitor *monitor = (struct array_monitor *)arg;
+	struct volume *volume = &monitor->store->volume;
+
+	pthread_mutex_lock(&volume->lock);
+	volume->path_of[monitor->member] = monitor->path_idx;
+	pthread_mutex_unlock(&volume->lock);
+}
+
 /* On a helper thread. A disk that could not be attached would be refused again. */
 static void refuse_run(void *arg)
 {
@@ -173,19 +235,19 @@ static void refuse_run(void *arg)
 	struct volume *volume = &monitor->store->volume;
 
 	pthread_mutex_lock(&volume->lock);
-	if (disk_attached(monitor->disk))
-		volume->paths_refused |= 1ull << volume->path_of[monitor->member];
+	if (monitor->unfit || disk_attached(monitor->disk))
+		volume->paths_refused |= 1ull << monitor->path_idx;
 	volume->path_of[monitor->member] = STRIPE_PATH_NONE;
 	pthread_mutex_unlock(&volume->lock);
 	disk_array_refuse(volume->disk, monitor->disk);
 }
 
-static int member_join(struct array_monitor *monitor)
+static int disk_join(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
 	int ret;
 
-	/* The array may have grown since the volume was found, and grows with it from here on. */
+	/* The array may have grown since then, and grows with the volume from here on. */
 	grow_hold(store);
 	fiber_offload_long(regrow_run, monitor);
 	ret = monitor->ret;
@@ -194,6 +256,18 @@ static int member_join(struct array_monitor *monitor)
 	if (!ret)
 		ret = disk_array_return(store->volume.disk, monitor->member, monitor->disk);
 	grow_release(store);
+	return ret;
+}
+
+static int member_join(struct array_monitor *monitor)
+{
+	int ret = array_grow_to(monitor->store, monitor->disk);
+
+	monitor->unfit = ret && ret != -EAGAIN && ret != -ENOTCONN;
+	if (!ret && monitor->fresh)
+		fiber_offload_long(path_run, monitor);
+	if (!ret)
+		ret = disk_join(monitor);
 	if (ret && monitor->fresh)
 		fiber_offload_long(refuse_run, monitor);
 	return ret;
@@ -210,9 +284,11 @@ static int member_take(struct array_monitor *monitor)
 		fiber_offload_long(super_run, monitor);
 		ret = monitor->ret;
 	}
-	if (ret)
-		log_error(
-			"store", "cannot take volume %u back: %s", monitor->member, strerror(-ret));
+	if (ret && ret != -EAGAIN)
+		log_error("store", "cannot take volume %u back: %s%s", monitor->member,
+			strerror(-ret),
+			monitor->unfit && monitor->fresh ? ": the server does not try it again"
+							 : "");
 	return ret;
 }
 
@@ -345,24 +421,10 @@ static bool any_missing(const struct store *store)
 	return false;
 }
 
-static void gone_take(struct store *store)
-{
-	struct disk *disk = store->volume.disk;
-
-	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
-		uint32_t m = (uint32_t)__builtin_ctzll(left);
-
-		if (disk_array_state(disk, m) != DISK_MEMBER_MISSING &&
-			disk_gone(disk_array_member(disk, m)))
-			disk_array_fail(disk, m, -ENOTCONN);
-	}
-	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
-		stripe_suspend(store);
-}
-
 static void look(struct array_monitor *monitor)
 {
 	bool taken = false;
+	int ret = 0;
 
 	fiber_offload_long(replace_run, monitor);
 	gone_take(monitor->store);
@@ -373,14 +435,13 @@ static void look(struct array_monitor *monitor)
 		if (stripe_regain(monitor->store))
 			return;
 	}
-	while (any_missing(monitor->store) && !atomic_load(&monitor->store->quiescing)) {
+	/* One that cannot be taken now is found again by the next look. */
+	while (!ret && any_missing(monitor->store) && !atomic_load(&monitor->store->quiescing)) {
 		fiber_offload_long(look_run, monitor);
 		if (monitor->member == UINT32_MAX)
 			break;
-		taken = true;
-		/* One that cannot be taken now is found again by the next look. */
-		if (member_take(monitor))
-			break;
+		ret = member_take(monitor);
+		taken |= ret != -EAGAIN;
 	}
 	if (taken)
 		puts_await(monitor->store);

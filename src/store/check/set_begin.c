@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- New volumes, on a helper thread. ---- */
+/* ---- New volumes; on a helper thread, except that they grow. ---- */
 
 /* Whether it can be taken: blank, or a former volume of this store. */
 static int label_look(struct store *store, const char *path, bool *ret_former)
@@ -35,8 +35,7 @@ static int label_look(struct store *store, const char *path, bool *ret_former)
 	return 0;
 }
 
-static int volume_ready(
-	struct store *store, const char *path, uint32_t member, struct disk **ret_disk)
+static int volume_open_new(struct store *store, const char *path, struct disk **ret_disk)
 {
 	const struct volume_opts opts = {.dir = store->dir,
 		.format = store->opts.format,
@@ -45,7 +44,6 @@ static int volume_ready(
 		.create = true,
 		.discard_files = opts.discard_files,
 		.step_bytes = store->volume.super.step_bytes};
-	struct superblock label;
 	bool former;
 	int found = label_look(store, path, &former);
 	int ret = found == -ENOENT || found == -EMEDIUMTYPE || !found ? 0 : found;
@@ -57,9 +55,20 @@ static int volume_ready(
 		ret = disk_wipe_now(disk);
 	else if (!ret)
 		ret = volume_label_check(&opts, path, disk, found);
-	if (!ret)
-		ret = disk_grow(disk, disk_bytes(store->volume.disk));
-	/* It is no member yet, by its number and by the members' superblocks. */
+	if (ret)
+		disk_close(disk);
+	else
+		*ret_disk = disk;
+	return ret;
+}
+
+/* It is no member yet, by its number and by the members' superblocks. */
+static int volume_label_new(
+	struct store *store, const char *path, uint32_t member, struct disk *disk)
+{
+	struct superblock label;
+	int ret;
+
 	pthread_mutex_lock(&store->volume.lock);
 	label = store->volume.super;
 	pthread_mutex_unlock(&store->volume.lock);
@@ -67,15 +76,8 @@ static int volume_ready(
 	label.set_idx = (uint16_t)member;
 	label.set.change++;
 	label.set.own_joined = label.set.change;
-	if (!ret)
-		ret = stripe_label(disk, &label);
-	if (!ret && !strstr(path, "://"))
-		ret = file_parent_sync(path);
-	if (ret)
-		disk_close(disk);
-	else
-		*ret_disk = disk;
-	return ret;
+	ret = stripe_label(disk, &label);
+	return ret || strstr(path, "://") ? ret : file_parent_sync(path);
 }
 
 static const char *why_not(int error)
@@ -92,22 +94,47 @@ static const char *why_not(int error)
 		       : strerror(-error);
 }
 
-static void ready_run(void *arg)
+/* Calls fn for each new volume until one fails, which is reported. -EAGAIN is no failure. */
+static void each_new(
+	struct store *store, int (*fn)(struct store *store, const char *path, uint32_t member))
 {
-	struct store *store = (struct store *)arg;
 	struct store_change *change = store->change;
 	uint32_t i = 0;
 
 	change->ret = 0;
 	for (uint64_t left = change->added; left && !change->ret; left &= left - 1, i++) {
-		uint32_t member = (uint32_t)__builtin_ctzll(left);
-
-		change->ret = volume_ready(store, change->add[i], member, &change->disks[member]);
-		if (!change->ret)
+		change->ret = fn(store, change->add[i], (uint32_t)__builtin_ctzll(left));
+		if (!change->ret || change->ret == -EAGAIN)
 			continue;
 		log_error("store", "%s: cannot be added: %s", change->add[i], why_not(change->ret));
 		set_note(change, "%s cannot be added: %s", change->add[i], why_not(change->ret));
 	}
+}
+
+static int open_one(struct store *store, const char *path, uint32_t member)
+{
+	return volume_open_new(store, path, &store->change->disks[member]);
+}
+
+static int grow_one(struct store *store, const char *path, uint32_t member)
+{
+	(void)path;
+	return array_grow_to(store, store->change->disks[member]);
+}
+
+static int label_one(struct store *store, const char *path, uint32_t member)
+{
+	return volume_label_new(store, path, member, store->change->disks[member]);
+}
+
+static void open_run(void *arg)
+{
+	each_new((struct store *)arg, open_one);
+}
+
+static void label_run(void *arg)
+{
+	each_new((struct store *)arg, label_one);
 }
 
 /* The volume grew by as much as the store did meanwhile. */
@@ -217,11 +244,28 @@ static void begin_run(void *arg)
 	pthread_mutex_unlock(&volume->lock);
 }
 
+/* Opened, as large as the others, and labelled. */
+static void disks_ready(struct store *store)
+{
+	fiber_offload_long(open_run, store);
+	if (!store->change->ret)
+		each_new(store, grow_one);
+	if (!store->change->ret)
+		fiber_offload_long(label_run, store);
+}
+
 void set_begin(struct store *store)
 {
 	struct store_change *change = store->change;
 
-	fiber_offload_long(ready_run, store);
+	disks_ready(store);
+	/* It begins again, with the volumes as large as they are now, when the store goes on. */
+	if (change->ret == -EAGAIN && !atomic_load(&store->quiescing)) {
+		disks_drop(store);
+		memset(change->disks, 0, sizeof(change->disks));
+		set_note(change, "waits: too few volumes are present");
+		return;
+	}
 	if (!change->ret && atomic_load(&store->quiescing))
 		change->ret = -ESHUTDOWN;
 	if (!change->ret) {

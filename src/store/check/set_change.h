@@ -32,6 +32,10 @@ void set_change_note(struct store *store, int error, uint64_t failed);
 /* ---- array_monitor.c ---- */
 /* Fiber call: attaches the disk to all reactors of the store. */
 int array_attach_all(struct store *store, struct disk *disk);
+/* Fiber call of the monitor: grows a disk to the array's length, which may take hours, and looks
+ * after the array's volumes meanwhile. -EAGAIN: the store takes no writes now, or ends: others have
+ * to be done first; errors of disk_grow. */
+int array_grow_to(struct store *store, struct disk *disk);
 
 /* ---- move.c ---- */
 /* Moves bodies until none is left or the store quiesces. Fiber call. */

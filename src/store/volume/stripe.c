@@ -776,8 +776,8 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 	return member < DISK_MEMBERS_MAX ? member : UINT32_MAX;
 }
 
-int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint32_t *ret_member,
-	struct disk **ret_disk)
+int stripe_candidate(
+	const struct volume_opts *opts, struct volume *volume, struct stripe_found *ret_found)
 {
 	struct set *set = (struct set *)calloc(1, sizeof(*set));
 	int ret = set ? -ENOENT : -ENOMEM;
@@ -796,7 +796,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 		member = member_for(set, i);
 		if (member == UINT32_MAX)
 			continue;
-		error = member_open(set, i, disk_bytes(volume->disk), false, ret_disk);
+		error = member_open(set, i, 0, false, &ret_found->disk);
 		if (error) {
 			if (error != -ENOTCONN) {
 				volume->paths_refused |= 1ull << i;
@@ -806,10 +806,8 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 			}
 			continue;
 		}
-		pthread_mutex_lock(&volume->lock);
-		volume->path_of[member] = i;
-		pthread_mutex_unlock(&volume->lock);
-		*ret_member = member;
+		ret_found->member = member;
+		ret_found->path_idx = i;
 		ret = 0;
 	}
 	free(set);
@@ -829,7 +827,7 @@ int stripe_member_known(
 		ret = -EMEDIUMTYPE;
 	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
 		ret = volume_label_check(opts, path, disk, ret);
-	return ret ? ret : disk_grow(disk, disk_bytes(volume->disk));
+	return ret;
 }
 
 /* A volume that came with a change whose first superblock does not count yet may have its label

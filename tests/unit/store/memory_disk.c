@@ -3,6 +3,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #define SUPER_BYTES 8192u
 
 static struct memory_disk disks[MEMORY_DISKS];
+static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t grow_goes_on = PTHREAD_COND_INITIALIZER;
 
 static void identity_fill(const struct memory_disk *self, struct disk_identity *ret_identity)
 {
@@ -164,8 +167,15 @@ static int memory_grow(void *volume, uint64_t bytes_total, struct disk_identity 
 	if ((self->grow_bytes_max && bytes_total - self->bytes > self->grow_bytes_max) ||
 		(self->grows_lost && self->grows_lost--))
 		return -ENOTCONN;
+	pthread_mutex_lock(&grow_lock);
+	while (self->grow_end && bytes_total > self->grow_end)
+		pthread_cond_wait(&grow_goes_on, &grow_lock);
+	pthread_mutex_unlock(&grow_lock);
 	self->bytes = MAX(self->bytes, ALIGN_UP(bytes_total, 16 * MIB));
 	identity_fill(self, ret_identity);
+	for (; self->bytes == self->grow_end && self->grow_loses;
+		self->grow_loses &= self->grow_loses - 1)
+		memory_disk_lose((uint32_t)__builtin_ctz(self->grow_loses));
 	return 0;
 }
 
@@ -262,6 +272,14 @@ void memory_disk_await_tries(uint32_t idx, uint32_t tries)
 
 	while (disks[idx].tries - from < tries)
 		fiber_sleep_ns(NS_PER_MS);
+}
+
+void memory_disk_grow_on(uint32_t idx)
+{
+	pthread_mutex_lock(&grow_lock);
+	disks[idx].grow_end = 0;
+	pthread_cond_broadcast(&grow_goes_on);
+	pthread_mutex_unlock(&grow_lock);
 }
 
 void memory_disk_let_go(uint32_t idx)

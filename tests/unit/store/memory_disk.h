@@ -21,6 +21,8 @@ struct memory_disk {
 	int attach_result;
 	uint64_t grow_bytes_max; /* growing by more at once takes too long; 0: does not */
 	uint32_t grows_lost;	 /* so many attempts to grow are lost */
+	uint64_t grow_end;	 /* growing beyond it waits for memory_disk_grow_on; 0: does not */
+	uint32_t grow_loses;	 /* volumes that are lost once it has come to grow_end */
 	uint32_t super_writes;	 /* it is lost by this write of a superblock, counted from 1 */
 	int32_t discard_result;	 /* result of a deallocation */
 	uint64_t discards, discarded_bytes;
@@ -44,6 +46,7 @@ void memory_disk_blank(uint32_t idx);
 void memory_disk_await_held(uint32_t idx);
 /* Fiber call: waits for so many more attempts to reopen it. */
 void memory_disk_await_tries(uint32_t idx, uint32_t tries);
+void memory_disk_grow_on(uint32_t idx);
 /* Releases the waiting writes. */
 void memory_disk_let_go(uint32_t idx);
 

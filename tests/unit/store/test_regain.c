@@ -1,13 +1,13 @@
 /* tests/unit/store/test_regain.c: too many volumes are gone; enough come back, and the store
  * continues without a restart. */
-#include "memory_disk.h"
-#include "rig.h"
+#include "set_rig.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/space/space.h"
 #include "store/store_priv.h"
 
 #define KEYS  40u
@@ -237,12 +237,107 @@ static void test_a_blank_volume_is_none_of_the_good_ones(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- While a blank volume is made as large as the others, too many of these are lost and come
+ * back. ---- */
+
+#define GROW_STEPS 6u
+
+static void grow_steps(struct rig *rig, void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < GROW_STEPS; i++)
+		assert_int_equal(space_step(rig->store), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+}
+
+static void writable_await(const struct rig *rig, bool wanted)
+{
+	while (writable(rig) != wanted)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+/* The volume has come half of its way when the store goes on. */
+static void half_grown_await(struct rig *rig, uint32_t idx)
+{
+	struct memory_disk *disk = memory_disk(idx);
+
+	writable_await(rig, false);
+	for (uint32_t i = 0; i < 3; i++)
+		memory_disk(i)->away = false;
+	writable_await(rig, true);
+	assert_int_equal(disk->bytes, disk->grow_end);
+	assert_true(disk->bytes < memory_disk(0)->bytes);
+	memory_disk_grow_on(idx);
+}
+
+static void half_grow(uint32_t idx, uint32_t loses)
+{
+	memory_disk(idx)->grow_end = 48 * MIB;
+	memory_disk(idx)->grow_loses = loses;
+}
+
+static void blank_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	memory_disk(2)->away = memory_disk(2)->lost = false;
+	half_grow(2, 1u << 1);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	half_grown_await(rig, 2);
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+	memory_disk_lose(0);
+	keys_verify(rig, 100);
+}
+
+static void test_a_blank_volume_that_grows_keeps_nothing_up(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, grow_steps, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disk_blank(2);
+	memory_disk_lose(2);
+	rig_run(&rig, blank_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+static void add_run(struct rig *rig, void *arg)
+{
+	grow_steps(rig, arg);
+	half_grow(3, 1u << 1 | 1u << 2);
+	assert_int_equal(set_ask(rig, "memory://3", 0), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	half_grown_await(rig, 3);
+	set_end_await(rig);
+	assert_int_equal(set_members(rig), 0xf);
+	keys_verify(rig, 100);
+}
+
+static void test_a_volume_that_is_added_keeps_nothing_up(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, add_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_store_goes_on_when_enough_volumes_are_back),
 		cmocka_unit_test(test_a_blank_volume_is_none_of_the_good_ones),
 		cmocka_unit_test(test_memory_buckets_go_on),
+		cmocka_unit_test(test_a_blank_volume_that_grows_keeps_nothing_up),
+		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
