@@ -44,8 +44,10 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	if (session->policy_arns.len)
 		ret |= json_member_set_text(object, "m", session->policy_arns);
 	ret |= tags_make(session, object);
-	if (token->bucket.len)
+	if (token->bucket.len) {
 		ret |= json_member_set_text(object, "b", token->bucket);
+		ret |= json_object_set_new(object, "i", json_integer((json_int_t)token->bucket_id));
+	}
 	if (token->read_only)
 		ret |= json_object_set_new(object, "o", json_true());
 	ret |= json_object_set_new(object, "e", json_integer(token->expires_ms));
@@ -121,6 +123,7 @@ int iam_token_open(
 			.key_digest = keep(arena, object, "d"),
 			.policy_arns = keep(arena, object, "m")},
 		.bucket = keep(arena, object, "b"),
+		.bucket_id = (uint64_t)json_member_number(object, "i"),
 		.read_only = json_is_true(json_object_get(object, "o")),
 	};
 	ret = tags_open(object, arena, &ret_token->session);

@@ -148,6 +148,14 @@ def test_session(s):
         status, _, body = reader.send(method, f"/{bucket}{target}")
         equal((target, status, code_of(body)), (target, 403, "AccessDenied"))
     equal(writer.send("DELETE", f"/{bucket}/key")[0], 204)
+    # Nor is the next bucket of the name the session's.
+    equal(writer.send("DELETE", f"/{bucket}/parts?uploadId={upload}")[0], 204)
+    s.s3.delete_object(Bucket=bucket, Key="copy"), s.s3.delete_bucket(Bucket=bucket)
+    equal(writer.send("PUT", f"/{bucket}/key", b"body")[0], 404)
+    equal(code_of(make(s, bucket)[2]), None)
+    equal(writer.send("PUT", f"/{bucket}/key", b"body")[0], 403)
+    writer, reader = Key(s, bucket), Key(s, bucket, "ReadOnly")
+    equal(writer.send("PUT", f"/{bucket}/key", b"body")[0], 200)
     equal(code_of(send(s, "GET", f"/{bucket}?session", headers={"x-amz-create-session-mode": "WriteOnly"})[2]), "InvalidArgument")
     equal(send(s, "GET", f"/{plain}?session")[0], 405)
     writer.token = writer.token[:-8] + "AAAAAAA="
