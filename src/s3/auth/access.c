@@ -455,6 +455,7 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
 		.key = call->key,
+		.version_id = query_version(call),
 		.object_known = true,
 		.object_headers = slice_of(object->headers, object->headers_len)};
 

@@ -180,16 +180,19 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 static const struct s3_error *keep_making(
 	struct s3_call *call, const struct store_bucket *made, const struct making *making)
 {
+	const struct s3_error *error = NULL;
 	struct store_bucket bucket;
-	const struct s3_error *error;
+	int ret;
 
 	if (!making->ownership.data && !making->acl.data && !making->tags.data)
 		return NULL;
-	error = s3_call_bucket(call, &bucket);
-	if (!error &&
-		(bucket.created_ns != made->created_ns || strcmp(bucket.owner, made->owner) != 0))
-		error = s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (!error && making->ownership.data)
+	/* Not s3_call_bucket(): settings of the call are those of one that had the name before. */
+	ret = store_bucket_get(call->s3->store, call->bucket, &bucket);
+	if (ret && ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	if (ret || bucket.created_ns != made->created_ns || strcmp(bucket.owner, made->owner) != 0)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (making->ownership.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_OWNERSHIP, making->ownership);
 	if (!error && making->acl.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_ACL, making->acl);

@@ -251,7 +251,12 @@ def test_conditions_are_about_the_version_that_is_named(s):
         iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(
             {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
             {"Effect": "Deny", "Action": actions, "Resource": "*", "Condition": {"StringEquals": {"s3:ExistingObjectTag/keep": "yes"}}},
-            {"Effect": "Deny", "Action": actions, "Resource": "*", "Condition": {"StringEquals": {"s3:VersionId": named}}}))
+            {"Effect": "Deny", "Action": actions, "Resource": "*", "Condition": {"StringEquals": {"s3:VersionId": named}}},
+            {"Effect": "Deny", "Action": "s3:PutObjectVersionAcl", "Resource": "*", "Condition": {"StringNotEquals": {"s3:VersionId": named}}}))
+        # This one is decided again once its body is there.
+        one.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerPreferred"}]})
+        alice.put_object_acl(ACL="private", VersionId=named, **source)
+        denied(alice.put_object_acl, ACL="private", VersionId=kept, **source)
         upload = alice.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
         part = {"Bucket": bucket, "Key": "parts", "UploadId": upload, "PartNumber": 1}
         for version in (kept, named):
