@@ -94,47 +94,56 @@ static const char *why_not(int error)
 		       : strerror(-error);
 }
 
-/* Calls fn for each new volume until one fails, which is reported. -EAGAIN is no failure. */
-static void each_new(
-	struct store *store, int (*fn)(struct store *store, const char *path, uint32_t member))
+/* One new volume, on its way. */
+struct readying {
+	struct store *store;
+	const char *path;
+	uint32_t member;
+	int ret;
+};
+
+static void open_run(void *arg)
+{
+	struct readying *readying = (struct readying *)arg;
+
+	readying->ret = volume_open_new(
+		readying->store, readying->path, &readying->store->change->disks[readying->member]);
+}
+
+static void label_run(void *arg)
+{
+	struct readying *readying = (struct readying *)arg;
+
+	readying->ret = volume_label_new(readying->store, readying->path, readying->member,
+		readying->store->change->disks[readying->member]);
+}
+
+static int volume_ready(struct store *store, const char *path, uint32_t member)
+{
+	struct readying readying = {.store = store, .path = path, .member = member};
+
+	fiber_offload_long(open_run, &readying);
+	if (!readying.ret)
+		readying.ret = array_grow_to(store, store->change->disks[member]);
+	if (!readying.ret)
+		fiber_offload_long(label_run, &readying);
+	return readying.ret;
+}
+
+/* Opened, as large as the others, and labelled. */
+static void disks_ready(struct store *store)
 {
 	struct store_change *change = store->change;
 	uint32_t i = 0;
 
 	change->ret = 0;
 	for (uint64_t left = change->added; left && !change->ret; left &= left - 1, i++) {
-		change->ret = fn(store, change->add[i], (uint32_t)__builtin_ctzll(left));
+		change->ret = volume_ready(store, change->add[i], (uint32_t)__builtin_ctzll(left));
 		if (!change->ret || change->ret == -EAGAIN)
 			continue;
 		log_error("store", "%s: cannot be added: %s", change->add[i], why_not(change->ret));
 		set_note(change, "%s cannot be added: %s", change->add[i], why_not(change->ret));
 	}
-}
-
-static int open_one(struct store *store, const char *path, uint32_t member)
-{
-	return volume_open_new(store, path, &store->change->disks[member]);
-}
-
-static int grow_one(struct store *store, const char *path, uint32_t member)
-{
-	(void)path;
-	return array_grow_to(store, store->change->disks[member]);
-}
-
-static int label_one(struct store *store, const char *path, uint32_t member)
-{
-	return volume_label_new(store, path, member, store->change->disks[member]);
-}
-
-static void open_run(void *arg)
-{
-	each_new((struct store *)arg, open_one);
-}
-
-static void label_run(void *arg)
-{
-	each_new((struct store *)arg, label_one);
 }
 
 /* The volume grew by as much as the store did meanwhile. */
@@ -244,22 +253,13 @@ static void begin_run(void *arg)
 	pthread_mutex_unlock(&volume->lock);
 }
 
-/* Opened, as large as the others, and labelled. */
-static void disks_ready(struct store *store)
-{
-	fiber_offload_long(open_run, store);
-	if (!store->change->ret)
-		each_new(store, grow_one);
-	if (!store->change->ret)
-		fiber_offload_long(label_run, store);
-}
-
 void set_begin(struct store *store)
 {
 	struct store_change *change = store->change;
 
 	disks_ready(store);
-	/* It begins again, with the volumes as large as they are now, when the store goes on. */
+	/* It begins again when the store goes on. The volume that grew keeps its length; those that
+	 * had their labels grow again. */
 	if (change->ret == -EAGAIN && !atomic_load(&store->quiescing)) {
 		disks_drop(store);
 		memset(change->disks, 0, sizeof(change->disks));
