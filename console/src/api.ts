@@ -99,6 +99,10 @@ export async function ask(path: string, options: Ask = {}): Promise<Response> {
 	throw failed;
 }
 
+export function aborted(): DOMException {
+	return new DOMException("", "AbortError");
+}
+
 /** For transfers that show their progress. */
 export function send(path: string, body: Blob, progress: (bytes: number) => void, signal: AbortSignal, headers: Record<string, string> = {}): Promise<XMLHttpRequest> {
 	return new Promise((resolve, reject) => {
@@ -109,7 +113,9 @@ export function send(path: string, body: Blob, progress: (bytes: number) => void
 		request.upload.onprogress = (event) => progress(event.loaded);
 		request.onload = () => (request.status < 300 ? resolve(request) : reject(failure(request.status, request.responseText)));
 		request.onerror = () => reject(failure(0, ""));
-		request.onabort = () => reject(new DOMException("", "AbortError"));
+		request.onabort = () => reject(aborted());
+		// A signal that was given already tells it no more.
+		if (signal.aborted) return reject(aborted());
 		signal.addEventListener("abort", () => request.abort());
 		active();
 		request.send(body);
@@ -142,11 +148,14 @@ export function post<T>(path: string, value: unknown): Promise<T> {
 
 /* ---- S3. ---- */
 
-/** The path of a bucket or an object. */
+/** The path of a bucket or an object. Throws for a key that is not reachable(). */
 export function path(bucket: string, key = ""): string {
+	if (!reachable(key)) throw new Failure(0, "", UNREACHABLE);
 	const rest = key.split("/").map(encodeURIComponent).join("/");
 	return `/s3/${encodeURIComponent(bucket)}${key ? "/" + rest : ""}`;
 }
+
+export const UNREACHABLE = "No browser can ask for a name with “.” or “..” between its slashes.";
 
 /** A browser makes another path of a name with "." or ".." between its slashes. */
 export function reachable(key: string): boolean {

@@ -1,6 +1,6 @@
 // One object: its properties, a preview, its tags, a link to share.
 import { Component, h } from "preact";
-import { Item, ask, path, post, query, reachable } from "./api";
+import { Item, UNREACHABLE, ask, path, post, query, reachable } from "./api";
 import { Summary, format } from "./formats";
 import { Retention } from "./retention";
 import { Tags } from "./tags";
@@ -18,7 +18,8 @@ interface Props {
 }
 
 function where(props: Props, more: Record<string, string> = {}): string {
-	const version = props.item.version && props.item.version !== "null" ? props.item.version : undefined;
+	// Without a version id it is the newest one, which a "null" version need not be.
+	const version = props.item.version === "null" && props.item.latest ? undefined : props.item.version || undefined;
 	return path(props.bucket, props.item.key) + query({ ...more, versionId: version });
 }
 
@@ -171,7 +172,7 @@ export class ObjectDialog extends Component<Props, { touched: boolean }> {
 		const which: Props = { bucket: props.bucket, item: props.item, onClose: props.onClose };
 		const close = (): void => props.onClose(this.state.touched);
 		if (!reachable(props.item.key))
-			return <Dialog title={name} onClose={close}><div class="body"><p>No browser can ask for a name with “.” or “..” between its slashes. Use another client for <strong class="long">{props.item.key}</strong>.</p></div></Dialog>;
+			return <Dialog title={name} onClose={close}><div class="body"><p>{UNREACHABLE} Use another client for <strong class="long">{props.item.key}</strong>.</p></div></Dialog>;
 		return (
 			<Dialog title={name} wide onClose={close}>
 				<div class="body object">

@@ -1,6 +1,6 @@
 // Uploads: small files at once, large ones in parts, a few at a time; they continue while the user is on other pages.
 import { Component, h } from "preact";
-import { all, ask, escape, path, query, send, text, xml } from "./api";
+import { aborted, all, ask, escape, path, query, send, text, xml } from "./api";
 import { Button, bytes, told } from "./ui";
 
 const PART_BYTES = 16 * 1024 * 1024;
@@ -80,7 +80,7 @@ async function left(upload: Upload, size: number): Promise<Begun | undefined> {
 			for (const part of await partsOf(where, begun.id)) {
 				const at = Number(text(part, "PartNumber")) - 1;
 				const bytes = upload.file.slice(at * size, (at + 1) * size);
-				if (upload.abort.signal.aborted) return undefined;
+				if (upload.abort.signal.aborted) return begun;
 				if (bytes.size && bytes.size === Number(text(part, "Size")) && text(part, "ChecksumCRC32") === (await crc32(bytes))) begun.tags.set(at, text(part, "ETag"));
 			}
 			if (begun.tags.size) return begun;
@@ -100,7 +100,9 @@ async function parts(upload: Upload): Promise<void> {
 	const size = Math.max(PART_BYTES, Math.ceil(upload.file.size / PARTS_MAX));
 	const total = Math.ceil(upload.file.size / size);
 	const where = path(upload.bucket, upload.key);
-	const begun = (await left(upload, size)) ?? (await begunNow(upload, where));
+	const found = await left(upload, size);
+	if (!found && upload.abort.signal.aborted) throw aborted();
+	const begun = found ?? (await begunNow(upload, where));
 	const uploadId = begun.id;
 	const tags: string[] = new Array<string>(total);
 	const sent: number[] = new Array<number>(total).fill(0);
@@ -124,6 +126,7 @@ async function parts(upload: Upload): Promise<void> {
 	};
 	try {
 		await Promise.all(Array.from({ length: PARTS_AT_ONCE }, work));
+		if (upload.abort.signal.aborted) throw aborted();
 		const list = tags.map((tag, at) => `<Part><PartNumber>${at + 1}</PartNumber><ETag>${escape(tag)}</ETag></Part>`).join("");
 		const answer = await xml(where + query({ uploadId }), { method: "POST", body: `<CompleteMultipartUpload>${list}</CompleteMultipartUpload>` });
 		if (answer.localName === "Error") throw new Error(text(answer, "Message"));

@@ -87,6 +87,12 @@ static void ask_by_keys(
 		.service = "sts"};
 	struct buf form;
 
+	/* No key of the server is as long. */
+	if (signer.access_key.len > LIMIT_ACCESS_KEY_LEN_MAX ||
+		signer.secret.len > LIMIT_SECRET_KEY_LEN_MAX) {
+		*ret_inner = (struct console_inner){.status = 401};
+		return;
+	}
 	buf_init(&form, CONSOLE_FORM_BYTES_MAX);
 	buf_printf(&form, "Version=2011-06-15&Action=GetSessionToken&DurationSeconds=%llu",
 		(unsigned long long)visit->console->opts.session_s);

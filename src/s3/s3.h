@@ -284,8 +284,9 @@ struct s3_lease {
 uint64_t s3_lease_epoch(const struct s3 *s3);
 void s3_lease_end(struct s3 *s3, struct store_object_watch *watch);
 
-/* The answer, implemented by the front. head, then (unless bytes is 0 or the method is HEAD) the
- * body. */
+/* The answer, implemented by the front. head, with at most so many headers, then (unless bytes is 0
+ * or the method is HEAD) the body. */
+#define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
 struct s3_reply;
 struct s3_reply_ops {
 	/* bytes: the body's length. For HEAD the length is announced and no body follows. Adds

@@ -50,6 +50,8 @@ static int signing_end(struct signing *signing, const struct s3_request *request
 	struct buf canonical;
 	int ret = 0;
 
+	if (secret.len > LIMIT_SECRET_KEY_LEN_MAX)
+		return -EINVAL;
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(request, &signing->params, &signing->claim, &canonical);
 	if (canonical.failed) {

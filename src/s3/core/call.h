@@ -10,8 +10,6 @@
 #include "s3/core/text.h"
 #include "s3/s3.h"
 
-#define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
-
 /* ---- Errors. ---- */
 enum s3_error_id {
 #define ERROR(id, code, status, message) S3_E_##id,

@@ -70,6 +70,8 @@ def sign_in(tap, server):
     tap.check(status == 401 and b"wrong" in body and "set-cookie" not in headers, "a wrong secret is refused", body)
     unknown = browser.sign_in("nobody", nebula.SECRET_KEY)
     tap.check((unknown[0], unknown[2]) == (status, body), "a key that is not there is refused in the same words", unknown)
+    longer = browser.sign_in(nebula.ACCESS_KEY, "A" * 129)
+    tap.check((longer[0], longer[2]) == (status, body), "a secret that is longer than any is refused in the same words", longer)
     for bad in (b"", b"[]", b"{", b'{"accessKey": 1}', b"x" * 100_000):
         tap.check(browser("POST", "/api/sign-in", bad)[0] in (400, 401), f"not understood: {bad[:20]}")
     status, headers, body = browser("POST", "/api/sign-in", {"roleArn": "arn:aws:iam::000000000000:role/none", "token": "a.b.c"})
