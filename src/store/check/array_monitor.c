@@ -36,6 +36,8 @@ struct array_monitor {
 	uint32_t path_idx; /* of a fresh one */
 	bool unfit;	   /* it is not tried again */
 	int ret;
+	uint64_t members_tried, paths_tried; /* what this look could not take */
+	uint64_t members_told; /* could not be taken since they were last there: it was logged */
 };
 
 /* ---- Looking, on a helper thread. ---- */
@@ -63,8 +65,8 @@ static bool own_find(struct array_monitor *monitor)
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
 		struct disk *disk = disk_array_member(store->volume.disk, m);
 
-		if (!missing(store, m) || !disk || store->volume.path_of[m] == STRIPE_PATH_NONE ||
-			disk_revive(disk))
+		if (!missing(store, m) || (monitor->members_tried >> m & 1) || !disk ||
+			store->volume.path_of[m] == STRIPE_PATH_NONE || disk_revive(disk))
 			continue;
 		if (stripe_member_known(&opts, &store->volume, m))
 			continue;
@@ -86,7 +88,7 @@ static void look_run(void *arg)
 	monitor->member = UINT32_MAX;
 	monitor->unfit = false;
 	if (own_find(monitor) || monitor->looks % LOOKS_VACANT ||
-		stripe_candidate(&opts, &monitor->store->volume, &found))
+		stripe_candidate(&opts, &monitor->store->volume, monitor->paths_tried, &found))
 		return;
 	monitor->member = found.member;
 	monitor->disk = found.disk;
@@ -273,10 +275,28 @@ static int member_join(struct array_monitor *monitor)
 	return ret;
 }
 
-static int member_take(struct array_monitor *monitor)
+/* This look tries the others. */
+static void not_taken(struct array_monitor *monitor, int error)
+{
+	uint64_t bit = 1ull << monitor->member;
+	bool refused = monitor->unfit && monitor->fresh;
+
+	if (refused || !(monitor->members_told & bit))
+		log_error("store", "cannot take volume %u back: %s%s", monitor->member,
+			strerror(-error), refused ? ": the server does not try it again" : "");
+	monitor->members_told |= bit;
+	if (monitor->fresh)
+		monitor->paths_tried |= 1ull << monitor->path_idx;
+	else
+		monitor->members_tried |= bit;
+}
+
+/* *ret_joined: the array has it. */
+static int member_take(struct array_monitor *monitor, bool *ret_joined)
 {
 	int ret = member_join(monitor);
 
+	*ret_joined = !ret;
 	if (!ret) {
 		counter_add(&returned, 1);
 		log_info("store", "volume %u is back, and is rebuilt from the others",
@@ -284,11 +304,10 @@ static int member_take(struct array_monitor *monitor)
 		fiber_offload_long(super_run, monitor);
 		ret = monitor->ret;
 	}
-	if (ret && ret != -EAGAIN)
-		log_error("store", "cannot take volume %u back: %s%s", monitor->member,
-			strerror(-ret),
-			monitor->unfit && monitor->fresh ? ": the server does not try it again"
-							 : "");
+	if (!ret)
+		monitor->members_told &= ~(1ull << monitor->member);
+	else if (ret != -EAGAIN)
+		not_taken(monitor, ret);
 	return ret;
 }
 
@@ -423,9 +442,10 @@ static bool any_missing(const struct store *store)
 
 static void look(struct array_monitor *monitor)
 {
-	bool taken = false;
+	bool taken = false, joined;
 	int ret = 0;
 
+	monitor->members_tried = monitor->paths_tried = 0;
 	fiber_offload_long(replace_run, monitor);
 	gone_take(monitor->store);
 	if (stripe_suspended(monitor->store)) {
@@ -436,12 +456,13 @@ static void look(struct array_monitor *monitor)
 			return;
 	}
 	/* One that cannot be taken now is found again by the next look. */
-	while (!ret && any_missing(monitor->store) && !atomic_load(&monitor->store->quiescing)) {
+	while (ret != -EAGAIN && any_missing(monitor->store) &&
+		!atomic_load(&monitor->store->quiescing)) {
 		fiber_offload_long(look_run, monitor);
 		if (monitor->member == UINT32_MAX)
 			break;
-		ret = member_take(monitor);
-		taken |= ret != -EAGAIN;
+		ret = member_take(monitor, &joined);
+		taken |= joined;
 	}
 	if (taken)
 		puts_await(monitor->store);

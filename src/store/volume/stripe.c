@@ -776,8 +776,8 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 	return member < DISK_MEMBERS_MAX ? member : UINT32_MAX;
 }
 
-int stripe_candidate(
-	const struct volume_opts *opts, struct volume *volume, struct stripe_found *ret_found)
+int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
+	struct stripe_found *ret_found)
 {
 	struct set *set = (struct set *)calloc(1, sizeof(*set));
 	int ret = set ? -ENOENT : -ENOMEM;
@@ -790,7 +790,7 @@ int stripe_candidate(
 		uint32_t member;
 		int error;
 
-		if (!path_idle(volume, i))
+		if ((paths_but >> i & 1) || !path_idle(volume, i))
 			continue;
 		path_scan(set, i, true);
 		member = member_for(set, i);

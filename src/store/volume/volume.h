@@ -199,14 +199,14 @@ void stripe_path_remove(struct volume *volume, uint32_t path_idx);
 void stripe_paths_free(struct volume *volume);
 int stripe_remember(const char *dir, const struct volume *volume);
 /* Opens a volume in the place of a missing member that was not opened: 0 with its disk, which may
- * still have to grow, and the number of its path; or -errno. Blocks. */
+ * still have to grow, and the number of its path, which is none of paths_but; or -errno. Blocks. */
 struct stripe_found {
 	uint32_t member;
 	uint32_t path_idx;
 	struct disk *disk;
 };
-int stripe_candidate(
-	const struct volume_opts *opts, struct volume *volume, struct stripe_found *ret_found);
+int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
+	struct stripe_found *ret_found);
 /* Whether the volume on the own disk of a member that was gone is still this member's, or blank. */
 int stripe_member_known(
 	const struct volume_opts *opts, const struct volume *volume, uint32_t member);
