@@ -250,7 +250,8 @@ struct iam_token {
 	int64_t expires_ms;
 	struct iam_session session;
 	struct slice bucket; /* valid for this directory bucket only; empty: a session of STS */
-	uint64_t bucket_id;  /* of the store, as its name can become another one's */
+	uint64_t store_id;   /* of the bucket's store */
+	uint64_t bucket_id;  /* in that store, as its name can become another one's */
 	bool read_only;
 };
 /* Opens a token; its contents are in the arena. -EBADMSG: not a token of this server. */

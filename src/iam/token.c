@@ -46,6 +46,7 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	ret |= tags_make(session, object);
 	if (token->bucket.len) {
 		ret |= json_member_set_text(object, "b", token->bucket);
+		ret |= json_object_set_new(object, "g", json_integer((json_int_t)token->store_id));
 		ret |= json_object_set_new(object, "i", json_integer((json_int_t)token->bucket_id));
 	}
 	if (token->read_only)
@@ -123,6 +124,7 @@ int iam_token_open(
 			.key_digest = keep(arena, object, "d"),
 			.policy_arns = keep(arena, object, "m")},
 		.bucket = keep(arena, object, "b"),
+		.store_id = (uint64_t)json_member_number(object, "g"),
 		.bucket_id = (uint64_t)json_member_number(object, "i"),
 		.read_only = json_is_true(json_object_get(object, "o")),
 	};

@@ -346,6 +346,7 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	if (now_ms >= opened.expires_ms)
 		return s3_error_at(S3_E_EXPIRED_TOKEN);
 	call->session_bucket = opened.bucket;
+	call->session_store_id = opened.store_id;
 	call->session_bucket_id = opened.bucket_id;
 	call->session_read_only = opened.read_only;
 	call->sts = copy_session(call, &opened.session);

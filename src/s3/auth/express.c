@@ -66,6 +66,7 @@ static const struct s3_error *open_beside(struct s3_call *call, struct slice tex
 	if ((int64_t)(clock_real_ns() / NS_PER_MS) >= token.expires_ms)
 		return s3_error_at(S3_E_EXPIRED_TOKEN);
 	call->session_bucket = token.bucket;
+	call->session_store_id = token.store_id;
 	call->session_bucket_id = token.bucket_id;
 	call->session_read_only = token.read_only;
 	return NULL;
@@ -89,7 +90,8 @@ static const struct s3_error *check_session(struct s3_call *call, enum s3_expres
 		return error;
 	if (!settings)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (settings->bucket.id != call->session_bucket_id)
+	if (call->s3->store_id != call->session_store_id ||
+		settings->bucket.id != call->session_bucket_id)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
 			"The session belongs to an earlier bucket of this name.");
 	if (needs == S3_EXPRESS_KEY)

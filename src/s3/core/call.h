@@ -81,7 +81,7 @@ struct s3_call {
 	struct iam_credential *credential;  /* a reference, when a key of the table was used */
 	const struct iam_session *sts;	    /* the caller's STS session; or NULL */
 	struct slice session_bucket;	    /* directory bucket of the caller's session; or empty */
-	uint64_t session_bucket_id;
+	uint64_t session_store_id, session_bucket_id;
 	bool session_read_only;
 	struct slice form; /* a body that was read early to verify the signature */
 	bool form_read;

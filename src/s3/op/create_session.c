@@ -40,6 +40,7 @@ const struct s3_error *s3_op_create_session(struct s3_call *call)
 		error = s3_call_bucket(call, &bucket);
 	if (error)
 		return error;
+	token.store_id = call->s3->store_id;
 	token.bucket_id = bucket.id;
 	/* For a caller with an STS session, the new session has that session's identity. */
 	if (call->sts)
