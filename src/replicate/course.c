@@ -180,7 +180,7 @@ static bool back_visit(uint64_t number, struct slice version_id, struct slice te
 	if (back->failed)
 		return false;
 	row = window->rows[window->count - 1];
-	row->was_parked = row->told = true;
+	row->was_parked = row->told = row->maybe_sent = true;
 	row->tries = 6; /* refused again, it waits for WINDOW_PAUSE_MAX */
 	return false;
 }
