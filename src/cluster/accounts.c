@@ -117,6 +117,20 @@ static void copy_remove(struct cluster *cluster, const char *version)
 		(void)rv_table_blob_remove(cluster->table, name);
 }
 
+/* 1: the copy with this version has this text, and is there; 0; or -errno. */
+static int copy_is(struct cluster *cluster, const char *version, const char *digest)
+{
+	struct buf text;
+	int ret;
+
+	if (!slice_ends(slice_str(version), slice_str(digest)))
+		return 0;
+	buf_init(&text, CLUSTER_ACCOUNT_BYTES_MAX);
+	ret = cluster_account_read(cluster, version, &text);
+	buf_free(&text);
+	return ret == -ENOENT ? 0 : ret ? ret : 1;
+}
+
 int cluster_account_put(struct cluster *cluster, const char *number, struct slice text)
 {
 	char key[RV_TABLE_KEY_BYTES], was[RV_TABLE_VALUE_BYTES], version[RV_TABLE_VALUE_BYTES];
@@ -131,15 +145,20 @@ int cluster_account_put(struct cluster *cluster, const char *number, struct slic
 	there = !ret;
 	if (ret && ret != -ENOENT)
 		return ret;
-	if (text.data)
-		digest_of(text, digest);
-	if (text.data ? there && slice_ends(slice_str(was), slice_str(digest)) : !there)
+	if (!text.data && !there)
 		return 0;
-	ret = text.data ? copy_make(cluster, text, digest, version) : 0;
-	if (ret)
-		return ret;
+	if (text.data) {
+		digest_of(text, digest);
+		ret = there ? copy_is(cluster, was, digest) : 0;
+		if (ret)
+			return ret == 1 ? 0 : ret;
+		ret = copy_make(cluster, text, digest, version);
+		if (ret)
+			return ret;
+	}
 	ret = count(cluster, key, text.data ? version : NULL);
-	if (ret && text.data)
+	/* With other errors the entry may name the copy, now or later: it stays. */
+	if (ret == -ECANCELED && text.data)
 		copy_remove(cluster, version);
 	else if (!ret && there)
 		copy_remove(cluster, was);

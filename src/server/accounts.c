@@ -262,8 +262,15 @@ static void follow(struct accounts *accounts)
 {
 	int ret = look(accounts);
 
-	/* -ENOENT: a copy was replaced while the list was read. */
-	if (ret && ret != -ENOENT && ret != accounts->told)
+	/* A copy was replaced while the list was read; if that lasts, it is gone. */
+	if (ret == -ENOENT && life_holds())
+		return;
+	if (ret == -ENOENT && ret != accounts->told)
+		log_error("server",
+			"accounts cannot be read from the cluster's map: it names a copy that is "
+			"not there; requests get 503 until store 0's process makes the copy again, "
+			"as it does when it starts: restart it");
+	else if (ret && ret != accounts->told)
 		log_error("server",
 			"accounts cannot be read from the cluster's map: %s; requests "
 			"get 503 when they have not been read for %u s",

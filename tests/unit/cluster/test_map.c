@@ -1,5 +1,6 @@
-/* tests/unit/cluster/test_map.c: covers the gateways of cluster/map.c, over a made-up table: those
- * that live are seen, however many have been there before. */
+/* tests/unit/cluster/test_map.c: covers the gateways of cluster/map.c and the copies of
+ * cluster/accounts.c, over a made-up table: those that live are seen, however many have been there
+ * before, and the copy that an entry names is there. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include "cluster/cluster.h"
 
 #define ENTRIES_MAX 128u
+#define BLOBS_MAX   8u
 
 /* In the order of their keys, as in RADOS. */
 static struct entry {
@@ -20,6 +22,12 @@ static char leases[ENTRIES_MAX][CLUSTER_NAME_LEN_MAX + 1];
 static uint32_t lease_count;
 static const char *taken; /* the lease of another process */
 static int leased_error;
+static int changed_error; /* of a change that was made */
+static bool refused;	  /* no change is made */
+static struct blob {
+	char name[RV_TABLE_KEY_BYTES], text[64];
+} blobs[BLOBS_MAX];
+static uint32_t blob_count;
 
 static struct entry *entry_find(const char *key)
 {
@@ -95,12 +103,68 @@ int rv_table_change(struct rv_table *table, const struct rv_table_entry *expecte
 		const struct entry *entry = entry_find(expected[i].key);
 		const char *value = expected[i].value ? expected[i].value : "";
 
-		if (strcmp(entry ? entry->value : "", value) != 0)
+		if (refused || strcmp(entry ? entry->value : "", value) != 0)
 			return -ECANCELED;
 	}
 	for (uint32_t i = 0; i < change_count; i++)
 		entry_set(changes[i].key, changes[i].value);
+	return changed_error;
+}
+
+static struct blob *blob_find(const char *name)
+{
+	for (uint32_t i = 0; i < blob_count; i++)
+		if (strcmp(blobs[i].name, name) == 0)
+			return &blobs[i];
+	return NULL;
+}
+
+int rv_table_blob_put(struct rv_table *table, const char *name, struct slice bytes)
+{
+	struct blob *blob = &blobs[blob_count];
+
+	(void)table;
+	assert_true(blob_count < BLOBS_MAX);
+	if (blob_find(name))
+		return -EEXIST;
+	snprintf(blob->name, sizeof(blob->name), "%s", name);
+	slice_copy_str(bytes, blob->text, sizeof(blob->text));
+	blob_count++;
 	return 0;
+}
+
+int rv_table_blob_get(struct rv_table *table, const char *name, struct buf *out)
+{
+	struct blob *blob = blob_find(name);
+
+	(void)table;
+	if (!blob)
+		return -ENOENT;
+	buf_put(out, blob->text, strlen(blob->text));
+	return 0;
+}
+
+int rv_table_blob_remove(struct rv_table *table, const char *name)
+{
+	struct blob *blob = blob_find(name);
+
+	(void)table;
+	if (!blob)
+		return -ENOENT;
+	*blob = blobs[--blob_count];
+	return 0;
+}
+
+uint32_t rv_table_pending(struct rv_table *table)
+{
+	(void)table;
+	return 0;
+}
+
+void rv_table_ack(struct rv_table *table, uint32_t count)
+{
+	(void)table;
+	(void)count;
 }
 
 int rv_table_lease(struct rv_table *table, const char *name, uint32_t seconds)
@@ -162,9 +226,10 @@ static int setup(void **state)
 	const struct cluster_opts opts = {.pool = "index", .name = "nebulaio"};
 
 	(void)state;
-	entry_count = lease_count = 0;
+	entry_count = lease_count = blob_count = 0;
 	taken = NULL;
-	leased_error = 0;
+	leased_error = changed_error = 0;
+	refused = false;
 	return cluster_open(&opts, &cluster);
 }
 
@@ -263,6 +328,56 @@ static void test_a_lease_that_cannot_be_read(void **state)
 	assert_int_equal(cluster_view(cluster, &view), -ETIMEDOUT);
 }
 
+static void assert_copy(const char *text)
+{
+	const struct entry *entry = entry_find("a/1");
+	struct buf copy;
+
+	assert_non_null(entry);
+	buf_init(&copy, CLUSTER_ACCOUNT_BYTES_MAX);
+	assert_int_equal(cluster_account_read(cluster, entry->value, &copy), 0);
+	assert_true(slice_eq(buf_slice(&copy), slice_str(text)));
+	buf_free(&copy);
+}
+
+/* A change that was made, although its answer did not come. */
+static void test_a_copy_whose_change_timed_out(void **state)
+{
+	(void)state;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("before")), 0);
+	assert_copy("before");
+	changed_error = -ETIMEDOUT;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), -ETIMEDOUT);
+	assert_copy("now");
+	changed_error = 0;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	assert_copy("now");
+}
+
+static void test_a_copy_that_is_gone_is_made_again(void **state)
+{
+	(void)state;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	blob_count = 0;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	assert_copy("now");
+	/* Nothing to do. */
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	assert_int_equal(blob_count, 1);
+	assert_string_equal(entry_find("accounts")->value, "2");
+}
+
+/* Somebody else changed the counter: the entry does not name the new copy, and never will. */
+static void test_a_copy_whose_change_was_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	refused = true;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("later")), -ECANCELED);
+	assert_int_equal(blob_count, 1);
+	assert_copy("now");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +387,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_who_has_lost_its_name_leaves_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_lease_that_cannot_be_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_copy_whose_change_timed_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_copy_that_is_gone_is_made_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_copy_whose_change_was_refused, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
