@@ -21,7 +21,7 @@
 struct known {
 	char number[72];
 	char version[160];
-	bool seen; /* in the list that is being read */
+	bool seen; /* in the list that was read last */
 };
 
 struct accounts {
@@ -192,6 +192,26 @@ static int take(struct accounts *accounts, const char *number, const char *versi
 	return ret;
 }
 
+static void seen_visit(void *arg, const char *number, const char *version)
+{
+	struct known *known = known_of(arg, number);
+
+	(void)version;
+	if (known)
+		known->seen = true;
+}
+
+/* Accounts that have ended make room for new ones. */
+static void unseen_drop(struct accounts *accounts)
+{
+	for (uint32_t i = accounts->known_count; i-- > 0;) {
+		if (accounts->known[i].seen)
+			continue;
+		(void)s3_account_take(accounts->s3, accounts->known[i].number, SLICE_NONE);
+		accounts->known[i] = accounts->known[--accounts->known_count];
+	}
+}
+
 static void list_visit(void *arg, const char *number, const char *version)
 {
 	struct walk *walk = arg;
@@ -216,7 +236,6 @@ static void list_visit(void *arg, const char *number, const char *version)
 		number);
 	snprintf(known->version, sizeof(known->version), "%.*s", (int)sizeof(known->version) - 1,
 		version);
-	known->seen = true;
 }
 
 static int list_read(struct accounts *accounts)
@@ -226,16 +245,12 @@ static int list_read(struct accounts *accounts)
 
 	for (uint32_t i = 0; i < accounts->known_count; i++)
 		accounts->known[i].seen = false;
+	ret = cluster_accounts_list(accounts->cluster, seen_visit, accounts);
+	if (ret)
+		return ret;
+	unseen_drop(accounts);
 	ret = cluster_accounts_list(accounts->cluster, list_visit, &walk);
-	if (ret || walk.ret)
-		return ret ? ret : walk.ret;
-	for (uint32_t i = accounts->known_count; i-- > 0;) {
-		if (accounts->known[i].seen)
-			continue;
-		(void)s3_account_take(accounts->s3, accounts->known[i].number, SLICE_NONE);
-		accounts->known[i] = accounts->known[--accounts->known_count];
-	}
-	return 0;
+	return ret ? ret : walk.ret;
 }
 
 /* Reads the copies, if they have changed. From the moment when the look began this process may
