@@ -156,6 +156,9 @@ int gw_bucket_store(struct gateway *gateway, const char *bucket, uint32_t *ret_s
 /* The store of the bucket in "bucket/key", "/bucket/key" or a URL with such a path, which may be
  * percent-encoded; *store as it is without one. -errno: the map cannot be read. */
 int gw_store_of_path(struct gateway *gateway, struct slice path, uint32_t *store);
+/* The same of a copy's source, which the header x-amz-copy-source names or, in a presigned URL, the
+ * parameter. */
+int gw_copy_store(struct gateway *gateway, const struct s3_request *request, uint32_t *store);
 /* Chooses the stores for new buckets: those that serve and have the most room. */
 void gw_rooms_set(struct gw_routes *routes, const struct cluster_view *view,
 	const struct cluster_room rooms[CLUSTER_STORES_MAX]);

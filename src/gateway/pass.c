@@ -259,7 +259,8 @@ static bool creates_bucket(const struct s3_request *request, bool has_key)
 	while (rest.len) {
 		struct slice name = slice_split(&rest, '&');
 
-		if (!slice_starts(name, SLICE("x-id=")) && !slice_starts(name, SLICE("X-Amz-")))
+		if (!slice_starts(name, SLICE("x-id=")) &&
+			!slice_eq_nocase(slice_to(name, 6), SLICE("X-Amz-")))
 			return false;
 	}
 	return request->method == S3_PUT && !has_key;
@@ -288,8 +289,7 @@ static void handle_bucket(struct gw_core *core, const struct s3_request *request
 	}
 	source = store;
 	if (!ret && has_key && request->method == S3_PUT)
-		ret = gw_store_of_path(
-			gateway, gw_header(request, SLICE("x-amz-copy-source")), &source);
+		ret = gw_copy_store(gateway, request, &source);
 	if (ret)
 		map_gone(request, reply);
 	else if (source != store)

@@ -7,6 +7,9 @@
 
 #include "codec/codec.h"
 
+/* A key that is percent-encoded, its bucket and version, and the start of a URL. */
+#define SOURCE_BYTES_MAX (4 * KIB)
+
 void gw_routes_init(struct gw_routes *routes)
 {
 	pthread_rwlock_init(&routes->lock, NULL);
@@ -267,6 +270,46 @@ struct slice gw_header(const struct s3_request *request, struct slice name)
 			return request->headers[i].value.data ? request->headers[i].value
 							      : SLICE("");
 	return SLICE_NONE;
+}
+
+/* As it stands in the query; NULL: it is not there. */
+static struct slice param_of(const struct s3_request *request, struct slice name, bool any_case)
+{
+	struct slice rest = request->query;
+
+	while (rest.len) {
+		struct slice value = slice_split(&rest, '&'), found = slice_split(&value, '=');
+
+		if (any_case ? slice_eq_nocase(found, name) : slice_eq(found, name))
+			return value.data ? value : SLICE("");
+	}
+	return SLICE_NONE;
+}
+
+/* The same rule as s3's: otherwise a store takes no parameter as a header. */
+static bool is_presigned(const struct s3_request *request)
+{
+	return !gw_header(request, SLICE("authorization")).data &&
+	       (param_of(request, SLICE("X-Amz-Signature"), false).data ||
+		       (param_of(request, SLICE("Signature"), false).data &&
+			       param_of(request, SLICE("AWSAccessKeyId"), false).data));
+}
+
+int gw_copy_store(struct gateway *gateway, const struct s3_request *request, uint32_t *store)
+{
+	static const struct slice NAME = SLICE("x-amz-copy-source");
+	struct slice source = gw_header(request, NAME);
+	char text[SOURCE_BYTES_MAX];
+	size_t len;
+
+	if (!source.data && is_presigned(request)) {
+		source = param_of(request, NAME, true);
+		/* The store refuses what cannot be decoded, or is longer than any key. */
+		if (uri_decode(source, URI_PLUS_IS_SPACE, text, sizeof(text), &len))
+			return 0;
+		source = slice_of(text, len);
+	}
+	return gw_store_of_path(gateway, source, store);
 }
 
 bool gw_of_account(const struct s3_request *request)

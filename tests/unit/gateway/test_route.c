@@ -243,6 +243,47 @@ static void test_rdma(void **state)
 	assert_null(gw_rdma_bucket(gateway, &request).data);
 }
 
+/* ---- Copies. ---- */
+
+static void assert_source(const char *query, const char *header, const char *value, uint32_t store)
+{
+	const struct s3_header headers[] = {{slice_str(header), slice_str(value)}};
+	const struct s3_request request = {.method = S3_PUT,
+		.path = SLICE("/first/key"),
+		.query = slice_str(query),
+		.headers = headers,
+		.header_count = 1};
+	uint32_t found = 1;
+
+	assert_int_equal(gw_copy_store(gateway, &request, &found), 0);
+	assert_int_equal(found, store);
+}
+
+static void test_copy_source(void **state)
+{
+	static const char source[] = "x-amz-copy-source";
+	static const char query[] = "X-Amz-Copy-Source=%2Fthird%2Fa&X-Amz-Signature=1";
+
+	(void)state;
+	stores_set(3);
+	bucket_know("third", 2);
+	bucket_know("second", 1);
+	assert_source("", "x-other", "", 1);
+	assert_source("", source, "third/a", 2);
+	/* Presigned. */
+	assert_source(query, "x-other", "", 2);
+	assert_source(
+		"uploadId=1&x-amz-copy-source=th%2569rd/a&X-Amz-Signature=1", "x-other", "", 2);
+	assert_source("x-amz-copy-source=third/a&Signature=1&AWSAccessKeyId=1", "x-other", "", 2);
+	assert_source("x-amz-copy-source=%zz&X-Amz-Signature=1", "x-other", "", 1);
+	assert_source("x-amz-copy-source&X-Amz-Signature=1", "x-other", "", 1);
+	/* The store takes the header, and no parameter of a request that is not presigned. */
+	assert_source(query, source, "second/a", 1);
+	assert_source(query, "authorization", "", 1);
+	assert_source("x-amz-copy-source=third/a", "x-other", "", 1);
+	assert_source("x-amz-copy-source=third/a&x-amz-signature=1", "x-other", "", 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +292,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_roomy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rooms, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rdma, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_copy_source, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
