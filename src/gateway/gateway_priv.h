@@ -41,6 +41,7 @@
 #define GW_CONNECT_NS	  (5 * NS_PER_S)
 #define GW_HEAD_BYTES	  (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
 #define GW_LOOK_NS	  (20 * NS_PER_MS)
+#define GW_FILL_NS	  NS_PER_S /* the longest that frames wait for the rest of their bytes */
 /* An object's own headers, which may be as many as a request's, and those that S3 adds. */
 #define GW_ANSWER_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 32u)
 /* The longest that a store's process may work before it answers. */

@@ -455,6 +455,44 @@ struct flow_sink *gw_link_sink(struct gw_link *link, bool chunked)
 
 /* ---- The answer's body. ---- */
 
+/* Until bytes of it have come. A store that is silent holds no frames meanwhile. */
+static int body_await(struct gw_link *link, uint64_t deadline_ns)
+{
+	int ret = link->start != link->end ? 0 : -ETIMEDOUT;
+
+	while (ret == -ETIMEDOUT) {
+		uint64_t now_ns = clock_now_ns();
+
+		if (now_ns >= deadline_ns)
+			return -ETIMEDOUT;
+		ret = net_wait_readable(link->stream, MIN(deadline_ns, now_ns + NS_PER_S));
+		if (ret == -ETIMEDOUT && !still_there(link))
+			return -ESTALE;
+	}
+	return ret;
+}
+
+/* Fewer bytes than wanted, at least 1, if the others are long in coming. */
+static int body_take(struct gw_link *link, uint8_t *data, uint32_t want, uint32_t *ret_have)
+{
+	uint32_t have = MIN(want, link->end - link->start);
+	size_t got = 0;
+	int ret = 0;
+
+	if (have) {
+		region_copy(data, link->in + link->start, have, COPY_INLINE_IN);
+		link->start += have;
+	}
+	if (have < want)
+		ret = net_recv_full(
+			link->stream, data + have, want - have, clock_now_ns() + GW_FILL_NS, &got);
+	have += (uint32_t)got;
+	if (ret && !(ret == -ETIMEDOUT && have))
+		return ret;
+	*ret_have = have;
+	return have ? 0 : -EPIPE;
+}
+
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct gw_link *link = CONTAINER_OF(source, struct gw_link, source);
@@ -465,31 +503,23 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		.share = source->share,
 		.begun = true,
 		.deadline_ns = clock_now_ns() + stall_ns};
-	size_t got = 0;
 	int ret;
 
 	if (!want)
 		return 0;
 	*ret_piece = (struct flow_piece){.data = NULL};
-	ret = flow_piece_lease(source->core, &terms, ret_piece);
+	do {
+		ret = body_await(link, terms.deadline_ns);
+		if (!ret)
+			ret = flow_piece_lease(source->core, &terms, ret_piece);
+		if (ret)
+			return ret;
+		ret = body_take(link, ret_piece->data, want, &have);
+		if (ret)
+			flow_piece_end(source->core, ret_piece, OWNER_NET);
+	} while (ret == -ETIMEDOUT); /* a part of a record of TLS had come */
 	if (ret)
 		return ret;
-	have = MIN(want, link->end - link->start);
-	if (have) {
-		region_copy(ret_piece->data, link->in + link->start, have, COPY_INLINE_IN);
-		link->start += have;
-	}
-	if (have < want) {
-		ret = net_recv_full(link->stream, ret_piece->data + have, want - have,
-			clock_now_ns() + stall_ns, &got);
-		have += (uint32_t)got;
-		if (!ret && have < want)
-			ret = -EPIPE;
-	}
-	if (ret) {
-		flow_piece_end(source->core, ret_piece, OWNER_NET);
-		return ret;
-	}
 	region_switch(source->core->region, ret_piece->span, OWNER_NET, OWNER_APP);
 	ret_piece->bytes = have;
 	ret_piece->offset = link->answer.bytes - link->left;

@@ -1,8 +1,13 @@
-/* tests/unit/gateway/test_link.c: covers gateway/link.c: heads of answers. */
+/* tests/unit/gateway/test_link.c: covers gateway/link.c: heads of answers, and bodies that a
+ * store sends slowly or not at all. */
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "gateway/gateway_priv.h"
 
@@ -66,11 +71,150 @@ static void test_wrong(void **state)
 	assert_int_equal(parse(many, &answer), -EPROTO);
 }
 
+/* ---- Bodies. ---- */
+
+#define BODY_BYTES MIB
+
+static struct gateway *gateway;
+static struct gw_link *link_now;
+static struct region *region;
+static struct reactor *reactor;
+static int peer_fd;
+static struct {
+	struct fiber *waiter;
+	bool begun, ended;
+	int ret;
+	uint32_t bytes;
+	uint64_t offset;
+} next;
+
+static void next_main(void *arg)
+{
+	struct flow_piece piece;
+
+	(void)arg;
+	next.begun = true;
+	next.ret = flow_source_next(&link_now->source, FLOW_PIECE_BYTES_MAX, &piece);
+	if (next.ret == 1) {
+		next.bytes = piece.bytes;
+		next.offset = piece.offset;
+		flow_piece_end(link_now->source.core, &piece, OWNER_APP);
+	}
+	next.ended = true;
+	fiber_wake(next.waiter);
+}
+
+static uint64_t leased_frames(void)
+{
+	struct region_usage usage;
+
+	region_usage(region, &usage);
+	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
+}
+
+/* The store is silent when the next piece is asked for. */
+static void next_begin(void)
+{
+	next.begun = next.ended = false;
+	next.waiter = fiber_self();
+	assert_int_equal(fiber_spawn(reactor, "next", next_main, NULL), 0);
+	while (!next.begun)
+		fiber_yield();
+	assert_false(next.ended);
+	assert_int_equal(leased_frames(), 0);
+}
+
+static void next_end(int ret)
+{
+	while (!next.ended)
+		fiber_park();
+	assert_int_equal(next.ret, ret);
+	assert_int_equal(leased_frames(), 0);
+}
+
+static void store_is_at(const char *http)
+{
+	struct cluster_view *view = calloc(1, sizeof(*view));
+
+	assert_non_null(view);
+	view->store_count = 1;
+	view->stores[0].generation = 1;
+	snprintf(view->stores[0].http, sizeof(view->stores[0].http), "%s", http);
+	gw_routes_set(gateway, view);
+	free(view);
+}
+
+static void silent_main(void *arg)
+{
+	struct flow_source *source;
+
+	(void)arg;
+	link_now->left = link_now->answer.bytes = BODY_BYTES;
+	source = gw_link_source(link_now);
+	next_begin();
+	assert_int_equal(write(peer_fd, "some bytes", 10), 10);
+	next_end(1);
+	assert_int_equal(next.bytes, 10);
+	assert_int_equal(next.offset, 0);
+	next_begin();
+	store_is_at("127.0.0.1:2");
+	next_end(-ESTALE);
+	store_is_at("127.0.0.1:1");
+	next_begin();
+	assert_int_equal(write(peer_fd, "more", 4), 4);
+	close(peer_fd);
+	next_end(1);
+	assert_int_equal(next.bytes, 4);
+	assert_int_equal(next.offset, 10);
+	next.ended = false;
+	next_main(NULL);
+	next_end(-EPIPE);
+	flow_source_close(source);
+	reactor_stop(reactor);
+}
+
+static void test_silent_store(void **state)
+{
+	static struct config config = {.http.stall_timeout_s = 60};
+	const struct region_opts region_opts = {
+		.bytes = 16 * MIB, .core_count = 1, .name = "linktest"};
+	const struct reactor_opts reactor_opts = {.cpu = -1};
+	struct gw_core *core;
+	int fds[2];
+
+	(void)state;
+	gateway = calloc(1, sizeof(*gateway));
+	link_now = calloc(1, sizeof(*link_now));
+	assert_true(gateway && link_now);
+	gateway->config = &config;
+	gw_routes_init(&gateway->routes);
+	store_is_at("127.0.0.1:1");
+	core = &gateway->cores[0];
+	core->gateway = gateway;
+	assert_int_equal(region_open(&region_opts, &region), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
+	assert_int_equal(flow_core_open(reactor, region, &core->flow), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	link_now->core = core;
+	snprintf(link_now->addr, sizeof(link_now->addr), "127.0.0.1:1");
+	assert_int_equal(net_stream_take(reactor, fds[0], &link_now->stream), 0);
+	peer_fd = fds[1];
+	assert_int_equal(fiber_spawn(reactor, "test", silent_main, NULL), 0);
+	reactor_run(reactor);
+	net_close(link_now->stream);
+	flow_core_close(&core->flow);
+	reactor_close(reactor);
+	region_close(region);
+	free(link_now);
+	free(gateway);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answer),
 		cmocka_unit_test(test_wrong),
+		cmocka_unit_test(test_silent_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
