@@ -658,10 +658,9 @@ static void test_uploads_of_an_earlier_version(void **state)
 	run(200, NULL);
 	assert_true(fake_reply_has(&call, "<Key>key</Key>"));
 	assert_true(fake_reply_has(&call, id + 24));
-	snprintf(id, sizeof(id), "%s",
+	snprintf(id, sizeof(id), "%.*s", (int)S3_UPLOAD_ID_LEN,
 		call.reply_body.data +
 			slice_find(buf_slice(&call.reply_body), SLICE("<UploadId>")) + 10);
-	id[S3_UPLOAD_ID_LEN] = '\0';
 	snprintf(query, sizeof(query), "uploadId=%s", id);
 	begin("GET", "/old/key", query);
 	run(200, NULL);
