@@ -303,6 +303,54 @@ class Walk:
                   "an upload goes on from what an earlier one left, where its bytes are the file's", after - before)
         path.unlink()
 
+    def cancel(self):
+        """While the parts that an earlier upload left are compared."""
+        page, tap = self.page, self.tap
+        path, body = self.folder / "cut.bin", os.urandom(20 * MIB)
+        path.write_bytes(body)
+        started = self.s3.request("POST", "/photos/cut.bin", query={"uploads": ""}, headers={"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"})[2].decode()
+        self.s3.request("PUT", "/photos/cut.bin", body[:16 * MIB], query={"uploadId": re.search("<UploadId>(.*)</UploadId>", started)[1], "partNumber": "1"})
+        page.run("""const real = Blob.prototype.arrayBuffer;
+            window.held = [];
+            Blob.prototype.arrayBuffer = function () { return new Promise((go) => held.push(() => go(real.call(this)))); };
+            window.letGo = () => { Blob.prototype.arrayBuffer = real; held.forEach((go) => go()); };""")
+        page.driver.find_element(By.ID, "files").send_keys(str(path))
+        nebula.becomes(lambda: page.run("return held.length"))
+        page.click("button", "Cancel cut.bin")
+        page.run("letGo()")
+        page.one(".uploads .cancelled", "cut.bin")
+        tap.check(self.s3.request("GET", "/photos/cut.bin")[0] == 404 and nebula.becomes(
+            lambda: b"<Upload>" not in self.s3.request("GET", "/photos", query={"uploads": ""})[2]), "an upload that is cancelled early is stored by no one")
+        page.click(".uploads button", "Clear")
+        path.unlink()
+
+    def others(self):
+        """A browser's paths, and requests without a version, must not reach another object."""
+        page, tap = self.page, self.tap
+        self.s3.request("PUT", "/dots")
+        for key, body in (("a.txt", b"before"), ("./k", b"1")):
+            self.s3.request("PUT", "/dots/" + key, body)
+        path = self.folder / "a.txt"
+        path.write_text("after")
+        page.go("b/dots/.%2F", "button.item", "k")
+        page.driver.find_element(By.ID, "files").send_keys(str(path))
+        tap.check("No browser" in page.one(".uploads .problem").text and self.s3.request("GET", "/dots/a.txt")[2] == b"before",
+                  "an upload to a name that no browser can ask for fails, and goes to no other one")
+        page.click(".uploads button", "Clear")
+        self.s3.request("PUT", "/turned")
+        self.s3.request("PUT", "/turned/k", b"first words")
+        self.s3.request("PUT", "/turned", b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>", query={"versioning": ""})
+        self.s3.request("PUT", "/turned/k", b"last words")
+        page.go("b/turned", "button.item", "k")
+        page.click("button", "Show versions")
+        nebula.becomes(lambda: len(page.all("button.item", "k")) == 2)
+        page.all("button.item", "k")[1].click()
+        tap.check(page.one("dialog", "first words") and page.one("dialog a", "Download").get_attribute("href").endswith("versionId=null"),
+                  "an older version null is itself")
+        page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+        page.gone("dialog")
+        page.click("button", "Show versions")
+
     def summaries(self):
         """The heads of well-known formats are shown, also when they lie."""
         page, tap = self.page, self.tap
@@ -778,7 +826,7 @@ def run(tap, server, folder):
         each.mkdir(parents=True, exist_ok=True)
     walk = Walk(tap, server, folder)
     try:
-        for step in (walk.sign_in, walk.bucket, walk.upload, walk.resume, walk.preview, walk.summaries, walk.retention, walk.delete, walk.settings, walk.hostile, walk.people, walk.narrow, walk.keyboard):
+        for step in (walk.sign_in, walk.bucket, walk.upload, walk.resume, walk.cancel, walk.preview, walk.summaries, walk.retention, walk.delete, walk.others, walk.settings, walk.hostile, walk.people, walk.narrow, walk.keyboard):
             step()
         tap.check(not walk.page.complaints(), "the browser found nothing wrong", walk.page.complaints())
     finally:
