@@ -19,12 +19,12 @@ struct memory_disk {
 	_Atomic uint32_t tries;	  /* attempts to reopen it */
 	_Atomic uint32_t handles; /* open ones */
 	int attach_result;
-	uint64_t grow_bytes_max; /* growing by more at once takes too long; 0: does not */
-	uint32_t grows_lost;	 /* so many attempts to grow are lost */
-	uint64_t grow_end;	 /* growing beyond it waits for memory_disk_grow_on; 0: does not */
-	uint32_t grow_loses;	 /* volumes that are lost once it has come to grow_end */
-	uint32_t super_writes;	 /* it is lost by this write of a superblock, counted from 1 */
-	int32_t discard_result;	 /* result of a deallocation */
+	_Atomic uint64_t grow_bytes_max; /* growing by more at once takes too long; 0: does not */
+	uint32_t grows_lost;		 /* so many attempts to grow are lost */
+	uint64_t grow_end;	/* growing beyond it waits for memory_disk_grow_on; 0: does not */
+	uint32_t grow_loses;	/* volumes that are lost once it has come to grow_end */
+	uint32_t super_writes;	/* it is lost by this write of a superblock, counted from 1 */
+	int32_t discard_result; /* result of a deallocation */
 	uint64_t discards, discarded_bytes;
 	uint64_t fail_at;     /* a byte that this many reads fail on; a write repairs it */
 	uint32_t fail_times;  /* UINT32_MAX: all reads */

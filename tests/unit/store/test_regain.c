@@ -330,6 +330,42 @@ static void test_a_volume_that_is_added_keeps_nothing_up(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* Of two volumes that are back the first cannot become as large as the others now. */
+static void two_back(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	memory_disk_lose(0);
+	memory_disk_lose(1);
+	keys_put(rig, 100);
+	for (uint32_t i = 0; i < GROW_STEPS; i++)
+		assert_int_equal(space_step(rig->store), 0);
+	memory_disk(0)->grow_bytes_max = 1;
+	memory_disk(0)->away = memory_disk(1)->away = false;
+	state_await(rig, 1, DISK_MEMBER_GOOD);
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 0), DISK_MEMBER_MISSING);
+	memory_disk(0)->grow_bytes_max = 0;
+	state_await(rig, 0, DISK_MEMBER_GOOD);
+	keys_verify(rig, 100);
+}
+
+static void test_a_volume_that_cannot_be_taken_keeps_no_other_out(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig.opts.volume = "memory://0,memory://1,memory://2,memory://3,memory://4";
+	rig.opts.erasure_data = 3;
+	rig.opts.erasure_parity = 2;
+	rig_run(&rig, two_back, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,6 +374,7 @@ int main(void)
 		cmocka_unit_test(test_memory_buckets_go_on),
 		cmocka_unit_test(test_a_blank_volume_that_grows_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
+		cmocka_unit_test(test_a_volume_that_cannot_be_taken_keeps_no_other_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
