@@ -14,6 +14,21 @@
 #define CHANGE_TRIES 16
 #define NAME_PREFIX  "i/a/"
 
+static uint64_t secret_mark(const struct iam *iam, struct slice secret)
+{
+	uint64_t mark;
+	int err = hkdf_sha256(secret, slice_of((const char *)iam->key, sizeof(iam->key)),
+		SLICE("nebulaio secret mark"), &mark, sizeof(mark));
+
+	CHECK(!err);
+	return mark;
+}
+
+uint64_t iam_root_mark(const struct iam *iam)
+{
+	return iam->root_mark;
+}
+
 int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 {
 	struct iam *iam = calloc(1, sizeof(*iam));
@@ -33,7 +48,7 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 		err = hkdf_sha256(slice_str(opts->root_secret_key), SLICE_NONE,
 			SLICE("nebulaio secrets"), iam->key, sizeof(iam->key));
 	CHECK(!err);
-	random_fill(iam->mark_key, sizeof(iam->mark_key));
+	iam->root_mark = secret_mark(iam, slice_str(opts->root_secret_key));
 	*ret_iam = iam;
 	return 0;
 }
@@ -96,17 +111,6 @@ static uint32_t key_slot(struct slice access_key)
 static uint32_t name_slot(enum iam_name_kind kind, struct slice text)
 {
 	return crc32c_update((uint32_t)kind + 1, text.data, text.len) % IAM_SLOTS;
-}
-
-static uint64_t secret_mark(const struct iam *iam, struct slice secret)
-{
-	struct slice key = slice_of((const char *)iam->mark_key, sizeof(iam->mark_key));
-	uint8_t digest[32];
-	uint64_t mark;
-
-	hmac_sha256(key, secret, digest);
-	memcpy(&mark, digest, sizeof(mark));
-	return mark;
 }
 
 static int credential_make(struct iam *iam, const json_t *key, struct iam_principal *principal,

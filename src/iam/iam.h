@@ -75,7 +75,8 @@ struct iam_credential {
 	struct iam_credential *next; /* the table's */
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
-	/* The same for the same secret, as long as the process runs; it says nothing about it. */
+	/* The same for the same secret, also after a restart and in the other stores of a cluster;
+	 * it says nothing about it. Sessions end when it is another one. */
 	uint64_t secret_mark;
 	bool active;
 	struct iam_principal *principal;
@@ -106,6 +107,8 @@ void iam_close(struct iam *iam); /* takes NULL */
 int iam_start(struct iam *iam, struct flow_core *core, const char *accounts_json);
 
 /* ---- Look-up: any thread. ---- */
+/* The mark of the root's secret, like a credential's. */
+uint64_t iam_root_mark(const struct iam *iam);
 /* A reference to the key's credential, active or not; NULL: there is none. */
 struct iam_credential *iam_credential(struct iam *iam, struct slice access_key);
 /* The owner of a canonical id, of an account's number, of an e-mail. -ENOENT. */
@@ -221,9 +224,10 @@ int iam_principal_of_user(
 /* A session: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
-	/* Of a user or root: the access key that asked for it, and a digest of that key's secret.
-	 * The session ends with the key. */
-	struct slice key, key_digest;
+	/* Of a user or root: the access key that asked for it, and its secret's mark. The session
+	 * ends with the key. */
+	struct slice key;
+	uint64_t secret_mark;
 	struct slice policy; /* empty: none */
 	struct slice
 		policy_arns; /* ARNs of managed policies that narrow it, too, separated by spaces */

@@ -34,7 +34,7 @@ struct iam {
 	struct iam_credential *credentials[IAM_SLOTS];
 	struct iam_name *names[IAM_SLOTS];
 	uint8_t key[IAM_SECRETS_KEY_BYTES];
-	uint8_t mark_key[32]; /* of secrets' marks; drawn at the start */
+	uint64_t root_mark; /* of the root's secret */
 	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 };
 

@@ -39,7 +39,8 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	ret |= json_member_set_text(object, "p", session->policy);
 	if (session->key.len) {
 		ret |= json_member_set_text(object, "q", session->key);
-		ret |= json_member_set_text(object, "d", session->key_digest);
+		ret |= json_object_set_new(
+			object, "d", json_integer((json_int_t)session->secret_mark));
 	}
 	if (session->policy_arns.len)
 		ret |= json_member_set_text(object, "m", session->policy_arns);
@@ -121,7 +122,7 @@ int iam_token_open(
 			.name = keep(arena, object, "n"),
 			.policy = keep(arena, object, "p"),
 			.key = keep(arena, object, "q"),
-			.key_digest = keep(arena, object, "d"),
+			.secret_mark = (uint64_t)json_member_number(object, "d"),
 			.policy_arns = keep(arena, object, "m")},
 		.bucket = keep(arena, object, "b"),
 		.store_id = (uint64_t)json_member_number(object, "g"),

@@ -20,8 +20,8 @@ const struct iam_principal *s3_call_principal(const struct s3_call *call);
 const struct iam_owner *s3_call_owner(const struct s3_call *call);
 
 /* A session of the caller itself ends with the key by which the caller asks for it, or with what
- * that one's session ends with. -ENOMEM. */
-int s3_session_bind(struct s3_call *call, struct iam_session *session);
+ * that one's session ends with. */
+void s3_session_bind(struct s3_call *call, struct iam_session *session);
 
 /* Checks the whole call before it runs: its operation's action on its bucket or key. NULL: allowed.
  */

@@ -13,8 +13,6 @@
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
 
-#define SESSION_DIGEST_LEN 32u
-
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {
 	const struct s3_error *error = s3_error_named(refusal->code);
@@ -278,52 +276,31 @@ static const struct iam_session *copy_session(
 	return copy;
 }
 
-static void secret_digest(const char *secret, char ret_digest[SESSION_DIGEST_LEN])
-{
-	uint8_t digest[SESSION_DIGEST_LEN / 2];
-	int ret = hkdf_sha256(slice_str(secret), SLICE_NONE, SLICE("nebulaio session token"),
-		digest, sizeof(digest));
-
-	CHECK(!ret);
-	hex_encode(digest, sizeof(digest), ret_digest);
-}
-
-int s3_session_bind(struct s3_call *call, struct iam_session *session)
+void s3_session_bind(struct s3_call *call, struct iam_session *session)
 {
 	const struct s3_identity *identity = call->identity;
-	char *digest;
 
 	if (call->sts || (!identity->root && !call->credential))
-		return 0;
-	digest = mem_arena_get(&call->arena, SESSION_DIGEST_LEN);
-	if (!digest)
-		return -ENOMEM;
-	secret_digest(
-		identity->root ? call->s3->root_secret_key : call->credential->secret, digest);
+		return;
 	session->key = slice_str(identity->access_key);
-	session->key_digest = slice_of(digest, SESSION_DIGEST_LEN);
-	return 0;
+	session->secret_mark =
+		identity->root ? iam_root_mark(call->s3->iam) : call->credential->secret_mark;
 }
 
 /* Whether the key that asked for a session still stands for the session's user or root. */
 static bool key_stands(const struct s3_call *call, const struct iam_session *session, bool root)
 {
 	struct s3 *s3 = call->s3;
-	bool of_root = slice_eq(session->key, slice_str(s3->root_access_key));
-	struct iam_credential *credential = of_root ? NULL : iam_credential(s3->iam, session->key);
-	char digest[SESSION_DIGEST_LEN];
-	bool stands = of_root == root && session->key_digest.len == sizeof(digest);
+	struct iam_credential *credential;
+	bool stands;
 
-	if (credential)
-		stands = stands && credential->active &&
-			 slice_eq(credential->principal->who.account, session->account) &&
-			 slice_eq(credential->principal->user_name, session->user);
-	else
-		stands = stands && of_root;
-	if (stands) {
-		secret_digest(of_root ? s3->root_secret_key : credential->secret, digest);
-		stands = secret_equal(digest, session->key_digest.data, sizeof(digest));
-	}
+	if (slice_eq(session->key, slice_str(s3->root_access_key)))
+		return root && session->secret_mark == iam_root_mark(s3->iam);
+	credential = iam_credential(s3->iam, session->key);
+	stands = !root && credential && credential->active &&
+		 credential->secret_mark == session->secret_mark &&
+		 slice_eq(credential->principal->who.account, session->account) &&
+		 slice_eq(credential->principal->user_name, session->user);
 	iam_credential_put(credential);
 	return stands;
 }

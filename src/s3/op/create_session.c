@@ -45,9 +45,7 @@ const struct s3_error *s3_op_create_session(struct s3_call *call)
 	/* For a caller with an STS session, the new session has that session's identity. */
 	if (call->sts)
 		token.session = *call->sts;
-	ret = s3_session_bind(call, &token.session);
-	if (ret)
-		return s3_fail_errno(call, ret);
+	s3_session_bind(call, &token.session);
 	s3_xml_begin(&xml, "CreateSessionResult");
 	ret = s3_sts_credentials(call->s3->iam, &token, SECONDS, &xml);
 	s3_xml_end(&xml, "CreateSessionResult");
