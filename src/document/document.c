@@ -110,7 +110,7 @@ static int check_stamp(const struct store_meta *current, void *arg)
 }
 
 /* Any two different texts must have different stamps. */
-void document_stamp(struct slice text, char ret_stamp[36])
+static void document_stamp(struct slice text, char ret_stamp[36])
 {
 	uint8_t digest[SHA256_BYTES];
 

@@ -32,9 +32,6 @@ struct document {
 	uint64_t put_ns;
 };
 
-/* The stamp of a document that has this text. */
-void document_stamp(struct slice text, char ret_stamp[36]);
-
 /* -ENOENT; -EBADMSG: not written by this interface; -ENOMEM; an errno of the store. The text is in
  * the arena, with a NUL at its end. */
 int document_get(struct store *store, struct flow_core *core, struct slice name,

@@ -11,8 +11,7 @@
 #error "jansson counts references plainly here, and several threads count those of an account"
 #endif
 
-#define CHANGE_TRIES 16
-#define NAME_PREFIX  "i/a/"
+#define NAME_PREFIX "i/a/"
 
 static uint64_t secret_mark(const struct iam *iam, struct slice secret)
 {
@@ -37,6 +36,7 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 	if (!iam)
 		return -ENOMEM;
 	pthread_rwlock_init(&iam->lock, NULL);
+	fiber_mutex_init(&iam->changes);
 	iam->store = opts->store;
 	if (opts->share)
 		iam->share = *opts->share;
@@ -96,6 +96,7 @@ void iam_close(struct iam *iam)
 
 		entries_free(&entries);
 	}
+	fiber_mutex_destroy(&iam->changes);
 	pthread_rwlock_destroy(&iam->lock);
 	secret_wipe(iam, sizeof(*iam));
 	free(iam);
@@ -323,7 +324,7 @@ static uint32_t find_account(const struct iam *iam, struct slice number, bool *r
 	return low;
 }
 
-static json_t *account_now(struct iam *iam, struct slice number, char *ret_stamp)
+json_t *iam_account(struct iam *iam, struct slice number)
 {
 	json_t *doc = NULL;
 	uint32_t idx;
@@ -333,16 +334,8 @@ static json_t *account_now(struct iam *iam, struct slice number, char *ret_stamp
 	idx = find_account(iam, number, &found);
 	if (found)
 		doc = json_incref(iam->accounts[idx].doc);
-	if (ret_stamp)
-		memcpy(ret_stamp, found ? iam->accounts[idx].stamp : "",
-			found ? sizeof(iam->accounts[idx].stamp) : 1);
 	pthread_rwlock_unlock(&iam->lock);
 	return doc;
-}
-
-json_t *iam_account(struct iam *iam, struct slice number)
-{
-	return account_now(iam, number, NULL);
 }
 
 /* Like json_decref, but with acquire: json_decref only releases, and on a machine with weak memory
@@ -460,38 +453,26 @@ static bool entries_clash(const struct iam *iam, struct slice number, const stru
 	return false;
 }
 
-/* Whether a change may be stored: the table must be able to take it afterwards. *ret_held: the
- * account is a new one, and its place is held for install(), or until place_give(). -EEXIST;
- * -EUSERS: too many accounts. */
-static int place_hold(
-	struct iam *iam, struct slice number, const struct entries *entries, bool *ret_held)
+/* Whether a change may be stored: the table must be able to take it afterwards. That holds
+ * until the change is installed, because one is made at a time. -EEXIST; -EUSERS: too many
+ * accounts. */
+static int may_install(struct iam *iam, struct slice number, const struct entries *entries)
 {
 	bool found;
 	int ret = 0;
 
-	pthread_rwlock_wrlock(&iam->lock);
+	pthread_rwlock_rdlock(&iam->lock);
 	find_account(iam, number, &found);
 	if (entries_clash(iam, number, entries))
 		ret = -EEXIST;
-	else if (!found && iam->account_count + iam->places_held >= IAM_ACCOUNTS_MAX)
+	else if (!found && iam->account_count >= IAM_ACCOUNTS_MAX)
 		ret = -EUSERS;
-	*ret_held = !ret && !found;
-	iam->places_held += *ret_held;
 	pthread_rwlock_unlock(&iam->lock);
 	return ret;
 }
 
-static void place_give(struct iam *iam, bool held)
-{
-	pthread_rwlock_wrlock(&iam->lock);
-	iam->places_held -= held;
-	pthread_rwlock_unlock(&iam->lock);
-}
-
-/* Replaces an account's document; takes doc, the entries, and the place that is held for it.
- * -EUSERS: too many accounts. */
-static int install(
-	struct iam *iam, json_t *doc, const char *stamp, struct entries *entries, bool held)
+/* Replaces an account's document; takes doc and the entries. -EUSERS: too many accounts. */
+static int install(struct iam *iam, json_t *doc, struct entries *entries)
 {
 	struct slice number = json_member_text(doc, "account_id");
 	struct entries old = {NULL, NULL};
@@ -501,9 +482,8 @@ static int install(
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&iam->lock);
-	iam->places_held -= held;
 	idx = find_account(iam, number, &found);
-	if (!found && iam->account_count + iam->places_held >= IAM_ACCOUNTS_MAX) {
+	if (!found && iam->account_count >= IAM_ACCOUNTS_MAX) {
 		ret = -EUSERS;
 	} else {
 		struct iam_account *account = &iam->accounts[idx];
@@ -514,7 +494,6 @@ static int install(
 			memmove(account + 1, account,
 				(iam->account_count++ - idx) * sizeof(*account));
 		slice_copy_str(number, account->number, sizeof(account->number));
-		snprintf(account->stamp, sizeof(account->stamp), "%s", stamp);
 		account->doc = json_incref(doc);
 		entries_take(iam, number, &old);
 		entries_put(iam, entries);
@@ -538,9 +517,8 @@ static struct slice document_name(
 	return slice_of(ret_name, (size_t)len);
 }
 
-/* Stores doc if the stored document still has this stamp, which becomes the new one's. */
-static int document_swap(
-	struct store *store, struct flow_core *core, struct slice number, json_t *doc, char *stamp)
+static int document_store(
+	struct store *store, struct flow_core *core, struct slice number, json_t *doc)
 {
 	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
 	char *text = json_dumps(doc, JSON_COMPACT);
@@ -549,11 +527,7 @@ static int document_swap(
 
 	if (!text)
 		return -ENOMEM;
-	ret = document_put(store, core, document_name(number, name), &document, stamp);
-	if (ret == -EEXIST)
-		ret = -ESTALE;
-	if (!ret)
-		document_stamp(document.text, stamp);
+	ret = document_put(store, core, document_name(number, name), &document, NULL);
 	free(text);
 	return ret;
 }
@@ -583,12 +557,10 @@ static int tell(struct iam *iam, struct slice number)
 	return told.ret ? -EAGAIN : 0;
 }
 
-static int change_once(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
+static int change_locked(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
 {
-	char stamp[sizeof(((struct document *)NULL)->stamp)];
-	json_t *old = account_now(iam, edit->account, stamp), *doc;
+	json_t *old = iam_account(iam, edit->account), *doc;
 	struct entries entries;
-	bool held;
 	int ret;
 
 	if (!old && !edit->create)
@@ -604,14 +576,11 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 		json_decref(doc);
 		return ret;
 	}
-	ret = place_hold(iam, edit->account, &entries, &held);
+	ret = may_install(iam, edit->account, &entries);
+	if (!ret)
+		ret = document_store(iam->store, core, edit->account, doc);
 	if (!ret) {
-		ret = document_swap(iam->store, core, edit->account, doc, stamp);
-		if (ret)
-			place_give(iam, held);
-	}
-	if (!ret) {
-		ret = install(iam, doc, stamp, &entries, held);
+		ret = install(iam, doc, &entries);
 		store_rights_changed(iam->store);
 		return ret;
 	}
@@ -622,18 +591,16 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 
 int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
 {
-	int ret = -ESTALE;
+	int ret;
 
 	if (!edit->account.len || edit->account.len > IAM_ACCOUNT_LEN_MAX)
 		return -ENOENT;
 	if (iam->share.follows)
 		return -EAGAIN;
-	/* Another caller changed the account meanwhile: tries again with the current document. */
-	for (int i = 0; i < CHANGE_TRIES && ret == -ESTALE; i++)
-		ret = change_once(iam, core, edit);
-	if (ret)
-		return ret == -ESTALE ? -EAGAIN : ret;
-	return tell(iam, edit->account);
+	fiber_mutex_lock(&iam->changes);
+	ret = change_locked(iam, core, edit);
+	fiber_mutex_unlock(&iam->changes);
+	return ret ? ret : tell(iam, edit->account);
 }
 
 /* Forgets an account; not its document. */
@@ -662,19 +629,20 @@ static void drop(struct iam *iam, struct slice number)
 int iam_delete(struct iam *iam, struct slice number)
 {
 	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
-	json_t *doc = iam_account(iam, number);
-	int ret;
+	json_t *doc;
+	int ret = -ENOENT;
 
-	if (!doc)
-		return -ENOENT;
-	iam_account_put(doc);
 	if (iam->share.follows)
 		return -EAGAIN;
-	ret = document_delete(iam->store, document_name(number, name));
-	if (ret)
-		return ret;
-	drop(iam, number);
-	return tell(iam, number);
+	fiber_mutex_lock(&iam->changes);
+	doc = iam_account(iam, number);
+	if (doc)
+		ret = document_delete(iam->store, document_name(number, name));
+	iam_account_put(doc);
+	if (!ret)
+		drop(iam, number);
+	fiber_mutex_unlock(&iam->changes);
+	return ret ? ret : tell(iam, number);
 }
 
 /* ---- Of another store. ---- */
@@ -699,7 +667,7 @@ int iam_take(struct iam *iam, struct slice number, struct slice text)
 		json_decref(doc);
 		return ret;
 	}
-	ret = install(iam, doc, "", &entries, false);
+	ret = install(iam, doc, &entries);
 	store_rights_changed(iam->store);
 	return ret;
 }
@@ -730,7 +698,7 @@ static int load_one(struct load *load, struct slice name)
 	if (!ret)
 		ret = entries_make(load->iam, doc, &entries);
 	if (!ret)
-		ret = install(load->iam, doc, document.stamp, &entries, false);
+		ret = install(load->iam, doc, &entries);
 	else
 		json_decref(doc);
 	mem_arena_free(&arena);

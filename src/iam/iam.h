@@ -130,10 +130,10 @@ void iam_account_put(json_t *account);
 typedef void iam_visit_fn(const json_t *account, void *arg);
 void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg);
 /* Changes an account: change gets a copy and returns 0 to keep it, or -errno to leave the account
- * unchanged; it may be called several times. create: the account may be missing, and starts empty.
- * -ENOENT; -EEXIST: another account has this key, canonical id or e-mail; -EFBIG: the document is
- * too large; -EUSERS: a new account, and there are too many; an errno of the store. The change is
- * durable, and every request sees it, when it returns 0. */
+ * unchanged. create: the account may be missing, and starts empty. -ENOENT; -EEXIST: another
+ * account has this key, canonical id or e-mail; -EFBIG: the document is too large; -EUSERS: a new
+ * account, and there are too many; an errno of the store. The change is durable, and every request
+ * sees it, when it returns 0. Fiber calls: one change or deletion at a time. */
 typedef int iam_change_fn(json_t *account, void *arg);
 struct iam_edit {
 	struct slice account;

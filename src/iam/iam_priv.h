@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "iam/iam.h"
+#include "reactor/waiter.h"
 
 #define IAM_SLOTS 4096u
 
@@ -20,17 +21,17 @@ struct iam_name {
 struct iam_account {
 	char number[IAM_ACCOUNT_LEN_MAX + 1];
 	json_t *doc;
-	char stamp[sizeof(((struct document *)NULL)->stamp)];
 };
 
-/* lock guards all but the key, which never changes. Chains are short: tens of thousands of keys. */
+/* lock guards all but the mutex, and the keys, which never change. Chains are short: tens of
+ * thousands of keys. */
 struct iam {
 	struct store *store;
 	struct iam_share share;
+	struct fiber_mutex changes; /* from the check of a change to its installation */
 	pthread_rwlock_t lock;
 	struct iam_account accounts[IAM_ACCOUNTS_MAX]; /* by number */
 	uint32_t account_count;
-	uint32_t places_held; /* of accounts that are being stored, and are not in the table yet */
 	struct iam_credential *credentials[IAM_SLOTS];
 	struct iam_name *names[IAM_SLOTS];
 	uint8_t key[IAM_SECRETS_KEY_BYTES];

@@ -4,6 +4,7 @@
 
 #include "store/local.h"
 
+#include "reactor/waiter.h"
 #include "store/call/call.h"
 #include "store/check/check.h"
 #include "store/commit/body.h"
@@ -24,6 +25,5 @@
 #include "store/table/row_tree.h"
 #include "store/table/table.h"
 #include "store/volume/volume.h"
-#include "store/volume/waiter.h"
 
 #endif

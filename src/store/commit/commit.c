@@ -1,6 +1,7 @@
 /* store/commit/commit.c: the steps of a commit: its caller queues it, the committer plans it in
  * commit order (plan.c has the items, this file the buckets) and publishes it once it is durable.
  * All runs on the committer's fiber, except commit_run, which is the caller's side. */
+#include "reactor/waiter.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -11,7 +12,6 @@
 #include "store/object/record.h"
 #include "store/state/state.h"
 #include "store/table/table.h"
-#include "store/volume/waiter.h"
 
 #include <errno.h>
 #include <stdatomic.h>

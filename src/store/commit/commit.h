@@ -9,13 +9,13 @@
 #ifndef STORE_COMMIT_H
 #define STORE_COMMIT_H
 
+#include "reactor/waiter.h"
 #include "store/api.h"
 
 #include <stdbool.h>
 
 #include "store/log/journal.h"
 #include "store/state/state.h"
-#include "store/volume/waiter.h"
 
 struct composition;
 struct append;

@@ -2,6 +2,7 @@
  * commits, writes their small bodies and one log group in parallel, flushes once, publishes and
  * wakes the callers. While a group is being flushed, the next one gathers. */
 #include "store/commit/committer.h"
+#include "reactor/waiter.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/index_apply.h"
@@ -9,7 +10,6 @@
 #include "store/object/object.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
-#include "store/volume/waiter.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,6 +1,7 @@
 /* store/commit/grow.c: space on the volume: leases runs from the allocator, and grows the file when
  * it runs low. Growing prewrites the new space, which takes a while, so a fiber does it ahead of
  * need. Only a caller that finds no space at all waits. */
+#include "reactor/waiter.h"
 #include "store/commit/body.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
@@ -9,7 +10,6 @@
 #include "store/state/state.h"
 #include "store/table/table.h"
 #include "store/volume/volume.h"
-#include "store/volume/waiter.h"
 
 #include <errno.h>
 #include <pthread.h>

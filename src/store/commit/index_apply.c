@@ -3,6 +3,7 @@
  * replaced. The checkpoint thread flushes RocksDB and moves the log's tail, so that its space can
  * be reused. */
 #include "store/commit/index_apply.h"
+#include "reactor/waiter.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/image/image.h"
@@ -14,7 +15,6 @@
 #include "store/table/list_table.h"
 #include "store/table/table.h"
 #include "store/volume/volume.h"
-#include "store/volume/waiter.h"
 
 #include <errno.h>
 #include <pthread.h>

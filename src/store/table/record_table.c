@@ -6,13 +6,13 @@
  * An entry stays while it is pinned: by a commit that will change it, and by a group until the
  * index has its change. So the index has everything that the table lacks. An object stays while it
  * is being read, so that each object has one instance. */
+#include "reactor/waiter.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
 #include "store/object/record.h"
 #include "store/state/state.h"
 #include "store/table/table.h"
-#include "store/volume/waiter.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -16,7 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
-void (*fake_bucket_deleted)(void);
+void (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -62,11 +62,16 @@ static int counted_edit(struct store *store, const struct store_name *name, stor
 static int counted_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
+	int ret = fake_commit_error;
+
 	fake_open_puts--;
-	if (!fake_commit_error)
-		return engine->put_commit(put, meta, check, arg);
-	engine->put_abort(put);
-	return fake_commit_error;
+	if (ret)
+		engine->put_abort(put);
+	else
+		ret = engine->put_commit(put, meta, check, arg);
+	if (!ret && fake_put_committed)
+		fake_put_committed();
+	return ret;
 }
 
 static void counted_put_abort(struct store_put *put)

@@ -1,4 +1,4 @@
-/* Covers iam/iam.c: the limit of accounts, and changes whose store fails. */
+/* Covers iam/iam.c: the limit of accounts, changes whose store fails, and several at once. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -97,6 +97,90 @@ static void test_a_change_reads_nothing_back(void **state)
 	assert_int_equal(change("a", "three"), 0);
 }
 
+/* ---- A second change, begun when the first one is stored and not yet in the table. ---- */
+
+static int second_result;
+static bool second_done;
+static fiber_fn *second;
+
+static int set_email(json_t *account, void *arg)
+{
+	return json_member_set_text(account, "email", slice_str(arg));
+}
+
+static int change_email(const char *number, char *email)
+{
+	const struct iam_edit edit = {
+		.account = slice_str(number), .create = true, .change = set_email, .arg = email};
+
+	return iam_change(fake_s3->iam, &fake_core, &edit);
+}
+
+static void take_email(void *arg)
+{
+	(void)arg;
+	second_result = change_email("b", "One@example.com");
+	second_done = true;
+}
+
+static void delete_first(void *arg)
+{
+	(void)arg;
+	second_result = iam_delete(fake_s3->iam, SLICE("a"));
+	second_done = true;
+}
+
+/* Lets the second change go as far as it can beside the first. */
+static void begin_second(void)
+{
+	fake_put_committed = NULL;
+	assert_int_equal(fiber_spawn(reactor_self(), "second change", second, NULL), 0);
+	for (int i = 0; i < 100 && !second_done; i++)
+		fiber_yield();
+}
+
+static int first_and_second(fiber_fn *fn)
+{
+	int ret;
+
+	second = fn;
+	second_done = false;
+	fake_put_committed = begin_second;
+	ret = change_email("a", "one@example.com");
+	while (!second_done)
+		fiber_yield();
+	return ret;
+}
+
+static void test_one_email_has_one_account(void **state)
+{
+	struct iam_owner owner;
+
+	(void)state;
+	assert_int_equal(change("a", "one"), 0);
+	assert_int_equal(first_and_second(take_email), 0);
+	assert_int_equal(second_result, -EEXIST);
+	assert_int_equal(iam_owner_by_email(fake_s3->iam, SLICE("one@example.com"), &owner), 0);
+	assert_string_equal(owner.account, "a");
+}
+
+/* An account that is changed and deleted at once does not come back. */
+static void test_a_deleted_account_stays_deleted(void **state)
+{
+	struct document document;
+	struct mem_arena arena;
+
+	(void)state;
+	mem_arena_init(&arena);
+	assert_int_equal(change("a", "one"), 0);
+	assert_int_equal(first_and_second(delete_first), 0);
+	assert_int_equal(second_result, 0);
+	assert_null(iam_account(fake_s3->iam, SLICE("a")));
+	assert_int_equal(
+		document_get(fake_store, &fake_core, SLICE("i/a/a"), &arena, &document), -ENOENT);
+	mem_arena_free(&arena);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -106,6 +190,10 @@ static int tests_run(void)
 			test_a_start_passes_over_an_account_too_many, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_change_reads_nothing_back, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_one_email_has_one_account, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_deleted_account_stays_deleted, fake_open, fake_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

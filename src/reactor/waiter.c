@@ -1,5 +1,5 @@
-/* store/volume/waiter.c: a fiber that waits for another fiber or thread. */
-#include "store/volume/waiter.h"
+/* reactor/waiter.c: a fiber waits for another fiber or thread. */
+#include "reactor/waiter.h"
 
 static void waiter_deliver(struct reactor_msg *msg)
 {
