@@ -7,6 +7,7 @@
 #include "s3/auth/access_priv.h"
 #include "s3/auth/acl.h"
 #include "s3/core/call.h"
+#include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
@@ -16,12 +17,17 @@
 
 /* ---- The existing object. ---- */
 
+static struct store_name object_name(const struct access *access)
+{
+	return (struct store_name){
+		.bucket = access->bucket, .key = access->key, .version_id = access->version_id};
+}
+
 /* An error of this open is not the client's answer yet. */
 static const struct s3_error *open_object(struct access *access, struct store_get **ret_get)
 {
 	struct s3_call *call = access->call;
-	struct store_name name = {
-		.bucket = access->bucket, .key = access->key, .version_id = access->version_id};
+	struct store_name name = object_name(access);
 	uint32_t header_count = call->header_count;
 	const char *message = call->message;
 	struct slice detail = call->detail;
@@ -62,9 +68,20 @@ static void find_object(struct access *access)
 	store_get_close(get);
 }
 
+/* The decision depends on this header of the object, which is opened later. */
+static void depend(struct access *access, struct slice header)
+{
+	struct store_name name = object_name(access);
+
+	if (!access->error && s3_judged_note(access->call, &name, access->object_headers, header))
+		access->error = s3_error_at(S3_E_SLOW_DOWN);
+}
+
 int access_object_acl(struct access *access, struct s3_acl *ret_acl)
 {
 	find_object(access);
+	depend(access, SLICE(S3_OWNER_HEADER));
+	depend(access, SLICE(S3_ACL_HEADER));
 	if (access->object_missing || access->error)
 		return -ENOENT;
 	return s3_acl_of_object(access->object_headers, slice_str(access->settings->bucket.owner),
@@ -82,6 +99,7 @@ static const struct s3_tags *object_tags(struct access *access)
 		return access->tags;
 	access->tags = &NO_TAGS;
 	find_object(access);
+	depend(access, SLICE(S3_TAGS_HEADER));
 	if (access->object_missing || access->error)
 		return access->tags;
 	tags = mem_arena_get(&access->call->arena, sizeof(*tags));

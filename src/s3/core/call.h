@@ -86,12 +86,14 @@ struct s3_call {
 	struct slice form; /* a body that was read early to verify the signature */
 	bool form_read;
 	bool presigned;
-	int64_t signed_ms;	  /* when the request was signed; 0: unsigned, or unknown */
-	bool version2;		  /* its signature is of Version 2 */
-	bool by_acl;		  /* allowed only by an access control list */
-	bool website;		  /* a page of a bucket's website */
-	bool conditional;	  /* the policies' decision depended on more than caller, action and
-				     resource */
+	int64_t signed_ms; /* when the request was signed; 0: unsigned, or unknown */
+	bool version2;	   /* its signature is of Version 2 */
+	bool by_acl;	   /* allowed only by an access control list */
+	bool website;	   /* a page of a bucket's website */
+	bool conditional;  /* the policies' decision depended on more than caller, action and
+			      resource */
+	/* Its rights depend on these values of objects: core/judged.h. */
+	struct s3_judged *judged;
 	bool whole;		  /* ranges and conditions are ignored */
 	bool etag_md5;		  /* this client expects an MD5 as ETag */
 	const struct s3_sse *sse; /* encryption of the body that is being stored; or NULL */

@@ -4,6 +4,7 @@
 
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
+#include "s3/core/judged.h"
 
 /* An entity tag without its weakness mark and quotes; S3 takes tags without quotes too. */
 struct slice s3_etag_bare(struct slice tag)
@@ -76,6 +77,7 @@ const struct s3_error *s3_write_condition_parse(
 	struct slice if_none_match = s3_call_header(call, SLICE("if-none-match"));
 
 	*ret_condition = (struct s3_write_condition){
+		.call = call,
 		.if_match = s3_call_header(call, SLICE("if-match")),
 		.if_none_match = if_none_match,
 	};
@@ -90,13 +92,18 @@ const struct s3_error *s3_write_condition_parse(
 
 bool s3_write_condition_any(const struct s3_write_condition *condition)
 {
-	return condition->if_match.len || condition->if_none_match.len || condition->absent;
+	return condition->if_match.len || condition->if_none_match.len || condition->absent ||
+	       condition->call->judged;
 }
 
 int s3_write_condition_check(const struct store_meta *current, void *arg)
 {
 	struct s3_write_condition *condition = arg;
+	const struct s3_call *call = condition->call;
+	const struct store_name name = {.bucket = call->bucket, .key = call->key};
 
+	if (!s3_judged_still(call->judged, &name, current))
+		return -EAGAIN;
 	if (condition->if_none_match.len && current &&
 		s3_etag_matches(condition->if_none_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
@@ -116,6 +123,8 @@ const struct s3_error *s3_write_failed(
 {
 	if (error == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (error == -EAGAIN)
+		return s3_judged_changed(call);
 	if (error != -ECANCELED)
 		return s3_fail_errno(call, error);
 	if (condition->failed == S3_E_PRECONDITION_FAILED)

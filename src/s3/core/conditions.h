@@ -18,8 +18,9 @@ bool s3_etag_matches(struct slice list, const char *etag);
 /* Conditions of PUT and DELETE: checked at the commit. */
 struct s3_write_condition {
 	struct slice if_match, if_none_match;
-	bool absent;		 /* if the object is not empty, the error is InvalidWriteOffset */
-	enum s3_error_id failed; /* the reason when the check returned -ECANCELED */
+	bool absent; /* if the object is not empty, the error is InvalidWriteOffset */
+	const struct s3_call *call; /* that writes, for what its rights depend on */
+	enum s3_error_id failed;    /* the reason when the check returned -ECANCELED */
 };
 const struct s3_error *s3_write_condition_parse(
 	struct s3_call *call, struct s3_write_condition *ret_condition);

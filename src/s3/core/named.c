@@ -3,6 +3,7 @@
 
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/settings.h"
 
@@ -76,6 +77,17 @@ static uint64_t id_of(const struct s3_call *call, struct slice bucket)
 	return bucket.data == call->bucket.data ? s3_call_bucket_id(call) : 0;
 }
 
+/* Closes an object that is not as the decision about the caller's rights saw it. */
+static inline const struct s3_error *check_judged(
+	struct s3_call *call, const struct store_name *name, struct store_get **get)
+{
+	if (__builtin_expect(!call->judged, 1) ||
+		s3_judged_still(call->judged, name, store_get_meta(*get)))
+		return NULL;
+	store_get_close(*get);
+	return s3_judged_changed(call);
+}
+
 const struct s3_error *s3_open_object(
 	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get)
 {
@@ -85,7 +97,7 @@ const struct s3_error *s3_open_object(
 	int ret = store_get_open_version(call->s3->store, &name, ret_get, &bucket_exists);
 
 	if (__builtin_expect(ret == 0, 1))
-		return NULL;
+		return check_judged(call, &name, ret_get);
 	if (ret != -ENOENT)
 		return s3_fail_errno(call, ret);
 	if (!bucket_exists)
@@ -136,7 +148,7 @@ const struct s3_error *s3_open_named(
 		return s3_fail_errno(call, ret);
 	meta = store_get_meta(*ret_get);
 	if (!meta->delete_marker)
-		return NULL;
+		return check_judged(call, name, ret_get);
 	if (name->bucket.data == call->bucket.data) {
 		answer_marker(call, meta);
 		s3_answer_time(call, meta);

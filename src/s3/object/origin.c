@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/auth/access.h"
 #include "s3/core/answer.h"
 #include "s3/core/conditions.h"
 #include "s3/core/settings.h"
@@ -252,7 +253,11 @@ __attribute__((noinline)) const struct s3_error *s3_origin_get(
 		error = get_once(call, ask, told, ret_read, &here);
 		if (error || !here)
 			return error;
-		error = s3_read_begin(call, ret_read);
+		/* The rights were checked when there was no object yet. */
+		call->judged = NULL;
+		error = s3_call_may(call, "s3:GetObject", call->key);
+		if (!error)
+			error = s3_read_begin(call, ret_read);
 		if (error != s3_error_at(S3_E_NO_SUCH_KEY))
 			return error;
 	}

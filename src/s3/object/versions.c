@@ -6,10 +6,28 @@
 
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
+#include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
+
+struct judged_edit {
+	const struct s3_call *call;
+	const struct store_name *name;
+	store_edit_fn *edit;
+	void *arg;
+};
+
+/* Edits the object that the caller's rights were checked for. */
+static int edit_judged(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	const struct judged_edit *judged = arg;
+
+	if (!s3_judged_still(judged->call->judged, judged->name, current))
+		return -EAGAIN;
+	return judged->edit(current, ret_headers, judged->arg);
+}
 
 const struct s3_error *s3_edit_version(
 	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event_id)
@@ -20,6 +38,7 @@ const struct s3_error *s3_edit_version(
 	struct store_name name = {
 		.bucket = call->bucket, .key = call->key, .bucket_id = s3_call_bucket_id(call)};
 	const struct s3_error *error = s3_version_param(call, &name.version_id);
+	struct judged_edit judged = {.call = call, .name = &name, .edit = edit, .arg = arg};
 	struct store_bucket ignored;
 	int ret;
 
@@ -27,7 +46,7 @@ const struct s3_error *s3_edit_version(
 		return error;
 	event.version_id = name.version_id;
 	s3_event_begin(call, &event, NULL, &telling);
-	ret = s3_replica_begin_edit(call, edit, arg, &telling.replica);
+	ret = s3_replica_begin_edit(call, edit_judged, &judged, &telling.replica);
 	if (!ret)
 		ret = store_edit(call->s3->store, &name, s3_replica_edit, &telling.replica,
 			s3_telling_outbox_row(&telling));
@@ -35,6 +54,8 @@ const struct s3_error *s3_edit_version(
 	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)
 		return s3_not_of_marker(call);
+	if (ret == -EAGAIN)
+		return s3_judged_changed(call);
 	if (ret == -ESTALE)
 		return s3_error_at(S3_E_CONDITIONAL_REQUEST_CONFLICT);
 	if (ret == -ECANCELED)
@@ -118,6 +139,9 @@ int s3_deletion_check(const struct store_meta *current, void *arg)
 	bool expected = true;
 
 	check->refused = NULL;
+	/* A deletion of what is gone does no harm. */
+	if (current && !s3_judged_still(check->judged, &check->name, current))
+		return -EAGAIN;
 	/* Deleting a missing object succeeds, whatever the conditions say. */
 	if (is_conditional(check) && current)
 		expected = is_as_expected(check, current);

@@ -18,6 +18,9 @@ struct s3_deletion_check {
 	int64_t time_s;
 	uint64_t size;
 	bool by_version; /* then a lock protects the version */
+	/* The rights to delete that name depended on it. */
+	struct store_name name;
+	const struct s3_judged *judged;
 	bool bypass;
 	int64_t now_ms;
 	/* The newest delete marker of a key without a current object, for conditions. */

@@ -3,6 +3,7 @@
 #include "s3/auth/access.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/settings.h"
 #include "s3/event/notification.h"
@@ -44,6 +45,9 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 		return error;
 	deletion.arg = &check;
 	check.by_version = deletion.version_id.len > 0;
+	check.name = (struct store_name){
+		.bucket = call->bucket, .key = call->key, .version_id = deletion.version_id};
+	check.judged = call->judged;
 	s3_deletion_find_marker(call, call->key, &check);
 	s3_event_delete_begin(call, &deletion, &telling);
 	ret = store_delete_each(
@@ -53,6 +57,8 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	s3_event_delete_end(&deletion, &telling, ret);
 	if (ret == -ECANCELED)
 		return check.refused;
+	if (ret == -EAGAIN)
+		return s3_judged_changed(call);
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
 	if (deletion.delete_marker)

@@ -111,19 +111,24 @@ static const struct s3_error *parse(struct s3_call *call, struct deletion *delet
 }
 
 /* Each key is authorized by itself, in its version. */
-static const struct s3_error *may_delete(
-	struct s3_call *call, const struct store_deletion *deletion)
+static const struct s3_error *may_delete(struct s3_call *call,
+	const struct store_deletion *deletion, struct s3_deletion_check *check)
 {
 	bool by_version = deletion->version_id.len > 0;
 	struct slice key = deletion->key;
 	struct slice version_id = by_version ? deletion->version_id : SLICE_NONE;
-	const struct s3_error *error = s3_call_may_version(
-		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", key, version_id);
+	const struct s3_error *error;
 
+	call->judged = NULL;
+	error = s3_call_may_version(
+		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", key, version_id);
 	if (!error && s3_lock_bypass(call))
 		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", key, version_id);
 	if (!error && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))
 		error = s3_call_may_version(call, "s3:ReplicateDelete", key, version_id);
+	check->name =
+		(struct store_name){.bucket = call->bucket, .key = key, .version_id = version_id};
+	check->judged = call->judged;
 	return error;
 }
 
@@ -140,7 +145,8 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 		return s3_error_at(S3_E_SLOW_DOWN);
 	for (uint32_t i = 0; i < deletion->count; i++) {
 		if (!deletion->refused[i])
-			deletion->refused[i] = may_delete(call, &deletion->list[i]);
+			deletion->refused[i] =
+				may_delete(call, &deletion->list[i], &deletion->checks[i]);
 		if (deletion->refused[i])
 			continue;
 		s3_deletion_find_marker(call, deletion->list[i].key, &deletion->checks[i]);
@@ -163,6 +169,8 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 		ret = deletion->list[i].result;
 		if (ret == -ECANCELED)
 			deletion->refused[i] = deletion->checks[i].refused;
+		else if (ret == -EAGAIN)
+			deletion->refused[i] = s3_error_at(S3_E_SLOW_DOWN);
 		else if (ret && ret != -ENOENT)
 			deletion->refused[i] = s3_fail_errno(call, ret);
 	}

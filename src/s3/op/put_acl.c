@@ -127,6 +127,8 @@ static const struct s3_error *put_object_acl(struct s3_call *call, const struct 
 		i++) {
 		struct store_get *get;
 
+		/* Its rights are checked for the object that is opened now. */
+		call->judged = NULL;
 		error = s3_marker_error(call, s3_open_version(call, &get));
 		if (error)
 			return error;

@@ -16,7 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
-void (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
+void (*fake_bucket_deleted)(void), (*fake_put_committed)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -87,6 +87,8 @@ static int counted_get_open(struct store *store, const struct store_name *name,
 				 : engine->get_open(store, name, ret_get, ret_bucket_exists);
 
 	fake_open_gets += !ret;
+	if (ret && fake_get_ended)
+		fake_get_ended();
 	return ret;
 }
 
@@ -94,6 +96,8 @@ static void counted_get_close(struct store_get *get)
 {
 	fake_open_gets--;
 	engine->get_close(get);
+	if (fake_get_ended)
+		fake_get_ended();
 }
 
 static int counted_get_source(struct store_get *get, struct flow_core *core, uint64_t offset,
