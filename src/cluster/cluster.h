@@ -39,6 +39,7 @@ bool cluster_name_valid(struct slice name);
 struct cluster_gateway {
 	char name[CLUSTER_NAME_LEN_MAX + 1];
 	char admin[CLUSTER_ADDR_BYTES]; /* of its pages for operators */
+	bool leaving;			/* hands its stores over, and takes none */
 	bool alive;
 };
 
@@ -86,10 +87,12 @@ int cluster_watch_check(struct cluster *cluster);
 int cluster_store_change(
 	struct cluster *cluster, const struct cluster_store *was, struct cluster_store *store);
 /* Asks the owner to hand the store over. -ENOENT: no such store, -EHOSTUNREACH: no such gateway, or
- * it does not live; -EALREADY: it is there; -EBUSY: it has no owner that could, or moves. */
+ * it does not live, or leaves; -EALREADY: it is there; -EBUSY: it has no owner that could, or
+ * moves. */
 int cluster_store_move(struct cluster *cluster, uint32_t number, const char *gateway);
 
-/* A gateway says that it lives, for so many seconds. -EBUSY: another process has this name. */
+/* A gateway says that it lives, for so many seconds, and whether it leaves. -EBUSY: another process
+ * has this name. */
 int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway, uint32_t seconds);
 /* It ends: its lease, and its entry. */
 void cluster_leave(struct cluster *cluster, const char *gateway);

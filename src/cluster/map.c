@@ -13,6 +13,7 @@
 #define HINT_S	     1u
 #define CHANGE_TRIES 8u
 #define LEAVE_S	     10u
+#define LEAVING	     "leaving" /* behind the address of a gateway's pages */
 
 static void store_key(uint32_t number, char ret_key[RV_TABLE_KEY_BYTES])
 {
@@ -157,13 +158,29 @@ static void store_visit(void *arg, const char *key, const char *value)
 
 /* Removes a gateway's entry unless it has changed since it was read. A gateway that lives after all
  * writes it again; an error is the next look's. */
-static void gateway_forget(struct cluster *cluster, const char *name, const char *admin)
+static void gateway_forget(struct cluster *cluster, const char *name, const char *value)
 {
 	char key[RV_TABLE_KEY_BYTES];
-	const struct rv_table_entry was = {key, admin}, change = {key, NULL};
+	const struct rv_table_entry was = {key, value}, change = {key, NULL};
 
 	snprintf(key, sizeof(key), "g/%s", name);
 	(void)rv_table_change(cluster->table, &was, 1, &change, 1);
+}
+
+static void gateway_value(
+	const struct cluster_gateway *gateway, char ret_value[RV_TABLE_VALUE_BYTES])
+{
+	snprintf(ret_value, RV_TABLE_VALUE_BYTES, "%s%s", gateway->admin[0] ? gateway->admin : "-",
+		gateway->leaving ? " " LEAVING : "");
+}
+
+/* Forgets one that was read. */
+static void gateway_pass(struct cluster *cluster, const struct cluster_gateway *gateway)
+{
+	char value[RV_TABLE_VALUE_BYTES];
+
+	gateway_value(gateway, value);
+	gateway_forget(cluster, gateway->name, value);
 }
 
 struct gateways {
@@ -179,12 +196,14 @@ static void gateway_visit(void *arg, const char *key, const char *value)
 	struct cluster_view *view = gateways->view;
 	struct cluster_gateway gateway = {0}, *place = view->gateways;
 	struct slice name = slice_from(slice_str(key), 2);
+	struct slice rest = slice_str(value), admin = slice_split(&rest, ' ');
 	uint32_t dead = 0;
 	int alive;
 
 	if (gateways->error || !cluster_name_valid(name) ||
-		slice_copy_str(slice_str(value), gateway.admin, sizeof(gateway.admin)))
+		slice_copy_str(admin, gateway.admin, sizeof(gateway.admin)))
 		return;
+	gateway.leaving = slice_eq(rest, SLICE(LEAVING));
 	slice_copy_str(name, gateway.name, sizeof(gateway.name));
 	alive = rv_table_leased(gateways->cluster->table, gateway.name);
 	gateways->error = MIN(alive, 0);
@@ -195,10 +214,10 @@ static void gateway_visit(void *arg, const char *key, const char *value)
 		if (dead == view->gateway_count)
 			return;
 		if (!gateway.alive) {
-			gateway_forget(gateways->cluster, gateway.name, gateway.admin);
+			gateway_pass(gateways->cluster, &gateway);
 			return;
 		}
-		gateway_forget(gateways->cluster, place[dead].name, place[dead].admin);
+		gateway_pass(gateways->cluster, &place[dead]);
 		view->gateway_count--;
 		memmove(&place[dead], &place[dead + 1],
 			(view->gateway_count - dead) * sizeof(*place));
@@ -271,7 +290,7 @@ int cluster_store_move(struct cluster *cluster, uint32_t number, const char *gat
 		if (ret)
 			break;
 		for (uint32_t i = 0; i < view->gateway_count; i++)
-			alive = alive || (view->gateways[i].alive &&
+			alive = alive || (view->gateways[i].alive && !view->gateways[i].leaving &&
 						 strcmp(view->gateways[i].name, gateway) == 0);
 		if (number >= view->store_count)
 			ret = -ENOENT;
@@ -334,13 +353,14 @@ int cluster_store_bytes(struct cluster *cluster, uint32_t number, uint64_t *ret_
 
 int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway, uint32_t seconds)
 {
-	char key[RV_TABLE_KEY_BYTES], found[RV_TABLE_VALUE_BYTES];
-	const struct rv_table_entry entry = {key, gateway->admin[0] ? gateway->admin : "-"};
+	char key[RV_TABLE_KEY_BYTES], found[RV_TABLE_VALUE_BYTES], value[RV_TABLE_VALUE_BYTES];
+	const struct rv_table_entry entry = {key, value};
 	int ret = rv_table_lease(cluster->table, gateway->name, seconds);
 
 	if (ret)
 		return ret == -EEXIST ? -EBUSY : ret;
 	snprintf(key, sizeof(key), "g/%s", gateway->name);
+	gateway_value(gateway, value);
 	ret = rv_table_get(cluster->table, key, found);
 	if (ret == -ENOENT || (!ret && strcmp(found, entry.value) != 0))
 		ret = rv_table_change(cluster->table, NULL, 0, &entry, 1);

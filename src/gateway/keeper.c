@@ -58,7 +58,8 @@ static bool owns_any(const struct keeper *keeper)
 	return false;
 }
 
-/* The living gateway with the fewest stores; the first name of several. NULL: there is none. */
+/* The living gateway with the fewest stores, of those that do not leave; the first name of several.
+ * NULL: there is none. */
 static const char *least(const struct keeper *keeper, const char *but)
 {
 	const char *found = NULL;
@@ -66,7 +67,7 @@ static const char *least(const struct keeper *keeper, const char *but)
 	for (uint32_t i = 0; i < keeper->view.gateway_count; i++) {
 		const struct cluster_gateway *at = &keeper->view.gateways[i];
 
-		if (at->alive && (!but || strcmp(at->name, but) != 0) &&
+		if (at->alive && !at->leaving && (!but || strcmp(at->name, but) != 0) &&
 			(!found || count_of(keeper, at->name) < count_of(keeper, found)))
 			found = at->name;
 	}
@@ -257,7 +258,7 @@ static void room_look(struct keeper *keeper)
 int gw_live(struct gateway *gateway)
 {
 	const struct config *config = gateway->config;
-	struct cluster_gateway self = {.name = ""};
+	struct cluster_gateway self = {.leaving = atomic_load(&gateway->leaving)};
 
 	memcpy(self.name, gateway->name, sizeof(self.name));
 	slice_copy_str(slice_str(config->admin.address), self.admin, sizeof(self.admin));

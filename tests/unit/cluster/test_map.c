@@ -311,6 +311,35 @@ static void test_who_leaves_is_forgotten(void **state)
 	assert_string_equal(view.gateways[0].name, "east");
 }
 
+/* A gateway that hands its stores over gets none, and makes room like others once it is dead. */
+static void test_one_that_leaves_is_marked(void **state)
+{
+	struct cluster_gateway self = {.name = "west", .leaving = true};
+
+	(void)state;
+	live("east");
+	live("west");
+	assert_int_equal(living(), 2);
+	assert_false(view.gateways[1].leaving);
+	assert_int_equal(cluster_stores_make(cluster, 1), 0);
+	assert_int_equal(cluster_store_move(cluster, 0, "west"), -EBUSY);
+	assert_int_equal(cluster_live(cluster, &self, 15), 0);
+	assert_int_equal(living(), 2);
+	assert_true(view.gateways[1].leaving);
+	assert_string_equal(view.gateways[1].admin, "-");
+	assert_false(view.gateways[0].leaving);
+	assert_int_equal(cluster_store_move(cluster, 0, "west"), -EHOSTUNREACH);
+	rv_table_lease_end(NULL, "west");
+	killed(CLUSTER_GATEWAYS_MAX);
+	live("north");
+	assert_int_equal(living(), 2);
+	live("west");
+	assert_int_equal(living(), 3);
+	assert_false(view.gateways[view.gateway_count - 1].leaving);
+	cluster_leave(cluster, "west");
+	assert_null(entry_find("g/west"));
+}
+
 static void test_who_has_lost_its_name_leaves_it(void **state)
 {
 	(void)state;
@@ -384,6 +413,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_those_that_live_are_seen, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_killed_one_is_shown, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_leaves_is_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_that_leaves_is_marked, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_who_has_lost_its_name_leaves_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_lease_that_cannot_be_read, setup, teardown),
