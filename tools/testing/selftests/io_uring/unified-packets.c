@@ -89,12 +89,14 @@ static int socket_open(struct packets *self)
 {
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_port = htons((uint16_t)(self->machine->port + 1))};
-	int bytes = 8 << 20;
+	int bytes = 8 << 20; /* for all packets of a step and what the kernel adds to each */
 
 	self->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (self->fd < 0)
 		return -errno;
-	setsockopt(self->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	/* Beyond net.core.rmem_max only with CAP_NET_ADMIN. */
+	if (setsockopt(self->fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(self->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	if (bind(self->fd, (struct sockaddr *)&address, sizeof(address)))
 		return -errno;
 	return 0;
@@ -161,8 +163,6 @@ int packets_open(struct machine *machine, struct packets **ret_packets)
 		return -ENOMEM;
 	self->machine = machine;
 	self->fd = -1;
-	self->source = (struct flow_source){
-		.ops = &SOCKET_OPS, .core = &machine->core, .deadline_ns = DEADLINE_NONE};
 	ret = port_open(self);
 #ifdef NEBULAIO_XDP
 	if (!ret)
@@ -191,6 +191,11 @@ int packets_source(struct packets *self, uint32_t packets_max, struct flow_sourc
 #endif
 	self->left = packets_max;
 	self->offset = 0;
+	self->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &SOCKET_OPS,
+		.core = &self->machine->core,
+		.bytes_total = UINT64_MAX,
+		.deadline_ns = DEADLINE_NONE};
 	*ret_source = &self->source;
 	return 0;
 }

@@ -219,7 +219,7 @@ static void network_main(void *arg)
 	if (!network->error) {
 		network->error = storage_sink(NETWORK_AT, &sink);
 		if (network->error)
-			source->ops->close(source);
+			flow_source_close(source);
 		else
 			network->error = flow_run(source, stages, 1, sink, &network->bytes);
 	}
@@ -246,7 +246,7 @@ static int note_take(struct flow_link *link, struct note *ret_note)
 {
 	struct flow_source *source = flow_link_source(link);
 	struct flow_piece piece;
-	int ret = source->ops->next(source, FLOW_PIECE_BYTES_MAX, &piece);
+	int ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece);
 
 	if (ret <= 0)
 		return ret ? ret : -EPROTO;
@@ -256,7 +256,7 @@ static int note_take(struct flow_link *link, struct note *ret_note)
 		memcpy(ret_note, piece.data, sizeof(*ret_note));
 	flow_piece_end(&machine.core, &piece, OWNER_APP);
 	if (ret > 0)
-		ret = source->ops->next(source, FLOW_PIECE_BYTES_MAX, &piece);
+		ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece);
 	return ret;
 }
 
@@ -280,7 +280,7 @@ static int storage_compare(uint64_t bytes, uint64_t crc)
 		return ret;
 	ret = flow_null_sink_open(&machine.core, &sink);
 	if (ret) {
-		source->ops->close(source);
+		flow_source_close(source);
 		return ret;
 	}
 	ret = flow_run(source, stages, 1, sink, &got);
@@ -458,9 +458,9 @@ static int ask_network(bool last)
 	if (!ret) {
 		memset(piece.data, 0, FRAME_BYTES);
 		memcpy(piece.data, &note, sizeof(note));
-		ret = sink->ops->push(sink, &piece);
+		ret = flow_sink_push(sink, &piece);
 	}
-	finished = sink->ops->finish(sink, ret != 0);
+	finished = flow_sink_finish(sink, ret != 0);
 	link_done(link);
 	step_print(
 		1, "network -> NVMe", (uint64_t)note.packets * PACKET_BYTES, ret ? ret : finished);
@@ -485,9 +485,9 @@ static int ask_rdma_in(uint64_t *ret_crc)
 			break;
 		}
 		pattern(piece.data, piece.bytes, (uint64_t)machine.rounds << 40 | at);
-		ret = sink->ops->push(sink, &piece);
+		ret = flow_sink_push(sink, &piece);
 	}
-	finished = sink->ops->finish(sink, ret != 0);
+	finished = flow_sink_finish(sink, ret != 0);
 	flow_link_stats(link, &stats);
 	*ret_crc = stats.crc64nvme;
 	link_done(link);
