@@ -261,6 +261,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->whole = false;
 	call->conditional = false;
 	call->judged = NULL;
+	call->rights_epoch = store_rights_epoch(s3->store);
 	call->etag_md5 = strncmp(request->transport, "http", 4) == 0;
 	call->start_ns = reactor_fine_ns(request->core->reactor);
 	call->log_start_ns = 0;

@@ -9,6 +9,7 @@
 #include "s3/auth/acl.h"
 #include "s3/auth/express.h"
 #include "s3/core/call.h"
+#include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
@@ -437,7 +438,8 @@ const struct s3_error *access_may_make(struct s3_call *call, const char *action)
 	return may(&access, action);
 }
 
-const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given)
+static const struct s3_error *may_given(
+	struct s3_call *call, const char *action, const struct s3_given *given)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
@@ -446,7 +448,16 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 		.version_id = query_version(call),
 		.given = given};
 
-	return may(&access, access_action(call));
+	return may(&access, action);
+}
+
+#define BYPASS "s3:BypassGovernanceRetention"
+
+const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given)
+{
+	const struct s3_error *error = may_given(call, access_action(call), given);
+
+	return error || !s3_lock_bypass(call) ? error : may_given(call, BYPASS, given);
 }
 
 const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object)
@@ -645,9 +656,15 @@ const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct 
 		.bucket = copy->bucket,
 		.key = copy->key,
 		.version_id = copy->version_id};
+	const struct store_name source = {
+		.bucket = copy->bucket, .key = copy->key, .version_id = copy->version_id};
+	const struct s3_error *error;
 
-	return may_other(&access,
+	error = may_other(&access,
 		copy->version_id.len ? "s3:GetObjectVersionTagging" : "s3:GetObjectTagging");
+	return error || s3_judged_still(call->judged, &source, copy->from)
+		       ? error
+		       : s3_judged_changed(call);
 }
 
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
@@ -756,8 +773,8 @@ static const struct s3_error *authorize_named(struct s3_call *call)
 	if (!error)
 		error = access_headers(call);
 	/* A caller who asks to bypass a lock needs the right to do so. */
-	if (!error && s3_lock_bypass(call) && call->key.len)
-		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
+	if (!error && s3_lock_bypass(call) && call->key.len && !operation->judges_body)
+		error = s3_call_may(call, BYPASS, call->key);
 	if (!error && call->key.len && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))
 		error = s3_call_may(call, replica_action(call), call->key);
 	return error;

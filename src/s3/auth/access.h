@@ -35,8 +35,8 @@ const struct s3_error *s3_call_may_version(
 /* Whether the caller may learn that the call's key, or its version, does not exist: callers that
  * may list it may. */
 const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
-/* Checks the call's own action after its document is read, with the document's values for
- * conditions. */
+/* Checks the call's own action, and the bypass of a lock that it asks for, after its document is
+ * read, with the document's values for conditions. */
 struct s3_given {
 	const struct s3_tags *tags;		  /* NULL: the question has no tags */
 	struct slice lock_mode, lock_until, hold; /* empty: not given */
@@ -48,7 +48,7 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
-/* Checks reading the tags of a copy's source. */
+/* Checks reading the tags of a copy's source, which is open. */
 const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy);
 /* Checks copying the tags of a copy's source. */
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);

@@ -436,10 +436,9 @@ static const struct s3_error *check_service(struct s3_call *call, struct sigv4_c
 			"incorrect service in the Credential. This endpoint belongs to \"s3\".");
 	if (claim->presigned || s3_call_has_header(call, SLICE("x-amz-content-sha256")))
 		return NULL;
-	error = s3_read_body(call, &sums, &call->form);
+	error = s3_call_read(call, &sums, &call->form);
 	if (error)
 		return error;
-	call->form_read = true;
 	hex = mem_arena_get(&call->arena, 2 * sizeof(digest));
 	if (!hex)
 		return s3_error_at(S3_E_SLOW_DOWN);
@@ -447,6 +446,54 @@ static const struct s3_error *check_service(struct s3_call *call, struct sigv4_c
 	hex_encode(digest, sizeof(digest), hex);
 	claim->payload_hash = slice_of(hex, 2 * sizeof(digest));
 	return NULL;
+}
+
+static const struct s3_error *rights_changed(struct s3_call *call)
+{
+	return s3_fail(call, S3_E_SLOW_DOWN,
+		"The rights of the caller changed while the request was read. Please try again.");
+}
+
+/* Whether the caller's key or session holds, with the rights that it had. */
+static const struct s3_error *caller_stands(struct s3_call *call)
+{
+	const struct s3_error *error = NULL;
+	struct iam_credential *now;
+
+	/* The principal of a session is made anew for each call, so it cannot be compared. */
+	if (call->sts && !call->sts->role.len && !key_stands(call, call->sts, !call->principal))
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (call->sts && call->principal)
+		return rights_changed(call);
+	if (!call->credential)
+		return NULL;
+	now = iam_credential(call->s3->iam, slice_str(call->credential->access_key));
+	if (!now || !now->active || now->secret_mark != call->credential->secret_mark)
+		error = s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+	else if (now->principal != call->principal)
+		error = rights_changed(call);
+	iam_credential_put(now);
+	return error;
+}
+
+const struct s3_error *s3_call_read(
+	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body)
+{
+	const struct s3_error *error;
+
+	if (call->form_read) {
+		*ret_body = call->form;
+		return NULL;
+	}
+	error = s3_read_body(call, sums, ret_body);
+	if (error)
+		return error;
+	call->form = *ret_body;
+	call->form_read = true;
+	if (call->rights_epoch == store_rights_epoch(call->s3->store))
+		return NULL;
+	error = caller_stands(call);
+	return error ? error : s3_call_authorize(call);
 }
 
 static const struct s3_error *authenticate_claim(

@@ -3,6 +3,7 @@
 #ifndef S3_AUTH_AUTH_H
 #define S3_AUTH_AUTH_H
 
+#include "s3/body/body.h"
 #include "s3/core/call.h"
 
 /* Fills identity, principal, presigned and signing. */
@@ -22,6 +23,10 @@ bool s3_presigned_has(const struct s3_call *call, struct slice name);
 /* Whether the query is presigned and the parameter belongs to its signature, or stands for a header
  * that does not begin with x-amz-. */
 bool s3_presigned_takes(const struct s3_call *call, struct slice name);
+/* Reads the call's document or form, as s3_read_body does, once. A client may hold it back: if
+ * rights changed meanwhile, the caller must still be who it was, and may still do this. */
+const struct s3_error *s3_call_read(
+	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body);
 /* For a session: the current owner of its key. AccessDenied when the key was deleted. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 

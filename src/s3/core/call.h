@@ -94,6 +94,7 @@ struct s3_call {
 			      resource */
 	/* Its rights depend on these values of objects: core/judged.h. */
 	struct s3_judged *judged;
+	uint64_t rights_epoch;	  /* of the store, before the caller was looked up */
 	bool whole;		  /* ranges and conditions are ignored */
 	bool etag_md5;		  /* this client expects an MD5 as ETag */
 	const struct s3_sse *sse; /* encryption of the body that is being stored; or NULL */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/call.h"
 #include "s3/replicate/replicate.h"
 #include "store/local.h"
@@ -618,7 +618,7 @@ void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer)
 	const struct s3_error *error;
 	struct slice body;
 
-	error = s3_read_body(call, &sums, &body);
+	error = s3_call_read(call, &sums, &body);
 	if (error) {
 		fail(&admin, error->status, error->code, error->message);
 		return;

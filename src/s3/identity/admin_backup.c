@@ -1,13 +1,13 @@
 /* s3/identity/admin_backup.c: operators' requests for a backup's sessions: rows and bodies as
  * bytes, all else as JSON (docs/spec/admin.md, docs/spec/backup.md). */
 #include "s3/identity/admin.h"
+#include "s3/auth/auth.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "codec/codec.h"
-#include "s3/body/body.h"
 #include "store/backup.h"
 
 #define PIN_S_DEFAULT 600u
@@ -182,7 +182,7 @@ bool s3_admin_backup(struct s3_call *call, struct slice path, struct admin_answe
 	uint64_t id;
 	int ret;
 
-	error = s3_read_body(call, &sums, &body);
+	error = s3_call_read(call, &sums, &body);
 	if (error) {
 		refuse(answer, error->status, error->code, error->message);
 	} else if (!path.len && method == S3_POST) {

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/bucket/bucket.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
@@ -47,7 +47,7 @@ const struct s3_error *s3_op_put_account_public_access(struct s3_call *call)
 
 	error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	if (!error)
 		error = s3_config_public_access.check(call, body, &document);
 	if (!error)

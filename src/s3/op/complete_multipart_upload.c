@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/conditions.h"
@@ -79,7 +79,7 @@ static const struct s3_error *parse(
 	int ret;
 
 	/* x-amz-checksum-… of this request is the checksum of the object, not of this document. */
-	error = s3_read_body(call, &no_sums, &body);
+	error = s3_call_read(call, &no_sums, &body);
 	if (error)
 		return error;
 	if (!body.len)

@@ -4,8 +4,8 @@
 
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
+#include "s3/auth/auth.h"
 #include "s3/bucket/memory.h"
-#include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/names.h"
@@ -230,7 +230,7 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 
 	error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	if (!error)
 		error = parse_config(call, body, &region, &making.tags);
 	if (!error)

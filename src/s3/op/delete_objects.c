@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
@@ -79,7 +79,7 @@ static const struct s3_error *read_tree(struct s3_call *call, struct s3_xml **re
 		error = s3_fail(call, S3_E_INVALID_REQUEST,
 			"Missing required header for this request: Content-MD5");
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	if (error)
 		return error;
 	if (!body.len)

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/named.h"
@@ -26,7 +26,7 @@ static const struct s3_error *read_config(
 	if (!error)
 		error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	return error ? error : s3_config_xml(call, body, root, ret_tree);
 }
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/named.h"
@@ -83,7 +83,7 @@ const struct s3_error *s3_op_put_object_tagging(struct s3_call *call)
 
 	error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	if (!error)
 		error = s3_config_xml(call, body, "Tagging", &root);
 	if (!error)

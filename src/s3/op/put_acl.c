@@ -5,7 +5,7 @@
 
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/named.h"
@@ -146,7 +146,7 @@ const struct s3_error *s3_op_put_acl(struct s3_call *call)
 
 	error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &given.body);
+		error = s3_call_read(call, &sums, &given.body);
 	if (!error)
 		error = s3_call_settings(call, &given.settings);
 	if (error)

@@ -1,7 +1,7 @@
 /* s3/op/put_config.c: PutBucketCors and its kin: checks a document against its schema and stores
  * it.
  */
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/bucket/memory.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
@@ -27,7 +27,7 @@ const struct s3_error *s3_op_put_config(struct s3_call *call)
 	if (!error)
 		error = s3_sums_parse(call, &sums);
 	if (!error)
-		error = s3_read_body(call, &sums, &body);
+		error = s3_call_read(call, &sums, &body);
 	if (!error)
 		error = kind->ops->check(call, body, &document);
 	if (!error)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "s3/auth/access.h"
-#include "s3/body/body.h"
+#include "s3/auth/auth.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/text.h"
@@ -114,13 +114,12 @@ static const struct {
 static const struct s3_error *read_form(struct s3_call *call, struct s3_params *ret_form)
 {
 	const struct s3_sums sums = {.kind = CHECKSUM_NONE};
-	const struct s3_error *error = NULL;
+	const struct s3_error *error;
 	struct s3_param *items;
 	uint32_t count;
 	char *memory;
 
-	if (!call->form_read)
-		error = s3_read_body(call, &sums, &call->form);
+	error = s3_call_read(call, &sums, &call->form);
 	if (error)
 		return error;
 	count = s3_query_count(call->form);

@@ -378,6 +378,12 @@ def test_conditions_on_the_request_itself(s):
     one.put_object_tagging(Tagging={"TagSet": [{"Key": "who", "Value": "you"}]}, **place)
     if not s.by_rdma:  # a session signs no request
         denied(one.put_object, Bucket=bucket, Key="old/key", Body=b"x")
+    # So does the right to bypass a lock: the header is not what the document asks for.
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:BypassGovernanceRetention", "Resource": f"{resource}short/*",
+         "Condition": {"NumericLessThan": {"s3:object-lock-remaining-retention-days": "5"}}}))
+    for days, call in ((8, one.put_object_retention), (2, lambda **put: denied(one.put_object_retention, **put))):
+        call(Retention={"Mode": "GOVERNANCE", "RetainUntilDate": now + datetime.timedelta(days=days)}, BypassGovernanceRetention=True, **place)
     one.delete_bucket_policy(Bucket=bucket)
     for version in one.list_object_versions(Bucket=bucket)["Versions"]:
         s.s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"], BypassGovernanceRetention=True)

@@ -16,7 +16,8 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
-void (*fake_bucket_deleted)(void), (*fake_put_committed)(void), (*fake_get_ended)(void);
+void (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
+void (*fake_get_opened)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -89,6 +90,8 @@ static int counted_get_open(struct store *store, const struct store_name *name,
 	fake_open_gets += !ret;
 	if (ret && fake_get_ended)
 		fake_get_ended();
+	else if (!ret && fake_get_opened)
+		fake_get_opened();
 	return ret;
 }
 

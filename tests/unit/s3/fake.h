@@ -23,8 +23,8 @@ int fake_close(void **state);
 extern int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
 /* Run once a bucket's deletion or a put is committed, before its caller goes on; or NULL. */
 extern void (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
-/* Runs once an object is closed, or was not found; or NULL. */
-extern void (*fake_get_ended)(void);
+/* Run once an object is opened, and once it is closed or was not found; or NULL. */
+extern void (*fake_get_opened)(void), (*fake_get_ended)(void);
 /* The numbers of gets, puts and sources that are open. */
 extern int fake_open_gets, fake_open_puts, fake_open_sources;
 

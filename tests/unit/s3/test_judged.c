@@ -15,11 +15,14 @@
 	",\"Condition\":{\"StringEquals\":{\"s3:ExistingObjectTag/" key "\":\"yes\"}}"
 #define POLICY(statements) "{\"Version\":\"2012-10-17\",\"Statement\":[" statements "]}"
 
-/* Everybody may list; read and edit objects that are tagged as open; and put, replace and delete
- * objects that are not tagged as kept. */
+/* Everybody may list; read and edit objects that are tagged as open; put, replace and delete
+ * objects that are not tagged as kept; and read sources, but their tags only if they are tagged as
+ * open. */
 static const char policy[] = POLICY(STATEMENT("Allow", "s3:ListBucket", "", "") "," STATEMENT(
-	"Allow", "s3:*Object*", "/open/*", IF_TAGGED("open")) "," STATEMENT("Allow", "s3:*Object",
-	"/free/*", "") "," STATEMENT("Deny", "s3:*Object", "/free/*", IF_TAGGED("kept")));
+	"Allow", "s3:*Object*", "/open/*", IF_TAGGED("open")) "," STATEMENT("Allow", "s3:*Object*",
+	"/free/*", "") "," STATEMENT("Deny", "s3:*Object", "/free/*",
+	IF_TAGGED("kept")) "," STATEMENT("Allow", "s3:GetObject", "/source/*",
+	"") "," STATEMENT("Allow", "s3:GetObjectTagging", "/source/*", IF_TAGGED("open")));
 
 static struct fake_call call;
 
@@ -46,6 +49,8 @@ static int open_all(void **state)
 	root("PUT", "/bkt/open/key", "", "open", 200);
 	root("PUT", "/bkt/open/key", "tagging", TAGGED("open"), 200);
 	root("PUT", "/bkt/free/key", "", "free", 200);
+	root("PUT", "/bkt/source/key", "", "source", 200);
+	root("PUT", "/bkt/source/key", "tagging", TAGGED("closed"), 200);
 	return ret;
 }
 
@@ -67,6 +72,14 @@ static void replace_open(void)
 static void replace_source(void)
 {
 	fake_get_ended = replace_open;
+}
+
+/* While it is open for its bytes, and before its tags are asked for. */
+static void replace_tagged(void)
+{
+	fake_get_opened = NULL;
+	root("PUT", "/bkt/source/key", "", "other", 200);
+	root("PUT", "/bkt/source/key", "tagging", TAGGED("open"), 200);
 }
 
 static void make_none(void)
@@ -154,6 +167,22 @@ static void test_a_copy_of_a_replaced_object(void **state)
 	root("GET", "/bkt/free/copy", "", NULL, 404);
 }
 
+static void test_tags_of_a_source_that_is_replaced(void **state)
+{
+	(void)state;
+	anybody("PUT", "/bkt/free/copy", "", NULL);
+	fake_call_header(&call, "x-amz-copy-source", "/bkt/source/key");
+	run(403, NULL);
+	anybody("PUT", "/bkt/free/copy", "", NULL);
+	fake_call_header(&call, "x-amz-copy-source", "/bkt/source/key");
+	fake_get_opened = replace_tagged;
+	run(503, NULL);
+	root("GET", "/bkt/free/copy", "", NULL, 404);
+	anybody("PUT", "/bkt/free/copy", "", NULL);
+	fake_call_header(&call, "x-amz-copy-source", "/bkt/source/key");
+	run(200, NULL);
+}
+
 static void test_a_deletion_of_an_object_that_is_kept(void **state)
 {
 	static const char keys[] =
@@ -201,6 +230,8 @@ static int tests_run(void)
 			test_an_edit_of_a_replaced_object, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_a_copy_of_a_replaced_object, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_tags_of_a_source_that_is_replaced, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_a_deletion_of_an_object_that_is_kept, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
