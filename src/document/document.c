@@ -183,8 +183,10 @@ int document_put_text(
 	struct store *store, struct flow_core *core, const struct document_text *wanted)
 {
 	static const char type[] = "content-type\0text/plain";
-	const struct store_put_opts opts = {
-		.bucket = wanted->bucket, .key = wanted->key, .bytes = wanted->text.len};
+	const struct store_put_opts opts = {.bucket = wanted->bucket,
+		.key = wanted->key,
+		.bytes = wanted->text.len,
+		.bucket_id = wanted->bucket_id};
 	struct store_meta meta = {.bytes = wanted->text.len};
 	uint8_t digest[MD5_BYTES];
 	struct store_put *put;

@@ -58,9 +58,10 @@ int document_list(struct store *store, struct slice prefix, struct slice after,
 int document_own_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* Puts a text as an object of any bucket, with its MD5 as ETag. headers: stored behind the content
- * type; a NUL follows each name and each value. */
+ * type; a NUL follows each name and each value. -ENOENT: no bucket with that name and id. */
 struct document_text {
 	struct slice bucket, key, text, headers;
+	uint64_t bucket_id;
 };
 int document_put_text(
 	struct store *store, struct flow_core *core, const struct document_text *wanted);

@@ -26,6 +26,12 @@ DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
 #define WRITERS_MAX 8u
 #define OWNERS	    4096u /* places for owners' uses; those with the same hash share one */
 
+/* The bucket and the keys that lines are for, and the bucket's id when it let them in: another
+ * bucket that gets its name does not get the lines. */
+struct place {
+	const struct s3_logging *logging;
+	uint64_t bucket_id;
+};
 /* The lines that wait for one target: created with the first line, freed after the put. */
 struct source {
 	struct list link;    /* of the log, the oldest first */
@@ -36,11 +42,13 @@ struct source {
 	struct s3 *s3;
 	struct store_bucket from;	       /* of the first line */
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* the target */
+	uint64_t bucket_id;
 	char prefix[S3_LOG_PREFIX_MAX + 1];
 	enum s3_log_keys keys; /* unless simple, all lines are of one source bucket */
 	uint64_t day; /* the day since 1970, if S3_LOG_BY_EVENT: all lines are of that day */
 	struct buf grants;
 	struct buf lines;
+	uint32_t line_count;
 };
 /* The lines that wait, of an owner of source buckets or of all. */
 struct use {
@@ -121,6 +129,8 @@ static int make_list(const struct source *source, struct buf *headers)
 	ret = store_bucket_get(source->s3->store, slice_str(source->bucket), &to);
 	if (ret)
 		return ret;
+	if (to.id != source->bucket_id)
+		return -ENOENT;
 	buf_put(headers, S3_ACL_HEADER, sizeof(S3_ACL_HEADER));
 	buf_printf(headers, "Fi%s,", to.owner);
 	buf_put_slice(headers, buf_slice(&source->grants));
@@ -141,12 +151,12 @@ static void put_lines(struct source *source)
 		ret = -ENOMEM;
 	if (!ret) {
 		const struct document_text put = {slice_str(source->bucket), buf_slice(&key),
-			buf_slice(&source->lines), buf_slice(&headers)};
+			buf_slice(&source->lines), buf_slice(&headers), source->bucket_id};
 
 		ret = document_put_text(source->s3->store, flow_core_self(), &put);
 	}
 	if (ret) {
-		counter_add(&dropped, 1);
+		counter_add(&dropped, source->line_count);
 		log_warn("s3", "cannot write an access log of %s into %s: %s", source->from.name,
 			source->bucket, strerror(-ret));
 	}
@@ -343,10 +353,13 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 }
 
 /* Whether lines of the bucket, on that day, belong to the source. */
-static bool gathers(const struct source *source, const struct s3_logging *logging,
+static bool gathers(const struct source *source, const struct place *place,
 	const struct store_bucket *from, uint64_t day)
 {
-	return slice_eq(slice_str(source->bucket), logging->bucket) &&
+	const struct s3_logging *logging = place->logging;
+
+	return source->bucket_id == place->bucket_id &&
+	       slice_eq(slice_str(source->bucket), logging->bucket) &&
 	       slice_eq(slice_str(source->prefix), logging->prefix) &&
 	       slice_eq(buf_slice(&source->grants), logging->grants) &&
 	       source->keys == logging->keys &&
@@ -375,8 +388,9 @@ static bool has_room(const struct s3_access_log *log, const struct use *use, siz
 }
 
 static struct source *make_source(
-	struct s3_access_log *log, const struct s3_call *call, const struct s3_logging *logging)
+	struct s3_access_log *log, const struct s3_call *call, const struct place *place)
 {
+	const struct s3_logging *logging = place->logging;
 	struct source *source = calloc(1, sizeof(*source));
 
 	if (!source)
@@ -395,6 +409,7 @@ static struct source *make_source(
 	source->from = call->settings->bucket;
 	source->keys = logging->keys;
 	slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
+	source->bucket_id = place->bucket_id;
 	slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
 	source->due_ns = clock_now_ns() + log->flush_ns;
 	return source;
@@ -402,14 +417,14 @@ static struct source *make_source(
 
 /* Adds the line to the batch of its target, which it begins if there is none. Holds the lock. */
 static bool add_line(struct s3_access_log *log, const struct s3_call *call,
-	const struct s3_logging *logging, struct slice line)
+	const struct place *place, struct slice line)
 {
 	const struct store_bucket *from = &call->settings->bucket;
-	uint64_t day = clock_real_ns() / DAY_NS, hash = hash_of(log, logging, from);
+	uint64_t day = clock_real_ns() / DAY_NS, hash = hash_of(log, place->logging, from);
 	struct source **slot = &log->slots[hash % SLOTS], *source = *slot;
 	struct use *use;
 
-	while (source && !gathers(source, logging, from, day))
+	while (source && !gathers(source, place, from, day))
 		source = source->next;
 	use = use_of(log, source ? source->from.owner : from->owner);
 	if (!has_room(log, use, line.len, !source) ||
@@ -418,7 +433,7 @@ static bool add_line(struct s3_access_log *log, const struct s3_call *call,
 		return false;
 	}
 	if (!source) {
-		source = make_source(log, call, logging);
+		source = make_source(log, call, place);
 		if (!source)
 			return false;
 		source->day = day;
@@ -432,19 +447,20 @@ static bool add_line(struct s3_access_log *log, const struct s3_call *call,
 	buf_put_slice(&source->lines, line);
 	if (source->lines.failed)
 		return false;
+	source->line_count++;
 	use->bytes += line.len;
 	log->all.bytes += line.len;
 	return true;
 }
 
 /* Counts the line as dropped if it cannot be kept. */
-static void gather(struct s3_call *call, const struct s3_logging *logging, const struct buf *line)
+static void gather(struct s3_call *call, const struct place *place, const struct buf *line)
 {
 	struct s3_access_log *log = call->s3->access_log;
 	bool kept;
 
 	pthread_mutex_lock(&log->lock);
-	kept = !line->failed && add_line(log, call, logging, buf_slice(line));
+	kept = !line->failed && add_line(log, call, place, buf_slice(line));
 	pthread_mutex_unlock(&log->lock);
 	if (!kept)
 		counter_add(&dropped, 1);
@@ -455,45 +471,48 @@ static const struct s3_logging *logging_of(const struct s3_call *call)
 	return call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
 }
 
-/* The target of the call's lines, if the bucket there allows them; NULL: none. */
-static const struct s3_logging *place_of(struct s3_call *call)
+/* The place of the call's lines, if the bucket there allows them. */
+static bool has_place(struct s3_call *call, struct place *ret_place)
 {
 	const struct s3_logging *logging = logging_of(call);
 
-	if (!logging || s3_log_is_let_in(call, logging))
-		return logging;
+	if (!logging)
+		return false;
+	*ret_place = (struct place){logging, s3_log_let_in(call, logging)};
+	if (ret_place->bucket_id)
+		return true;
 	counter_add(&dropped, 1);
 	log_debug("s3", "%.*s refuses the access log of %s", SLICE_FMT(logging->bucket),
 		call->settings->bucket.name);
-	return NULL;
+	return false;
 }
 
 void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
 {
-	const struct s3_logging *logging = place_of(call);
+	struct place place;
 	struct buf line;
 
-	if (!logging)
+	if (!has_place(call, &place))
 		return;
 	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
 	put_line(call, error, &line);
-	gather(call, logging, &line);
+	gather(call, &place, &line);
 	buf_free(&line);
 }
 
 void s3_access_log_deletion(struct s3_call *call, struct slice key, struct slice version_id,
 	const struct s3_error *error)
 {
-	const struct s3_logging *logging = place_of(call);
+	struct place place;
 	struct buf line;
 
-	if (!logging)
+	if (!has_place(call, &place))
 		return;
 	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
 	put_head(call, "BATCH.DELETE.OBJECT", key, &line);
 	buf_printf(&line, "- %u %s - - - - - - ", error ? error->status : 204,
 		error ? error->code : "-");
 	put_tail(call, version_id, &line);
-	gather(call, logging, &line);
+	gather(call, &place, &line);
 	buf_free(&line);
 }

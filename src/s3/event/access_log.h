@@ -31,9 +31,9 @@ struct s3_logging {
 	enum s3_log_keys keys;
 };
 
-/* Whether the policy or the access control list of the target bucket allows the log delivery
- * service to put the logs of the call's bucket. */
-bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging);
+/* The id of the target bucket, if its policy or access control list allows the log delivery service
+ * to put the logs of the call's bucket; 0: it does not, or there is no such bucket. */
+uint64_t s3_log_let_in(struct s3_call *call, const struct s3_logging *logging);
 
 /* The same for any two buckets and the prefix of the logs' keys. */
 bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,

@@ -83,15 +83,16 @@ bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,
 		       (list_allows(to) || strcmp(from->owner, IAM_ROOT_OWNER_ID) == 0));
 }
 
-bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging)
+uint64_t s3_log_let_in(struct s3_call *call, const struct s3_logging *logging)
 {
 	struct s3_settings *to;
-	bool allowed;
+	uint64_t id = 0;
 
 	/* The caller's rights do not matter: the rights of the log delivery service are checked. */
 	if (s3_settings_get(call->s3, call->request->core, logging->bucket, &to))
-		return false;
-	allowed = s3_log_is_allowed(call, &call->settings->bucket, to, logging->prefix);
+		return 0;
+	if (s3_log_is_allowed(call, &call->settings->bucket, to, logging->prefix))
+		id = to->bucket.id;
 	s3_settings_put(to);
-	return allowed;
+	return id;
 }

@@ -1,5 +1,5 @@
 /* tests/unit/s3/test_access_log.c: lines of access logs that wait: a few fibers for all targets,
- * and limits, of which an owner has half. */
+ * and limits, of which an owner has half; each for the bucket that let it in. */
 #include "../unit.h"
 
 #include <stdio.h>
@@ -41,6 +41,16 @@ static void ask(const char *method, const char *path, const char *query, const c
 	fake_call_free(&call);
 }
 
+/* A bucket that lets the lines in. */
+static void make_target(void)
+{
+	ask("PUT", "/logs", "", "");
+	ask("PUT", "/logs", "policy",
+		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":"
+		"{\"Service\":\"logging.s3.amazonaws.com\"},\"Action\":\"s3:PutObject\","
+		"\"Resource\":\"arn:aws:s3:::logs/*\"}]}");
+}
+
 static struct s3_settings *settings;
 static struct s3_logging *logging;
 
@@ -51,11 +61,7 @@ static int open_all(void **state)
 	(void)state;
 	assert_int_equal(fake_open_with(&opts), 0);
 	ask("PUT", "/from", "", "");
-	ask("PUT", "/logs", "", "");
-	ask("PUT", "/logs", "policy",
-		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":"
-		"{\"Service\":\"logging.s3.amazonaws.com\"},\"Action\":\"s3:PutObject\","
-		"\"Resource\":\"arn:aws:s3:::logs/*\"}]}");
+	make_target();
 	ask("PUT", "/from", "logging",
 		"<BucketLoggingStatus><LoggingEnabled><TargetBucket>logs</TargetBucket>"
 		"<TargetPrefix>first/</TargetPrefix></LoggingEnabled></BucketLoggingStatus>");
@@ -175,6 +181,41 @@ static void test_without_a_fiber_lines_are_lost(void **state)
 	assert_int_equal(put_count(), 3);
 }
 
+/* The second target has the name of the first, but none of its lines. */
+static void test_lines_are_for_one_bucket(void **state)
+{
+	(void)state;
+	log_lines("one", 0, 2);
+	log_lines("one", 0, 2);
+	ask("DELETE", "/logs", "", "");
+	make_target();
+	fake_later_run();
+	assert_int_equal(put_count(), 0);
+	assert_int_equal(dropped_more(), 4);
+	/* Nor do its own lines go with those of the first. */
+	fake_later_count = 0;
+	log_lines("one", 0, 1);
+	ask("DELETE", "/logs", "", "");
+	make_target();
+	log_lines("one", 0, 1);
+	fake_later_run();
+	assert_int_equal(put_count(), 1);
+	assert_int_equal(dropped_more(), 1);
+}
+
+/* The grants need the owner of the target's bucket, also that of the first. */
+static void test_grants_are_for_one_bucket(void **state)
+{
+	(void)state;
+	logging->grants = SLICE("Ri0123,");
+	log_lines("one", 0, 1);
+	ask("DELETE", "/logs", "", "");
+	make_target();
+	fake_later_run();
+	assert_int_equal(put_count(), 0);
+	assert_int_equal(dropped_more(), 1);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +223,9 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_targets_are_bounded, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_without_a_fiber_lines_are_lost, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_lines_are_for_one_bucket, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_grants_are_for_one_bucket, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests_name("access_log", tests, NULL, NULL);
