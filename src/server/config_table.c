@@ -293,8 +293,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"further events are dropped"),
 	BYTES("notification.queue_bytes", notification.queue_bytes, 64 * KIB, 1 * TIB, "64MiB",
 		"Maximum bytes of events that wait for all targets together, in memory and in "
-		"the store; one target may use at most as much as remains free for the "
-		"others"),
+		"the store; one target, or all topics of one account, may use at most as "
+		"much as remains free for the others, and all topics at most half if there "
+		"are configured targets"),
 	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 31536000, "86400",
 		"How long the delivery of an event is retried before the event is dropped"),
 

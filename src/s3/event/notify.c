@@ -59,6 +59,7 @@ struct target {
 	bool dropping;			  /* logged once, until an event is sent again */
 	/* Of a topic: its thread ends after it was idle for a while. */
 	bool used, ended;
+	size_t account_len; /* of its name: "ACCOUNT:NAME" */
 };
 struct s3_notify {
 	pthread_mutex_t lock;
@@ -66,6 +67,7 @@ struct s3_notify {
 	uint64_t close_ns; /* end of the last moment */
 	uint32_t queue_events;
 	uint64_t queue_bytes, bytes; /* of all targets */
+	uint64_t topic_bytes;	     /* the part that all topics may have */
 	uint64_t retry_ns;
 	struct list done;
 	void (*on_room)(void *arg);
@@ -410,6 +412,7 @@ int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_not
 	notify->retry_ns = (opts->retry_s ? opts->retry_s : S3_NOTIFY_RETRY_S_DEFAULT) * NS_PER_S;
 	notify->takes = opts->topics;
 	ret = add_all(notify, opts);
+	notify->topic_bytes = notify->count ? notify->queue_bytes / 2 : notify->queue_bytes;
 	if (!ret && (notify->count || notify->takes) && curl_global_init(CURL_GLOBAL_DEFAULT))
 		ret = -ENOMEM;
 	while (!ret && notify->started < notify->count) {
@@ -507,12 +510,46 @@ static int topic_move(struct target *topic, const struct s3_notify_endpoint *end
 	return 0;
 }
 
-/* Puts it in a free place; NULL: no place is free. */
+static struct slice account_of(struct slice topic_name)
+{
+	return slice_to(topic_name, (size_t)MAX(slice_find(topic_name, SLICE(":")), 0));
+}
+
+/* The places and bytes that the topics of an account hold, and those of all. */
+struct hold {
+	uint32_t places, all_places;
+	uint64_t bytes, all_bytes;
+};
+
+static struct hold hold_of(const struct s3_notify *notify, struct slice account)
+{
+	struct hold hold = {.places = 0};
+
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++) {
+		const struct target *topic = &notify->topics[i];
+
+		if (!topic->used || topic->ended)
+			continue;
+		hold.all_places++;
+		hold.all_bytes += topic->bytes;
+		if (slice_eq(slice_of(topic->name, topic->account_len), account)) {
+			hold.places++;
+			hold.bytes += topic->bytes;
+		}
+	}
+	return hold;
+}
+
+/* Puts it in a free place; NULL: no place is free, or its account has more than are left. */
 static struct target *topic_start(
 	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
 {
+	struct slice account = account_of(endpoint->name);
+	struct hold hold = hold_of(notify, account);
 	struct target *vacant = NULL;
 
+	if (hold.places > ARRAY_LEN(notify->topics) - hold.all_places)
+		return NULL;
 	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics) && !vacant; i++)
 		if (!notify->topics[i].used || notify->topics[i].ended)
 			vacant = &notify->topics[i];
@@ -524,6 +561,7 @@ static struct target *topic_start(
 		pthread_cond_destroy(&vacant->changed);
 	}
 	*vacant = (struct target){.notify = notify,
+		.account_len = account.len,
 		.way = {.is_topic = true,
 			.any_certificate = endpoint->any_certificate,
 			.only_public = notify->takes == S3_TOPICS_PUBLIC}};
@@ -560,15 +598,39 @@ void s3_notify_move(struct s3_notify *notify, const struct s3_notify_endpoint *e
 
 /* ---- Places. ---- */
 
-/* Takes a place. A target may have at most as many bytes as are left for others, so that there is
- * always room for one more target, however many are unreachable. Holds the lock. */
+/* Whether a holder of `own` bytes may have more: as many as it then leaves to others, so that there
+ * is room for one more holder, however many are unreachable. */
+static bool may_hold(uint64_t own, uint64_t bytes, uint64_t left)
+{
+	return bytes <= left && (!own || own + bytes <= left - bytes);
+}
+
+/* A configured target shares the bytes with all others; an account shares the topics' part with
+ * other accounts, and its topics share what the account may still have. */
+static bool has_room(const struct target *target, uint64_t bytes)
+{
+	const struct s3_notify *notify = target->notify;
+	uint64_t left = notify->queue_bytes - notify->bytes;
+
+	if (target->way.is_topic) {
+		struct hold hold = hold_of(notify, slice_of(target->name, target->account_len));
+
+		left = MIN(left, notify->topic_bytes - hold.all_bytes);
+		if (!may_hold(hold.bytes, bytes, left))
+			return false;
+		if (hold.bytes)
+			left = (left - hold.bytes) / 2;
+	}
+	return may_hold(target->bytes, bytes, left);
+}
+
+/* Takes a place. Holds the lock. */
 static int take_place(struct target *target, struct s3_notice *notice)
 {
 	struct s3_notify *notify = target->notify;
-	uint64_t left = notify->queue_bytes - notify->bytes;
 
-	if (notify->closing || target->count >= notify->queue_events || notice->bytes > left ||
-		(target->bytes && target->bytes + notice->bytes > left - notice->bytes)) {
+	if (notify->closing || target->count >= notify->queue_events ||
+		!has_room(target, notice->bytes)) {
 		counter_add(&queue_full, 1);
 		return -ENOBUFS;
 	}
@@ -664,7 +726,8 @@ void s3_notify_refused(
 	if (!target)
 		log_warn("s3", "an event for the notification target %.*s is dropped: %s",
 			SLICE_FMT(endpoint->name),
-			error == -EBUSY	   ? "too many topics have events at the same time"
+			error == -EBUSY	   ? "too many topics, or too many of its account, have "
+					     "events at the same time"
 			: error == -ENOENT ? "no such target, or notification.topics is none"
 					   : strerror(-error));
 }

@@ -21,8 +21,10 @@ struct s3_notify;
 struct s3_notify_opts {
 	const char *targets;  /* "NAME=URL,NAME=URL"; NULL: none */
 	const char *log_file; /* NULL or empty: none */
-	/* Limits: further events are dropped. Per target, and for all targets together; one target
-	 * may have at most as much as remains free. 0: the default. */
+	/* Limits: further events are dropped. Per target, and for all targets together; a target of
+	 * the configuration, or all topics of an account, may have at most as much as remains free,
+	 * and a topic at most as much as its account may then still have. If there are targets of
+	 * the configuration, all topics together have at most half. 0: the default. */
 	uint32_t queue_events;
 	uint64_t queue_bytes;
 	/* The endpoints that clients' topics may have. */
@@ -41,10 +43,11 @@ bool s3_notify_takes_topics(const struct s3_notify *notify);
 
 /* A target of the configuration; or, with a URL, an endpoint that a client named. S3_TOPICS_PUBLIC:
  * sends only to addresses outside private, local and reserved networks; the address is checked
- * after the name is resolved, at each send. The maximum number of topics with waiting events. */
+ * after the name is resolved, at each send. The maximum number of topics with waiting events, of
+ * which an account gets one more only while it has no more than are left. */
 #define S3_NOTIFY_TOPICS_ACTIVE_MAX 64u
 struct s3_notify_endpoint {
-	struct slice name; /* of a topic: identifies it, whatever its URL */
+	struct slice name; /* of a topic: "ACCOUNT:NAME"; identifies it, whatever its URL */
 	struct slice url;
 	bool any_certificate;
 };
@@ -52,7 +55,9 @@ struct s3_notify_endpoint {
  * waits for a target. */
 struct s3_notice;
 /* -ENOENT: no such target, or sending to clients' endpoints is disabled; -ENOBUFS: the queue, or
- * all queues together, are full; -EBUSY: too many endpoints have events; -ENOMEM. */
+ * all queues together, are full; -EBUSY: too many endpoints, or too many of the account, have
+ * events; -ENOMEM.
+ */
 int s3_notify_reserve(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint,
 	size_t bytes, struct s3_notice **ret_notice);
 /* Queues a copy of the text, which is not longer than reserved. number: queued after lower numbers;

@@ -172,6 +172,98 @@ static void test_places(void **state)
 	s3_notify_close(notify);
 }
 
+/* Topics that cannot be reached, as many as there can be places. */
+static struct s3_notice *dead[S3_NOTIFY_TOPICS_ACTIVE_MAX + 1];
+static uint32_t dead_count;
+
+static int reserve_topic(struct s3_notify *notify, const char *name, size_t bytes)
+{
+	const struct s3_notify_endpoint topic = {
+		.name = slice_str(name), .url = SLICE("http://127.0.0.1:1/")};
+	int ret = s3_notify_reserve(notify, &topic, bytes, &dead[dead_count]);
+
+	if (!ret)
+		dead_count++;
+	return ret;
+}
+
+/* Events for topics of the account, one each, until none has a place: their count. */
+static uint32_t take_topic_places(struct s3_notify *notify, const char *account)
+{
+	char name[32];
+	uint32_t count;
+	int ret = 0;
+
+	for (count = 0; !ret; count++) {
+		snprintf(name, sizeof(name), "%s:%u", account, count);
+		ret = reserve_topic(notify, name, 1);
+	}
+	assert_int_equal(ret, -EBUSY);
+	return count - 1;
+}
+
+static void cancel_dead(void)
+{
+	while (dead_count)
+		s3_notify_cancel(dead[--dead_count]);
+}
+
+static void test_an_account_leaves_topic_places(void **state)
+{
+	const struct s3_notify_opts opts = {
+		.topics = S3_TOPICS_ANYWHERE, .targets = "hook=http://127.0.0.1:1/"};
+	const struct s3_notify_endpoint hook = {.name = SLICE("hook")};
+	struct s3_notify *notify;
+	struct s3_notice *notice;
+
+	(void)state;
+	assert_int_equal(s3_notify_open(&opts, &notify), 0);
+	assert_int_equal(take_topic_places(notify, "a"), S3_NOTIFY_TOPICS_ACTIVE_MAX / 2 + 1);
+	assert_int_equal(s3_notify_reserve(notify, &hook, 1, &notice), 0);
+	s3_notify_cancel(notice);
+	assert_int_equal(take_topic_places(notify, "b"), S3_NOTIFY_TOPICS_ACTIVE_MAX / 4);
+	assert_int_equal(reserve_topic(notify, "ab:c", 1), 0);
+	/* A topic that has a place keeps it. */
+	assert_int_equal(reserve_topic(notify, "a:0", 1), 0);
+	cancel_dead();
+	s3_notify_close(notify);
+}
+
+static void test_an_account_leaves_bytes(void **state)
+{
+	struct s3_notify_opts opts = {.topics = S3_TOPICS_ANYWHERE,
+		.queue_bytes = 1600,
+		.targets = "hook=http://127.0.0.1:1/"};
+	const struct s3_notify_endpoint hook = {.name = SLICE("hook")};
+	struct s3_notify *notify;
+	struct s3_notice *notice;
+
+	(void)state;
+	assert_int_equal(s3_notify_open(&opts, &notify), 0);
+	/* All topics have 800. An account has half, and each topic leaves as much to the others of
+	 * its account. */
+	assert_int_equal(reserve_topic(notify, "a:0", 100), 0);
+	assert_int_equal(reserve_topic(notify, "a:0", 100), 0);
+	assert_int_equal(reserve_topic(notify, "a:0", 1), -ENOBUFS);
+	assert_int_equal(reserve_topic(notify, "a:1", 100), 0);
+	assert_int_equal(reserve_topic(notify, "a:1", 1), -ENOBUFS);
+	assert_int_equal(reserve_topic(notify, "a:2", 100), 0);
+	assert_int_equal(reserve_topic(notify, "a:3", 1), -ENOBUFS);
+	assert_int_equal(reserve_topic(notify, "b:0", 400), 0);
+	assert_int_equal(reserve_topic(notify, "c:0", 1), -ENOBUFS);
+	/* The other half is for configured targets. */
+	assert_int_equal(s3_notify_reserve(notify, &hook, 800, &notice), 0);
+	s3_notify_cancel(notice);
+	cancel_dead();
+	s3_notify_close(notify);
+	/* Without these, topics have all. */
+	opts.targets = NULL;
+	assert_int_equal(s3_notify_open(&opts, &notify), 0);
+	assert_int_equal(reserve_topic(notify, "a:0", 1600), 0);
+	cancel_dead();
+	s3_notify_close(notify);
+}
+
 static void on_room(void *arg)
 {
 	sem_post((sem_t *)arg);
@@ -270,6 +362,8 @@ int main(void)
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_an_account_leaves_topic_places),
+		cmocka_unit_test(test_an_account_leaves_bytes),
 		cmocka_unit_test(test_order),
 	};
 
