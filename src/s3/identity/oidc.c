@@ -1,5 +1,5 @@
-/* s3/identity/oidc.c: issuers' keys: two GETs on a helper thread, at most two fetches at a time and
- * a few per minute for one issuer; a cache in front of them. */
+/* s3/identity/oidc.c: issuers' keys: two GETs on a helper thread, at most two fetches at a time,
+ * one of an account, and a few per minute for one issuer; a cache in front of them. */
 #include "s3/identity/oidc.h"
 
 #include <curl/curl.h>
@@ -12,6 +12,7 @@
 
 #include "codec/codec.h"
 #include "document/json.h"
+#include "iam/iam.h"
 #include "reactor/reactor.h"
 #include "s3/event/notify_send.h"
 
@@ -20,9 +21,11 @@
 #define CALLS_MAX	2u    /* helpers are shared with the store */
 #define TURN_NS		(5 * NS_PER_MS)
 #define WAIT_NS_MAX	(30 * NS_PER_S)
-#define KEEP_NS		(3600 * NS_PER_S)
-#define WINDOW_NS	(60 * NS_PER_S) /* in which an issuer is fetched at most so often: */
+#define KEEP_NS		(3600 * NS_PER_S)  /* then they are fetched again */
+#define USE_NS		(86400 * NS_PER_S) /* if they cannot be: then they are not used any more */
+#define WINDOW_NS	(60 * NS_PER_S)	   /* in which an issuer is fetched at most so often: */
 #define WINDOW_FETCHES	4u
+#define WINDOW_RENEWALS 1u /* of keys that can be used, so that few requests wait for them */
 #define URL_LEN_MAX	1024u
 #define THUMBPRINTS_MAX 8u
 #define SHA1_BYTES	20u
@@ -37,7 +40,8 @@ DEFINE_COUNTER(failures, "nebulaio_oidc_failures_total", NULL,
 struct cached {
 	uint8_t id[SHA256_BYTES]; /* of URL and thumbprints */
 	bool used, busy;
-	struct jwt_keys *keys; /* NULL: none yet */
+	char fetcher[IAM_ACCOUNT_LEN_MAX + 1]; /* while busy: the account */
+	struct jwt_keys *keys;		       /* NULL: none yet */
 	uint64_t fetched_ns, asked_ns;
 	uint64_t window_ns; /* start of the window */
 	uint32_t window_count;
@@ -290,33 +294,51 @@ static struct cached *find(struct s3_oidc *oidc, const uint8_t id[SHA256_BYTES])
 
 enum turn { TURN_KEYS, TURN_FETCH, TURN_WAIT, TURN_FAILED };
 
-/* The next step: use the cached keys, fetch, wait for the fiber that fetches, give up. want_new:
- * the cached keys did not match. The lock is held. */
-static enum turn turn_of(struct s3_oidc *oidc, struct cached *cached, bool want_new)
+static bool younger(const struct cached *cached, uint64_t age_ns)
+{
+	return cached->keys && clock_now_ns() - cached->fetched_ns < age_ns;
+}
+
+/* Whether a fetch may begin. An account has one at a time: however many of its issuers are silent,
+ * it leaves a place to others. */
+static bool has_place(const struct s3_oidc *oidc, struct slice account)
+{
+	for (uint32_t i = 0; i < S3_OIDC_ISSUERS_MAX; i++)
+		if (oidc->cached[i].busy && slice_eq(slice_str(oidc->cached[i].fetcher), account))
+			return false;
+	return oidc->busy < CALLS_MAX;
+}
+
+/* The next step: use the cached keys, fetch, wait for a fiber that fetches, give up. want_new: the
+ * cached keys did not match. The lock is held. */
+static enum turn turn_of(
+	struct s3_oidc *oidc, struct cached *cached, struct slice account, bool want_new)
 {
 	uint64_t now_ns = clock_now_ns();
-	bool good = cached->keys && now_ns - cached->fetched_ns < KEEP_NS;
+	bool usable = younger(cached, USE_NS), enough = usable && !want_new;
 
 	cached->asked_ns = now_ns;
+	if (enough && (cached->busy || younger(cached, KEEP_NS)))
+		return TURN_KEYS;
 	if (cached->busy)
 		return TURN_WAIT;
-	if (good && !want_new)
-		return TURN_KEYS;
 	if (!cached->window_ns || now_ns - cached->window_ns >= WINDOW_NS) {
 		cached->window_ns = now_ns;
 		cached->window_count = 0;
 	}
-	if (cached->window_count >= WINDOW_FETCHES)
-		return good ? TURN_KEYS : TURN_FAILED;
-	if (oidc->busy >= CALLS_MAX)
-		return TURN_WAIT;
+	if (cached->window_count >= (enough ? WINDOW_RENEWALS : WINDOW_FETCHES))
+		return usable ? TURN_KEYS : TURN_FAILED;
+	if (!has_place(oidc, account))
+		return enough ? TURN_KEYS : TURN_WAIT;
 	cached->window_count++;
 	return TURN_FETCH;
 }
 
-static void fetch_now(struct s3_oidc *oidc, struct cached *cached, struct fetch *fetch)
+static void fetch_now(
+	struct s3_oidc *oidc, struct cached *cached, struct slice account, struct fetch *fetch)
 {
 	cached->busy = true;
+	(void)slice_copy_str(account, cached->fetcher, sizeof(cached->fetcher));
 	oidc->busy++;
 	pthread_mutex_unlock(&oidc->lock);
 	counter_add(&fetches, 1);
@@ -354,10 +376,11 @@ static int keys_of(struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer,
 		pthread_mutex_lock(&oidc->lock);
 		cached = find(oidc, id);
 		if (cached)
-			turn = turn_of(oidc, cached, old && cached->keys == old);
+			turn = turn_of(oidc, cached, issuer->account, old && cached->keys == old);
 		if (turn == TURN_FETCH) {
-			fetch_now(oidc, cached, &fetch);
-			turn = fetch.ret ? TURN_FAILED : TURN_KEYS;
+			fetch_now(oidc, cached, issuer->account, &fetch);
+			turn = !fetch.ret || (!old && younger(cached, USE_NS)) ? TURN_KEYS
+									       : TURN_FAILED;
 		}
 		if (turn == TURN_KEYS)
 			*ret_keys = jwt_keys_get(cached->keys);

@@ -21,15 +21,17 @@ void s3_oidc_close(struct s3_oidc *oidc); /* takes NULL */
 enum s3_oidc_reach s3_oidc_reach(const struct s3_oidc *oidc);
 
 struct s3_oidc_issuer {
+	struct slice account;	   /* that has it as a provider */
 	struct slice url;	   /* without a slash at its end */
 	const json_t *thumbprints; /* texts: SHA-1 of certificates trusted in addition to the CAs */
 };
 /* Whether the server may connect to this issuer. */
 bool s3_oidc_reaches(const struct s3_oidc *oidc, struct slice url);
 /* Fiber call on any reactor. Verifies the token's signature with the issuer's keys. It fetches the
- * keys if it has none, if they are old, or if they lack the token's key (a few times a minute).
- * -EBADMSG: signed with another key; -ENOKEY: the issuer has no such key; -EIO, -ETIMEDOUT: the
- * issuer does not answer, or its answer is malformed (logged); -ENOMEM. */
+ * keys if it has none, if they are old, or if they lack the token's key (a few times a minute). Old
+ * keys are used, up to a day, if new ones cannot be fetched. One fetch of an account runs at a
+ * time. -EBADMSG: signed with another key; -ENOKEY: the issuer has no such key; -EIO, -ETIMEDOUT:
+ * the issuer does not answer, or its answer is malformed (logged); -ENOMEM. */
 int s3_oidc_verify(
 	struct s3_oidc *oidc, const struct s3_oidc_issuer *issuer, const struct jwt *jwt);
 

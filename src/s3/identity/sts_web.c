@@ -121,9 +121,11 @@ static const struct s3_error *read_tags(
 
 /* ---- The signature. ---- */
 
-static const struct s3_error *check_signature(struct api *api, const struct web_identity *web)
+static const struct s3_error *check_signature(
+	struct api *api, const json_t *account, const struct web_identity *web)
 {
-	const struct s3_oidc_issuer issuer = {.url = json_member_text(web->provider, "url"),
+	const struct s3_oidc_issuer issuer = {.account = json_member_text(account, "account_id"),
+		.url = json_member_text(web->provider, "url"),
 		.thumbprints = json_object_get(web->provider, "ThumbprintList")};
 	struct s3_oidc *oidc = api->call->s3->oidc;
 	int ret;
@@ -247,7 +249,7 @@ const struct s3_error *api_assume_role_web(struct api *api, json_t *ignored)
 	account = sts_account(api, api_field(api, "RoleArn"));
 	error = read_claims(api, account, &web);
 	if (!error)
-		error = check_signature(api, &web);
+		error = check_signature(api, account, &web);
 	if (!error)
 		error = read_tags(api, web.jwt.claims, &wish);
 	if (!error)
