@@ -61,27 +61,28 @@ static void test_order(void **state)
 
 static void test_write_check(void **state)
 {
+	const struct s3_call call = {.judged = NULL};
 	struct store_meta meta = {.etag = TAG};
-	struct s3_write_condition condition = {.if_none_match = SLICE("*")};
+	struct s3_write_condition condition = {.call = &call, .if_none_match = SLICE("*")};
 
 	(void)state;
 	assert_int_equal(s3_write_condition_check(NULL, &condition), 0);
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
-	condition = (struct s3_write_condition){.if_match = SLICE("\"" TAG "\"")};
+	condition = (struct s3_write_condition){.call = &call, .if_match = SLICE("\"" TAG "\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
 	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_NO_SUCH_KEY);
-	condition = (struct s3_write_condition){.if_match = SLICE("*")};
+	condition = (struct s3_write_condition){.call = &call, .if_match = SLICE("*")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
 	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_NO_SUCH_KEY);
-	condition = (struct s3_write_condition){.if_none_match = SLICE("\"x\"")};
+	condition = (struct s3_write_condition){.call = &call, .if_none_match = SLICE("\"x\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
-	condition = (struct s3_write_condition){.if_none_match = SLICE(TAG)};
+	condition = (struct s3_write_condition){.call = &call, .if_none_match = SLICE(TAG)};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
-	condition = (struct s3_write_condition){.if_match = SLICE("\"x\"")};
+	condition = (struct s3_write_condition){.call = &call, .if_match = SLICE("\"x\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
 }
@@ -92,7 +93,7 @@ static void test_refusal_of_a_lost_group(void **state)
 {
 	struct s3_operation operation = {.name = "PutObject"};
 	struct s3_call call = {.magic = S3_CALL_MAGIC, .operation = &operation};
-	struct s3_write_condition condition = {.if_match = SLICE("*")};
+	struct s3_write_condition condition = {.call = &call, .if_match = SLICE("*")};
 
 	(void)state;
 	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
