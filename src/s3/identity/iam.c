@@ -376,6 +376,22 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 	return NULL;
 }
 
+/* The caller's own user in the account as it is now; NULL: the caller is the account. The caller's
+ * user can be deleted meanwhile, and its name be another user's. */
+static const struct s3_error *own_user(struct api *api, json_t *account, json_t **ret_user)
+{
+	const struct iam_principal *principal = s3_call_principal(api->call);
+	json_t *user = NULL;
+
+	if (principal->user_name.len) {
+		user = iam_entity(account, "users", principal->user_name);
+		if (!user || !slice_eq(json_member_text(user, "user_id"), principal->who.user_id))
+			return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+	}
+	*ret_user = user;
+	return NULL;
+}
+
 static void put_members(struct api *api, json_t *account, const char *group)
 {
 	json_t *user;
@@ -403,10 +419,10 @@ const struct s3_error *api_get(struct api *api, json_t *account)
 	json_t *entity = NULL;
 
 	if (kind == API_USER && !name.len && !principal->who.role.len) {
-		if (principal->user_name.len)
-			entity = iam_entity(account, "users", principal->user_name);
-		api_put_entity(api, account, kind, entity, "User");
-		return NULL;
+		error = own_user(api, account, &entity);
+		if (!error)
+			api_put_entity(api, account, kind, entity, "User");
+		return error;
 	}
 	error = api_entity(api, account, kind, &entity);
 	if (error)
@@ -551,11 +567,13 @@ static const struct s3_error *key_owner(
 		error = api_entity(api, account, API_USER, &user);
 	else if (principal->who.role.len || api->call->identity->root)
 		return api_invalid(api, "UserName");
-	else if (principal->user_name.len)
-		user = iam_entity(account, "users", principal->user_name);
+	else
+		error = own_user(api, account, &user);
+	if (error)
+		return error;
 	*ret_who = user ? user : account;
 	*ret_name = json_member_text(user, "name");
-	return error;
+	return NULL;
 }
 
 static void put_key(struct api *api, const json_t *key, struct slice user_name)

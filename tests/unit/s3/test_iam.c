@@ -1,4 +1,5 @@
-/* Covers iam/iam.c: the limit of accounts, changes whose store fails, and several at once. */
+/* Covers iam/iam.c: the limit of accounts, changes whose store fails, and several at once; and
+ * calls of IAM by a user, about itself. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -181,6 +182,102 @@ static void test_a_deleted_account_stays_deleted(void **state)
 	mem_arena_free(&arena);
 }
 
+/* ---- Calls of a user about itself. ---- */
+
+#define ALICE(policy)                                                                           \
+	"{\"account_id\":\"a\",\"users\":[{\"name\":\"alice\",\"path\":\"/p/\",\"access_key\":" \
+	"\"ALICEKEY\",\"secret_key\":\"secret-of-alice\",\"inline\":{\"own\":{\"Version\":"     \
+	"\"2012-10-17\",\"Statement\":[" policy "]}}}]}"
+#define STATEMENT(effect, action, resource) \
+	"{\"Effect\":\"" effect "\",\"Action\":\"" action "\",\"Resource\":\"" resource "\"}"
+
+static void account_made(const char *description)
+{
+	json_t *in = json_loads(description, 0, NULL);
+	struct buf why;
+
+	assert_non_null(in);
+	buf_init(&why, 1024);
+	assert_int_equal(iam_put(fake_s3->iam, &fake_core, in, &why), 0);
+	buf_free(&why);
+	json_decref(in);
+}
+
+/* The status of the call as alice; 0: its answer has not the text. */
+static uint32_t as_alice(const char *form, const char *text)
+{
+	struct s3_identity alice;
+	struct fake_call call;
+	uint8_t key[32];
+	uint32_t status;
+
+	assert_int_equal(s3_session_key(fake_s3, SLICE("ALICEKEY"), SLICE("test"), key, &alice), 0);
+	fake_call_init(&call, "POST", "/", "");
+	call.request.session = &alice;
+	fake_call_body(&call, slice_str(form));
+	fake_call_run(fake_s3, &call);
+	status = fake_reply_has(&call, text) ? call.reply.status : 0;
+	fake_call_free(&call);
+	return status;
+}
+
+static void make_key(void *arg)
+{
+	(void)arg;
+	second_result = (int)as_alice("Action=CreateAccessKey", "InvalidClientTokenId");
+	second_done = true;
+}
+
+/* Alice asks for a key while the change is stored. */
+static void key_during(iam_change_fn *other)
+{
+	const struct iam_edit edit = {.account = SLICE("a"), .change = other};
+	json_t *account;
+
+	account_made(ALICE(STATEMENT("Allow", "iam:*", "*")));
+	second = make_key;
+	second_done = false;
+	fake_put_committed = begin_second;
+	assert_int_equal(iam_change(fake_s3->iam, &fake_core, &edit), 0);
+	while (!second_done)
+		fiber_yield();
+	assert_int_equal(second_result, 403);
+	account = iam_account(fake_s3->iam, SLICE("a"));
+	assert_int_equal(json_array_size(json_object_get(account, "keys")), 0);
+	assert_int_equal(json_array_size(json_object_get(
+				 iam_entity(account, "users", SLICE("alice")), "keys")),
+		0);
+	iam_account_put(account);
+}
+
+static int forget_alice(json_t *account, void *arg)
+{
+	(void)arg;
+	return json_object_del(json_object_get(account, "users"), "alice");
+}
+
+/* The account's root is not the heir of its users. */
+static void test_a_deleted_user_makes_no_key(void **state)
+{
+	(void)state;
+	key_during(forget_alice);
+}
+
+static int other_alice(json_t *account, void *arg)
+{
+	json_t *user =
+		json_pack("{s:s, s:s, s:s}", "name", "alice", "user_id", "AIDA2", "path", "/");
+
+	(void)arg;
+	return json_object_set_new(json_object_get(account, "users"), "alice", user);
+}
+
+static void test_a_user_makes_no_key_of_another_of_its_name(void **state)
+{
+	(void)state;
+	key_during(other_alice);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +291,10 @@ static int tests_run(void)
 			test_one_email_has_one_account, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_deleted_account_stays_deleted, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_deleted_user_makes_no_key, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_user_makes_no_key_of_another_of_its_name, fake_open, fake_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
