@@ -162,6 +162,9 @@ static struct slice resource_of(struct api *api, json_t *account, char text[IAM_
 		return api_field(api, "PolicyArn");
 	if (kind == API_PROVIDER)
 		return api_provider_arn(api, account, text);
+	/* A call about a user that names none is about the caller. */
+	if (kind == API_USER && !name.len && api->action->run != api_list_all)
+		return s3_call_principal(api->call)->who.arn;
 	entity = iam_entity(account, api_members(kind), name);
 	if (entity)
 		return iam_arn(account, api_word(kind), entity, text);

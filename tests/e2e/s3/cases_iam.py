@@ -406,6 +406,25 @@ def test_rights_to_change_identities(s):
     refused(400, "InvalidAction", iam.list_saml_providers)
 
 
+def test_rights_to_ones_own_user(s):
+    """A call that names no user is about the caller, as if it named it."""
+    iam, calls = s.one("iam"), "iam:*AccessKey*"
+    try:
+        ci = iam.create_user(UserName="ci", Path="/t/")["User"]
+        key = iam.create_access_key(UserName="ci")["AccessKey"]
+        own = s.client(key["AccessKeyId"], key["SecretAccessKey"], service="iam")
+        iam.put_user_policy(UserName="ci", PolicyName="self", PolicyDocument=allow(calls, "arn:aws:iam::*:user/t/${aws:username}"))
+        made_key = own.create_access_key()["AccessKey"]
+        equal((made_key["UserName"], len(own.list_access_keys()["AccessKeyMetadata"])), ("ci", 2))
+        own.delete_access_key(AccessKeyId=made_key["AccessKeyId"])
+        iam.put_user_policy(UserName="ci", PolicyName="self", PolicyDocument=policy(
+            {"Effect": "Allow", "Action": calls, "Resource": "*"}, {"Effect": "Deny", "Action": calls, "Resource": ci["Arn"]}))
+        denied(own.create_access_key)
+        denied(own.list_access_keys)
+    finally:
+        wipe(iam)
+
+
 def test_a_role_of_ones_own_account(s):
     """Its ARN needs no account number."""
     iam = s.one("iam")

@@ -278,6 +278,24 @@ static void test_a_user_makes_no_key_of_another_of_its_name(void **state)
 	key_during(other_alice);
 }
 
+/* A call that names no user is judged as if it named the caller. */
+static void test_rights_to_oneself(void **state)
+{
+	static const char *const forms[] = {"Action=CreateAccessKey", "Action=ListAccessKeys",
+		"Action=GetUser", "Action=UpdateAccessKey&AccessKeyId=ALICEKEY&Status=Active",
+		"Action=DeleteAccessKey&AccessKeyId=ALICEKEY"};
+
+	(void)state;
+	account_made(ALICE(STATEMENT("Allow", "iam:*", "*") "," STATEMENT(
+		"Deny", "iam:*", "arn:aws:iam::a:user/p/alice")));
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+		assert_int_equal(as_alice(forms[i], "AccessDenied"), 403);
+	assert_int_equal(as_alice("Action=ListUsers", "<UserName>alice</UserName>"), 200);
+	account_made(ALICE(STATEMENT("Allow", "iam:*", "arn:aws:iam::*:user/p/${aws:username}")));
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+		assert_int_equal(as_alice(forms[i], "Response"), 200);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +313,7 @@ static int tests_run(void)
 			test_a_deleted_user_makes_no_key, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_user_makes_no_key_of_another_of_its_name, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(test_rights_to_oneself, fake_open, fake_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
