@@ -224,6 +224,7 @@ int iam_principal_of_user(
 /* A session: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
+	struct slice role_id; /* the role's unique id: a later role of its name is another one */
 	/* Of a user or root: the access key that asked for it, and its secret's mark. The session
 	 * ends with the key. */
 	struct slice key;
@@ -235,7 +236,7 @@ struct iam_session {
 	uint32_t tag_count;
 };
 #define IAM_SESSION_ARNS_MAX 10u
-/* -ENOENT: its account, user or role is gone. */
+/* -ENOENT: its account, user or role is gone, also where another role has that name now. */
 int iam_principal_of_session(
 	struct iam *iam, const struct iam_session *session, struct iam_principal **ret_principal);
 

@@ -251,6 +251,16 @@ static int narrow(
 	return gather_finish(&gather, &principal->narrows, &principal->narrow_count);
 }
 
+/* The session's role; NULL: it is gone. Another role can have its name, but not its id. */
+static json_t *role_of(const json_t *account, const struct iam_session *session)
+{
+	json_t *role = iam_entity(account, "roles", session->role);
+
+	return session->role_id.len && slice_eq(json_member_text(role, "role_id"), session->role_id)
+		       ? role
+		       : NULL;
+}
+
 int iam_principal_of_session(
 	struct iam *iam, const struct iam_session *session, struct iam_principal **ret_principal)
 {
@@ -259,7 +269,7 @@ int iam_principal_of_session(
 	int ret = account ? 0 : -ENOENT;
 
 	if (session->role.len)
-		entity = iam_entity(account, "roles", session->role);
+		entity = role_of(account, session);
 	else if (session->user.len)
 		entity = iam_entity(account, "users", session->user);
 	if (!entity && (session->role.len || session->user.len))

@@ -35,6 +35,7 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	ret |= json_member_set_text(object, "a", session->account);
 	ret |= json_member_set_text(object, "u", session->user);
 	ret |= json_member_set_text(object, "r", session->role);
+	ret |= json_member_set_text(object, "l", session->role_id);
 	ret |= json_member_set_text(object, "n", session->name);
 	ret |= json_member_set_text(object, "p", session->policy);
 	if (session->key.len) {
@@ -119,6 +120,7 @@ int iam_token_open(
 		.session = {.account = keep(arena, object, "a"),
 			.user = keep(arena, object, "u"),
 			.role = keep(arena, object, "r"),
+			.role_id = keep(arena, object, "l"),
 			.name = keep(arena, object, "n"),
 			.policy = keep(arena, object, "p"),
 			.key = keep(arena, object, "q"),

@@ -330,6 +330,7 @@ const struct s3_error *sts_give_role(
 {
 	const struct iam_session session = {.account = json_member_text(account, "account_id"),
 		.role = json_member_text(role, "name"),
+		.role_id = json_member_text(role, "role_id"),
 		.name = wish->name,
 		.policy = wish->policy,
 		.policy_arns = wish->policy_arns,

@@ -522,6 +522,13 @@ def test_roles(s):
         denied(client.list_objects_v2, Bucket=bucket)
         iam.delete_role(RoleName="visitor")
         refused(400, "InvalidToken", client.list_objects_v2, Bucket=bucket)
+        # Another role of its name is not the session's.
+        iam.create_role(RoleName="visitor", Path="/t/", AssumeRolePolicyDocument=policy(trust))
+        iam.put_role_policy(RoleName="visitor", PolicyName="List", PolicyDocument=allow("s3:ListBucket"))
+        refused(400, "InvalidToken", client.list_objects_v2, Bucket=bucket)
+        session(two)[1].list_objects_v2(Bucket=bucket)
+        iam.delete_role_policy(RoleName="visitor", PolicyName="List")
+        iam.delete_role(RoleName="visitor")
     finally:
         wipe(iam)
 

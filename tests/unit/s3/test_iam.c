@@ -1,5 +1,5 @@
 /* Covers iam/iam.c: the limit of accounts, changes whose store fails, and several at once; and
- * calls of IAM by a user, about itself. */
+ * calls of IAM by a user, about itself; and sessions of roles. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -296,6 +296,56 @@ static void test_rights_to_oneself(void **state)
 		assert_int_equal(as_alice(forms[i], "Response"), 200);
 }
 
+/* ---- Sessions of a role. ---- */
+
+static int make_role(json_t *account, void *arg)
+{
+	json_t *role = json_pack("{s:s, s:s}", "name", "guest", "role_id", arg);
+
+	return json_object_set_new(json_member_object(account, "roles"), "guest", role);
+}
+
+/* A session with that id of a role, from its token: 0 if the account as it is has this role. */
+static int enter(const char *role_id)
+{
+	const struct iam_token made = {.secret = SLICE("secret"),
+		.session = {.account = SLICE("a"),
+			.role = SLICE("guest"),
+			.role_id = slice_str(role_id),
+			.name = SLICE("visit")}};
+	struct iam_principal *principal = NULL;
+	struct iam_token opened;
+	struct mem_arena arena;
+	struct buf text;
+	int ret;
+
+	mem_arena_init(&arena);
+	buf_init(&text, IAM_TOKEN_LEN_MAX);
+	assert_int_equal(iam_token_make(fake_s3->iam, &made, &text), 0);
+	assert_int_equal(iam_token_open(fake_s3->iam, buf_slice(&text), &arena, &opened), 0);
+	ret = iam_principal_of_session(fake_s3->iam, &opened.session, &principal);
+	iam_principal_put(principal);
+	buf_free(&text);
+	mem_arena_free(&arena);
+	return ret;
+}
+
+static void test_a_session_belongs_to_its_role_alone(void **state)
+{
+	static char first[] = "AROA1", second_id[] = "AROA2";
+	struct iam_edit edit = {
+		.account = SLICE("a"), .create = true, .change = make_role, .arg = first};
+
+	(void)state;
+	assert_int_equal(iam_change(fake_s3->iam, &fake_core, &edit), 0);
+	assert_int_equal(enter("AROA1"), 0);
+	assert_int_equal(enter(""), -ENOENT);
+	edit.arg = second_id;
+	assert_int_equal(iam_change(fake_s3->iam, &fake_core, &edit), 0);
+	assert_int_equal(enter("AROA1"), -ENOENT);
+	assert_int_equal(enter("AROA2"), 0);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +364,8 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(
 			test_a_user_makes_no_key_of_another_of_its_name, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(test_rights_to_oneself, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_session_belongs_to_its_role_alone, fake_open, fake_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
