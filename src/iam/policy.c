@@ -71,7 +71,7 @@ static int pattern_make(
 		char c = text.data[i];
 		size_t taken = 0;
 
-		if (c >= PATTERN_ANY && c <= PATTERN_VAR_END)
+		if (c >= PATTERN_ANY && c <= PATTERN_LITERAL)
 			return refuse(compile, "A text has a control character");
 		if (c == '$' && compile->variables)
 			taken = put_variable(slice_from(text, i), &at, &ret_pattern->has_variable);
@@ -304,7 +304,7 @@ static int value_text(const json_t *value, char small[32], struct slice *ret_tex
 static int condition_values(
 	struct compile *compile, const json_t *value, struct policy_condition *condition)
 {
-	bool wild = condition->op == OP_STRING_LIKE || condition->op == OP_ARN_LIKE;
+	bool wild = policy_op_is_wild(condition->op);
 	size_t count = many_count(value);
 
 	condition->values = mem_arena_get(compile->arena, (count + 1) * sizeof(*condition->values));

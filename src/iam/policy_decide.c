@@ -2,12 +2,32 @@
 #include "iam/policy_priv.h"
 
 #define VALUES_MAX	   64u
-#define EXPANDED_BYTES_MAX (64 * KIB)
-#define EXPANSION_STEPS	   256u /* memory, the request's values */
+#define EXPANDED_BYTES_MAX (128 * KIB) /* each byte of a value may be marked as literal */
+#define EXPANSION_STEPS	   256u	       /* memory, the request's values */
+
+/* Appends a value, in which no byte is a wildcard. */
+static void put_literal(struct slice value, struct buf *out)
+{
+	static const char mark = PATTERN_LITERAL;
+	size_t plain = 0;
+
+	for (size_t i = 0; i < value.len; i++) {
+		char c = value.data[i];
+
+		if (c != PATTERN_ANY && c != PATTERN_ONE && c != PATTERN_LITERAL)
+			continue;
+		buf_put(out, value.data + plain, i - plain);
+		buf_put(out, &mark, 1);
+		plain = i;
+	}
+	buf_put_slice(out, slice_from(value, plain));
+}
 
 /* Replaces a pattern's variables by the request's values. False: a variable has no value or
- * several, or the text grows too long; the pattern then fits nothing. */
-static bool expand(const struct policy_question *question, struct slice pattern, struct buf *out)
+ * several, or the text grows too long; the pattern then fits nothing. wild: the pattern has
+ * wildcards. */
+static bool expand(
+	const struct policy_question *question, struct slice pattern, bool wild, struct buf *out)
 {
 	if (!policy_spend(question->steps_left, EXPANSION_STEPS + pattern.len))
 		return false;
@@ -28,12 +48,15 @@ static bool expand(const struct policy_question *question, struct slice pattern,
 			preset = slice_trim(slice_from(name, (size_t)comma + 1));
 			name = slice_trim(slice_to(name, (size_t)comma));
 		}
-		if (question->values(question->arg, name, &value, 1) == 1)
-			buf_put_slice(out, value);
-		else if (preset.len >= 2)
-			buf_put(out, preset.data + 1, preset.len - 2);
+		if (question->values(question->arg, name, &value, 1) != 1) {
+			if (preset.len < 2)
+				return false;
+			value = slice_of(preset.data + 1, preset.len - 2);
+		}
+		if (wild)
+			put_literal(value, out);
 		else
-			return false;
+			buf_put_slice(out, value);
 	}
 	return !out->failed;
 }
@@ -51,7 +74,7 @@ static enum fit pattern_fits(const struct policy_question *question,
 		return policy_glob(pattern->text, text, nocase, question->steps_left) ? FIT_YES
 										      : FIT_NO;
 	buf_init(&expanded, EXPANDED_BYTES_MAX);
-	if (expand(question, pattern->text, &expanded))
+	if (expand(question, pattern->text, true, &expanded))
 		fit = policy_glob(buf_slice(&expanded), text, nocase, question->steps_left)
 			      ? FIT_YES
 			      : FIT_NO;
@@ -208,7 +231,8 @@ static bool value_fits(const struct policy_question *question,
 			continue;
 		}
 		buf_init(&expanded, EXPANDED_BYTES_MAX);
-		fits = expand(question, wanted->text, &expanded) &&
+		fits = expand(question, wanted->text, policy_op_is_wild(condition->op),
+			       &expanded) &&
 		       policy_compare(
 			       condition->op, buf_slice(&expanded), value, question->steps_left);
 		buf_free(&expanded);

@@ -9,11 +9,13 @@
 #include "iam/policy.h"
 
 /* A text to match against. In its compiled form the wildcards "*" and "?" are the bytes below, and
- * a variable is between two others. A policy itself cannot have these bytes. */
+ * a variable is between two others. A policy itself cannot have these bytes. A request's value for
+ * a variable can: the last one stands before each of them that is a byte of such a value. */
 #define PATTERN_ANY	  '\x01'
 #define PATTERN_ONE	  '\x02'
 #define PATTERN_VAR_BEGIN '\x03'
 #define PATTERN_VAR_END	  '\x04'
+#define PATTERN_LITERAL	  '\x05'
 
 struct policy_pattern {
 	struct slice text;
@@ -85,6 +87,11 @@ struct policy {
 	struct policy_statement *statements;
 };
 
+/* Whether the condition's values have wildcards. */
+static inline bool policy_op_is_wild(enum policy_operator op)
+{
+	return op == OP_STRING_LIKE || op == OP_ARN_LIKE;
+}
 /* Takes steps of a comparison from those that are left; false: none are left. */
 bool policy_spend(uint64_t *left, uint64_t steps);
 /* Whether text matches the pattern, which has no variables; false when no steps are left. */

@@ -52,11 +52,49 @@ static ptrdiff_t part_find(struct slice part, struct slice text, bool nocase, ui
 	return -1;
 }
 
+/* Takes the pattern's next byte, which is not "*"; whether the text's byte matches it. */
+static bool take_byte(struct slice *pattern, char byte, bool nocase)
+{
+	bool literal = pattern->data[0] == PATTERN_LITERAL && pattern->len > 1;
+	char wanted = pattern->data[literal];
+
+	*pattern = slice_from(*pattern, literal ? 2 : 1);
+	return (!literal && wanted == PATTERN_ONE) || same_byte(wanted, byte, nocase);
+}
+
+/* policy_glob for a pattern with literal bytes, one byte after the other: where the rest does not
+ * match, the last "*" takes one more byte of the text. */
+static bool glob_literal(struct slice pattern, struct slice text, bool nocase, uint64_t *left)
+{
+	struct slice behind = SLICE_NONE, retry = SLICE_NONE; /* of the last "*" */
+
+	/* Each takes about as long as a plain comparison of so many bytes. */
+	while (policy_spend(left, 4)) {
+		if (pattern.len && pattern.data[0] == PATTERN_ANY) {
+			behind = pattern = slice_from(pattern, 1);
+			retry = text;
+		} else if (pattern.len && text.len && take_byte(&pattern, text.data[0], nocase)) {
+			text = slice_from(text, 1);
+		} else if (!pattern.len && !text.len) {
+			return true;
+		} else if (!retry.len) {
+			return false;
+		} else {
+			retry = text = slice_from(retry, 1);
+			pattern = behind;
+		}
+	}
+	return false;
+}
+
 bool policy_glob(struct slice pattern, struct slice text, bool nocase, uint64_t *left)
 {
-	struct slice part = slice_split(&pattern, PATTERN_ANY);
+	struct slice part;
 	ptrdiff_t at;
 
+	if (pattern.len && memchr(pattern.data, PATTERN_LITERAL, pattern.len))
+		return glob_literal(pattern, text, nocase, left);
+	part = slice_split(&pattern, PATTERN_ANY);
 	if (text.len < part.len || !policy_spend(left, part.len + 1) ||
 		!part_fits(part, text.data, nocase))
 		return false;

@@ -18,11 +18,19 @@ struct slice api_member(const struct api *api, const char *list, uint32_t number
 	return api_field(api, name);
 }
 
+/* UTF-8 without control characters, which no tag of AWS has. */
+static bool is_plain(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if ((unsigned char)text.data[i] < ' ' || text.data[i] == '\x7f')
+			return false;
+	return utf8_is_valid(text);
+}
+
 bool api_is_tag(struct slice key, struct slice value)
 {
-	return key.len && key.len <= KEY_LEN_MAX && value.len <= VALUE_LEN_MAX &&
-	       utf8_is_valid(key) && utf8_is_valid(value) && !memchr(key.data, 0, key.len) &&
-	       !slice_eq_nocase(slice_to(key, 4), SLICE("aws:"));
+	return key.len && key.len <= KEY_LEN_MAX && value.len <= VALUE_LEN_MAX && is_plain(key) &&
+	       is_plain(value) && !slice_eq_nocase(slice_to(key, 4), SLICE("aws:"));
 }
 
 /* IAM compares tag keys without case. */

@@ -599,7 +599,8 @@ def test_tags(s):
         equal((page["IsTruncated"], len(page["Tags"])), (True, 1))
         equal(iam.list_user_tags(UserName=name, Marker=page["Marker"])["Tags"], [{"Key": "team", "Value": "blue"}])
         assert "Tags" not in iam.list_users()["Users"][0]
-        refused(400, "ValidationError", iam.tag_user, UserName=name, Tags=[{"Key": "aws:x", "Value": ""}])
+        for key_text, value in (("aws:x", ""), ("a", "\x01"), ("a\x1f", ""), ("a", "b\x7f")):
+            refused(400, "ValidationError", iam.tag_user, UserName=name, Tags=[{"Key": key_text, "Value": value}])
         refused(404, "NoSuchEntity", iam.tag_user, UserName="nobody", Tags=first)
         bucket = f"{s.prefix}{next(s.numbers)}"
         one.create_bucket(Bucket=bucket)
@@ -621,6 +622,7 @@ def test_tags(s):
         sts = s.one("sts")
         session = {"RoleArn": role["Arn"], "RoleSessionName": "session"}
         sts.assume_role(**session, DurationSeconds=7200)
+        refused(400, "ValidationError", sts.assume_role, **session, Tags=[{"Key": "Team", "Value": "\x01"}])
         refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7201)
         iam.update_role(RoleName="short", MaxSessionDuration=3600)
         refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7200)

@@ -235,6 +235,72 @@ static void test_actions_and_resources(void **state)
 	assert_int_equal(policy_decide(NULL, NULL), POLICY_DECISION_NONE);
 }
 
+/* A client's value is compared as it is, also where it is a byte that patterns are made of. */
+static void test_values_are_no_wildcards(void **state)
+{
+#define POLICY(statements)  "{\"Version\":\"2012-10-17\",\"Statement\":[" statements "]}"
+#define ABOUT(effect, more) "{\"Effect\":\"" effect "\",\"Action\":\"s3:*\"," more "}"
+#define HOME		    "arn:aws:s3:::home/"
+	static const char allow[] =
+		POLICY(ABOUT("Allow", "\"Resource\":\"" HOME "${aws:PrincipalTag/team}/*\""));
+	static const char deny[] = POLICY(ABOUT("Allow", "\"Resource\":\"*\"") "," ABOUT(
+		"Deny", "\"Resource\":\"*/${aws:PrincipalTag/team}/?\""));
+	static const char deny_others[] = POLICY(ABOUT("Allow", "\"Resource\":\"*\"") "," ABOUT(
+		"Deny", "\"NotResource\":\"" HOME "${aws:PrincipalTag/team}/*\""));
+	static const char preset[] =
+		POLICY(ABOUT("Allow", "\"Resource\":\"" HOME "${aws:none, '\\u0001'}/*\""));
+	static const char like[] = POLICY(
+		ABOUT("Allow", "\"Resource\":\"*\",\"Condition\":{\"StringLike\":{\"s3:prefix\":"
+			       "\"${aws:PrincipalTag/team}/*\"}}"));
+	static const char equal[] = POLICY(
+		ABOUT("Allow", "\"Resource\":\"*\",\"Condition\":{\"StringEquals\":{\"s3:prefix\":"
+			       "\"${aws:PrincipalTag/team}/x\"}}"));
+	static const char arn[] = POLICY(ABOUT("Allow",
+		"\"Resource\":\"*\",\"Condition\":{\"ArnLike\":{\"aws:PrincipalArn\":"
+		"\"arn:aws:iam::111:user/${aws:PrincipalTag/team}\"}}"));
+	static const char *const teams[] = {
+		"\x01", "\x02", "\x03", "\x04", "\x05", "\x05\x01", "*", "?", "\x01\x02"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(teams); i++) {
+		char own[64], prefix[16], name[64];
+		const char *const named[] = {"aws:PrincipalTag/team", teams[i], "s3:prefix", prefix,
+			"aws:PrincipalArn", name, NULL};
+		const struct {
+			const char *text;
+			enum policy_decision own, other;
+		} cases[] = {
+			{allow, POLICY_DECISION_ALLOW, POLICY_DECISION_NONE},
+			{deny, POLICY_DECISION_DENY, POLICY_DECISION_ALLOW},
+			{deny_others, POLICY_DECISION_ALLOW, POLICY_DECISION_DENY},
+			{like, POLICY_DECISION_ALLOW, POLICY_DECISION_NONE},
+			{equal, POLICY_DECISION_ALLOW, POLICY_DECISION_NONE},
+			{arn, POLICY_DECISION_ALLOW, POLICY_DECISION_NONE},
+		};
+
+		facts = named;
+		for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+			snprintf(own, sizeof(own), HOME "%s/x", teams[i]);
+			snprintf(prefix, sizeof(prefix), "%s/x", teams[i]);
+			snprintf(name, sizeof(name), "arn:aws:iam::111:user/%s", teams[i]);
+			if (ask(cases[k].text, POLICY_IDENTITY, &alice, "s3:GetObject", own) !=
+				cases[k].own)
+				fail_msg("value %zu: %s", i, cases[k].text);
+			snprintf(prefix, sizeof(prefix), "r/x");
+			snprintf(name, sizeof(name), "arn:aws:iam::111:user/r");
+			if (ask(cases[k].text, POLICY_IDENTITY, &alice, "s3:GetObject",
+				    HOME "r/x") != cases[k].other)
+				fail_msg("value %zu, of another: %s", i, cases[k].text);
+		}
+	}
+	assert_int_equal(ask(preset, POLICY_IDENTITY, &alice, "s3:GetObject", HOME "r/x"),
+		POLICY_DECISION_NONE);
+	facts = NULL;
+#undef HOME
+#undef ABOUT
+#undef POLICY
+}
+
 static void test_principals(void **state)
 {
 	static const struct policy_principal session = {
@@ -645,7 +711,7 @@ static bool fits(struct slice pattern, struct slice text)
 static void test_patterns_equal_their_definition(void **state)
 {
 	static const char letters[] = {'a', 'b', PATTERN_ANY, PATTERN_ONE};
-	char pattern[8], text[9], capitals[9];
+	char pattern[8], marked[16], text[9], capitals[9];
 	uint32_t fitting = 0;
 	struct prng prng;
 
@@ -655,10 +721,15 @@ static void test_patterns_equal_their_definition(void **state)
 		size_t len = prng_below(&prng, sizeof(pattern) + 1);
 		size_t text_len = prng_below(&prng, sizeof(text) + 1);
 		uint64_t steps = POLICY_STEPS_MAX;
+		size_t marked_len = 0;
 		bool wanted;
 
-		for (size_t i = 0; i < len; i++)
+		for (size_t i = 0; i < len; i++) {
 			pattern[i] = letters[prng_below(&prng, sizeof(letters))];
+			if (pattern[i] == 'a')
+				marked[marked_len++] = PATTERN_LITERAL;
+			marked[marked_len++] = pattern[i];
+		}
 		for (size_t i = 0; i < text_len; i++) {
 			text[i] = letters[prng_below(&prng, 2)];
 			capitals[i] = (char)(text[i] - 'a' + 'A');
@@ -670,6 +741,9 @@ static void test_patterns_equal_their_definition(void **state)
 			wanted);
 		assert_int_equal(policy_glob(slice_of(pattern, len), slice_of(capitals, text_len),
 					 true, &steps),
+			wanted);
+		assert_int_equal(policy_glob(slice_of(marked, marked_len), slice_of(text, text_len),
+					 false, &steps),
 			wanted);
 	}
 	assert_in_range(fitting, 10000, 90000);
@@ -728,6 +802,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_actions_and_resources),
+		cmocka_unit_test(test_values_are_no_wildcards),
 		cmocka_unit_test(test_principals),
 		cmocka_unit_test(test_conditions),
 		cmocka_unit_test(test_public),
