@@ -46,8 +46,9 @@ struct policy_principal {
 	bool own;  /* the canonical id belongs to this user only, not to its account */
 };
 
-/* The values of a condition key, at most max of them. 0: the request has no such key. Names are
- * without case ("aws:SourceIp"), but case counts behind the slash of "s3:ExistingObjectTag/x". */
+/* Writes the values of a condition key, at most max of them, and returns how many there are. 0: the
+ * request has no such key. Names are without case ("aws:SourceIp"), but case counts behind the
+ * slash of "s3:ExistingObjectTag/x". */
 typedef uint32_t policy_values_fn(
 	void *arg, struct slice key, struct slice *ret_values, uint32_t max);
 
@@ -58,12 +59,14 @@ struct policy_question {
 	policy_values_fn *values;
 	void *arg;
 	/* The steps that comparisons may take, for all policies that get the question; NULL:
-	 * POLICY_STEPS_MAX for each. A policy that needs more denies. */
+	 * POLICY_STEPS_MAX for each. A policy that needs more denies, and so does one with a
+	 * condition on a key that has more than POLICY_VALUES_MAX values. */
 	uint64_t *steps_left;
 };
 /* A few milliseconds: a policy's author must not be able to hold up an event loop by patterns that
  * take long to compare. */
-#define POLICY_STEPS_MAX ((uint64_t)4 * MIB)
+#define POLICY_STEPS_MAX  ((uint64_t)4 * MIB)
+#define POLICY_VALUES_MAX 256u /* identity providers write up to 200 groups into a token */
 
 enum policy_decision {
 	POLICY_DECISION_NONE,

@@ -1,7 +1,6 @@
 /* iam/policy_decide.c: evaluates a compiled policy for a question. */
 #include "iam/policy_priv.h"
 
-#define VALUES_MAX	   64u
 #define EXPANDED_BYTES_MAX (128 * KIB) /* each byte of a value may be marked as literal */
 #define EXPANSION_STEPS	   256u	       /* memory, the request's values */
 
@@ -245,8 +244,8 @@ static bool value_fits(const struct policy_question *question,
 static bool condition_holds(
 	const struct policy_question *question, const struct policy_condition *condition)
 {
-	struct slice values[VALUES_MAX];
-	uint32_t count = question->values(question->arg, condition->key, values, VALUES_MAX);
+	struct slice values[POLICY_VALUES_MAX];
+	uint32_t count = question->values(question->arg, condition->key, values, POLICY_VALUES_MAX);
 	uint32_t fitting = 0;
 
 	if (condition->op == OP_NULL)
@@ -255,6 +254,11 @@ static bool condition_holds(
 		if (condition->if_exists || condition->quantifier == QUANTIFIER_ALL)
 			return true;
 		return condition->negated && condition->quantifier == QUANTIFIER_NONE;
+	}
+	/* A condition never sees a part of the values: that could pass by a denial. */
+	if (count > POLICY_VALUES_MAX) {
+		*question->steps_left = 0;
+		return false;
 	}
 	for (uint32_t i = 0; i < count; i++)
 		fitting += value_fits(question, condition, values[i]) ? 1 : 0;
@@ -305,7 +309,8 @@ enum policy_decision policy_decide(
 
 		if (*asked.steps_left == 0) {
 			log_limited(LOG_WARN, "iam",
-				"a policy needs too many steps to be compared with %.*s: it denies",
+				"a policy needs too many steps, or has too many values, to be "
+				"compared with %.*s: it denies",
 				SLICE_FMT(question->action));
 			return POLICY_DECISION_DENY;
 		}

@@ -257,11 +257,9 @@ static uint32_t tag_values(const struct s3_tags *tags, struct slice key, struct 
 
 static uint32_t tag_keys(const struct s3_tags *tags, struct slice *ret_values, uint32_t max)
 {
-	uint32_t count = MIN(tags->count, max);
-
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < tags->count && i < max; i++)
 		ret_values[i] = tags->items[i].key;
-	return count;
+	return tags->count;
 }
 
 /* x-amz-copy-source in the form that policies use: decoded, without a leading slash. */

@@ -264,9 +264,13 @@ static uint32_t tag_keys(
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < wish->tag_count && count < max; i++)
-		if (!transitive || wish->tags[i].transitive)
-			ret_values[count++] = wish->tags[i].key;
+	for (uint32_t i = 0; i < wish->tag_count; i++) {
+		if (transitive && !wish->tags[i].transitive)
+			continue;
+		if (count < max)
+			ret_values[count] = wish->tags[i].key;
+		count++;
+	}
 	return count;
 }
 

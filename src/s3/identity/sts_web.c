@@ -159,14 +159,19 @@ static uint32_t text_values(const json_t *value, struct slice *ret_values, uint3
 	size_t count = json_is_array(value) ? json_array_size(value) : 1;
 	uint32_t found = 0;
 
-	for (size_t i = 0; i < count && found < max; i++) {
+	for (size_t i = 0; i < count; i++) {
 		const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+		struct slice text = SLICE_NONE;
 
 		if (json_is_string(one))
-			ret_values[found++] =
-				slice_of(json_string_value(one), json_string_length(one));
+			text = slice_of(json_string_value(one), json_string_length(one));
 		else if (json_is_boolean(one))
-			ret_values[found++] = json_is_true(one) ? SLICE("true") : SLICE("false");
+			text = json_is_true(one) ? SLICE("true") : SLICE("false");
+		else
+			continue;
+		if (found < max)
+			ret_values[found] = text;
+		found++;
 	}
 	return found;
 }

@@ -138,6 +138,19 @@ def test_tags_of_tokens(s):
                 token({**idp.claims(), claim: {"principal_tags": {"Team": ["red", "blue"]}}}, rsa))
 
 
+def test_many_groups(s):
+    """A trust policy sees all values of a claim; a token with more than it can see is refused."""
+    iam, rsa = s.one("iam"), key_file("RSA")
+    with issuer(iam) as idp:
+        trust = iam.get_role(RoleName="web")["Role"]["AssumeRolePolicyDocument"]
+        trust["Statement"].append({"Effect": "Deny", "Principal": "*", "Action": "sts:AssumeRoleWithWebIdentity",
+                                   "Condition": {"ForAnyValue:StringEquals": {f"{idp.name}:groups": "banned"}}})
+        iam.update_assume_role_policy(RoleName="web", PolicyDocument=json.dumps(trust))
+        enter(s, idp.role, token(idp.claims(groups=["x"] * 256), rsa))
+        for groups in (["x"] * 99 + ["banned"], ["x"] * 257):
+            refused(403, "AccessDenied", enter, s, idp.role, token(idp.claims(groups=groups), rsa))
+
+
 def test_tokens_that_are_refused(s):
     iam, rsa = s.one("iam"), key_file("RSA")
     now = int(time.time())

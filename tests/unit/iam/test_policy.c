@@ -28,9 +28,13 @@ static uint32_t values(void *arg, struct slice key, struct slice *ret_values, ui
 	uint32_t count = 0;
 
 	(void)arg;
-	for (const char *const *at = facts; at && *at && count < max; at += 2)
-		if (slice_eq_nocase(slice_str(at[0]), key))
-			ret_values[count++] = slice_str(at[1]);
+	for (const char *const *at = facts; at && *at; at += 2) {
+		if (!slice_eq_nocase(slice_str(at[0]), key))
+			continue;
+		if (count < max)
+			ret_values[count] = slice_str(at[1]);
+		count++;
+	}
 	return count;
 }
 
@@ -442,6 +446,66 @@ static void test_conditions(void **state)
 	}
 }
 
+/* The decision where the last of so many values is the one that the policy is about. */
+static enum policy_decision by_group(const char *effect, const char *condition, uint32_t count)
+{
+	const char *groups[2 * (POLICY_VALUES_MAX + 1) + 1] = {NULL};
+	enum policy_decision decision;
+	char text[512];
+
+	assert_in_range(count, 1, POLICY_VALUES_MAX + 1);
+	for (uint32_t i = 0; i < count; i++) {
+		groups[2 * i] = "groups";
+		groups[2 * i + 1] = i + 1 < count ? "other" : "wanted";
+	}
+	facts = groups;
+	snprintf(text, sizeof(text),
+		"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":"
+		"\"s3:Get*\",\"Resource\":\"*\"},{\"Effect\":\"%s\",\"Action\":\"s3:*\","
+		"\"Resource\":\"*\",\"Condition\":{%s}}]}",
+		effect, condition);
+	decision = ask(text, POLICY_IDENTITY, &alice,
+		strcmp(effect, "Deny") == 0 ? "s3:GetObject" : "s3:PutObject", "x");
+	facts = NULL;
+	return decision;
+}
+
+/* A condition sees all values or, where there are too many, the policy denies. */
+static void test_many_values(void **state)
+{
+	static const struct {
+		const char *effect, *condition;
+		enum policy_decision wanted;
+	} cases[] = {
+		{"Allow", "\"ForAnyValue:StringEquals\":{\"groups\":\"wanted\"}",
+			POLICY_DECISION_ALLOW},
+		{"Allow", "\"StringEquals\":{\"groups\":\"wanted\"}", POLICY_DECISION_ALLOW},
+		{"Allow", "\"ForAllValues:StringEquals\":{\"groups\":\"other\"}",
+			POLICY_DECISION_NONE},
+		{"Allow", "\"StringNotEquals\":{\"groups\":\"wanted\"}", POLICY_DECISION_NONE},
+		{"Allow", "\"StringLike\":{\"groups\":\"${groups}\"}", POLICY_DECISION_NONE},
+		{"Deny", "\"ForAnyValue:StringEquals\":{\"groups\":\"wanted\"}",
+			POLICY_DECISION_DENY},
+		{"Deny", "\"ForAnyValue:StringNotEquals\":{\"groups\":\"other\"}",
+			POLICY_DECISION_DENY},
+		{"Deny", "\"ForAllValues:StringEquals\":{\"groups\":\"other\"}",
+			POLICY_DECISION_ALLOW},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		if (by_group(cases[i].effect, cases[i].condition, POLICY_VALUES_MAX) !=
+			cases[i].wanted)
+			fail_msg("%s if %s", cases[i].effect, cases[i].condition);
+		if (by_group(cases[i].effect, cases[i].condition, POLICY_VALUES_MAX + 1) !=
+			POLICY_DECISION_DENY)
+			fail_msg("too many: %s if %s", cases[i].effect, cases[i].condition);
+	}
+	assert_int_equal(
+		by_group("Allow", "\"Null\":{\"groups\":\"false\"}", POLICY_VALUES_MAX + 1),
+		POLICY_DECISION_ALLOW);
+}
+
 static bool is_public(const char *inside)
 {
 	struct policy_refusal refusal;
@@ -805,6 +869,7 @@ int main(void)
 		cmocka_unit_test(test_values_are_no_wildcards),
 		cmocka_unit_test(test_principals),
 		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_many_values),
 		cmocka_unit_test(test_public),
 		cmocka_unit_test(test_public_by_address),
 		cmocka_unit_test(test_public_by_other_keys),
