@@ -27,6 +27,16 @@ struct accept_op {
 	struct uring_op op;
 	struct net_listener *listener;
 	bool in_kernel;
+	union net_addr peer; /* the kernel writes it, and its length */
+	socklen_t peer_len;
+};
+
+/* A connection that net_accept has not yet taken. The kernel tells the peer's address together with
+ * the descriptor: getpeername fails once the peer has reset the connection, though bytes that came
+ * before can still be read. */
+struct accepted {
+	int fd;
+	union net_addr peer;
 };
 
 struct net_listener {
@@ -43,7 +53,7 @@ struct net_listener {
 	struct reactor_timer retry;
 	uint32_t accepted_first;
 	uint32_t accepted_count;
-	int accepted[ACCEPTED_MAX];
+	struct accepted accepted[ACCEPTED_MAX];
 };
 
 /* A listening socket. shared: it shares the address with other shared sockets of this user. */
@@ -265,8 +275,9 @@ static void accept_arm(struct net_listener *listener)
 			return;
 		if (op->in_kernel)
 			continue;
-		io_uring_prep_accept(reactor_sqe(listener->reactor, &op->op), listener->fd, NULL,
-			NULL, SOCK_CLOEXEC);
+		op->peer_len = sizeof(op->peer);
+		io_uring_prep_accept(reactor_sqe(listener->reactor, &op->op), listener->fd,
+			&op->peer.any, &op->peer_len, SOCK_CLOEXEC);
 		op->in_kernel = true;
 		listener->in_kernel++;
 	}
@@ -288,7 +299,7 @@ static void accept_retry(struct reactor_timer *timer, void *arg)
 	listener_wake(listener);
 }
 
-static void accept_queue(struct net_listener *listener, int fd)
+static void accept_queue(struct net_listener *listener, int fd, const union net_addr *peer)
 {
 	uint32_t at;
 
@@ -298,7 +309,7 @@ static void accept_queue(struct net_listener *listener, int fd)
 	}
 	CHECK(listener->accepted_count < ACCEPTED_MAX);
 	at = (listener->accepted_first + listener->accepted_count++) % ACCEPTED_MAX;
-	listener->accepted[at] = fd;
+	listener->accepted[at] = (struct accepted){.fd = fd, .peer = *peer};
 }
 
 /* The kernel is out of descriptors or memory, or has an error that will not end at once: pause
@@ -317,7 +328,7 @@ static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	accept->in_kernel = false;
 	listener->in_kernel--;
 	if (result >= 0) {
-		accept_queue(listener, result);
+		accept_queue(listener, result, &accept->peer);
 		listener->complained = false;
 	}
 	if (!listener->in_kernel && listener->closer)
@@ -334,8 +345,8 @@ static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	listener_wake(listener);
 }
 
-/* Waits for a descriptor. Passes over a connection that ended in the backlog. */
-static int accept_wait(struct net_listener *listener, int *ret_fd)
+/* Waits for a connection. Passes over one that ended in the backlog. */
+static int accept_wait(struct net_listener *listener, struct accepted *ret_accepted)
 {
 	while (!listener->accepted_count) {
 		if (listener->state == LISTENER_CLOSED)
@@ -344,7 +355,7 @@ static int accept_wait(struct net_listener *listener, int *ret_fd)
 			accept_arm(listener);
 		fiber_park();
 	}
-	*ret_fd = listener->accepted[listener->accepted_first];
+	*ret_accepted = listener->accepted[listener->accepted_first];
 	listener->accepted_first = (listener->accepted_first + 1) % ACCEPTED_MAX;
 	listener->accepted_count--;
 	return 0;
@@ -352,19 +363,23 @@ static int accept_wait(struct net_listener *listener, int *ret_fd)
 
 int net_accept(struct net_listener *listener, struct net_stream **ret_stream)
 {
-	int err, fd;
+	struct accepted accepted;
+	int err;
 
 	CHECK(!listener->waiter);
 	if (listener->state == LISTENER_CLOSED)
 		return -ECANCELED;
 	listener->waiter = fiber_self();
-	err = accept_wait(listener, &fd);
+	err = accept_wait(listener, &accepted);
 	listener->waiter = NULL;
 	if (err) {
 		fiber_wake(listener->closer);
 		return err;
 	}
-	return net_stream_take(listener->reactor, fd, ret_stream);
+	err = net_stream_take(listener->reactor, accepted.fd, ret_stream);
+	if (!err)
+		net_addr_print(&accepted.peer, (*ret_stream)->peer, sizeof((*ret_stream)->peer));
+	return err;
 }
 
 void net_listener_close(struct net_listener *listener)
@@ -377,7 +392,7 @@ void net_listener_close(struct net_listener *listener)
 	listener->state = LISTENER_CLOSED;
 	listener->closer = fiber_self();
 	for (; listener->accepted_count; listener->accepted_count--) {
-		close(listener->accepted[listener->accepted_first]);
+		close(listener->accepted[listener->accepted_first].fd);
 		listener->accepted_first = (listener->accepted_first + 1) % ACCEPTED_MAX;
 	}
 	if (listener->in_kernel)

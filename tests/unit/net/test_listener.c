@@ -358,6 +358,54 @@ static void test_burst(void **state)
 	rig_run();
 }
 
+/* ---- A peer that has reset its connection. ---- */
+
+/* The request is there, and so is the address that it came from. */
+static void reset(void *arg)
+{
+	const struct linger at_once = {.l_onoff = 1};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct net_stream *first, *stream;
+	char peer[32], text[8];
+	socklen_t len = sizeof(address);
+	int fd;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	/* The kernel holds accept operations from here on. */
+	dial("127.0.0.1", net_listener_port(listener), &first);
+	assert_int_equal(net_accept(listener, &stream), 0);
+	net_close(stream);
+	net_close(first);
+	for (uint32_t i = 0; i < 40; i++) {
+		size_t got = 0;
+
+		address.sin_port = htons(net_listener_port(listener));
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&address, len), 0);
+		assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+		snprintf(peer, sizeof(peer), "127.0.0.1:%u", ntohs(address.sin_port));
+		assert_int_equal(send(fd, "request", sizeof(text), 0), sizeof(text));
+		assert_int_equal(
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+		close(fd);
+		assert_int_equal(net_accept(listener, &stream), 0);
+		assert_string_equal(net_peer(stream), peer);
+		assert_int_equal(net_recv(stream, text, sizeof(text), in_ms(60000), &got), 0);
+		assert_int_equal(got, sizeof(text));
+		net_close(stream);
+	}
+	net_listener_close(listener);
+}
+
+static void test_reset(void **state)
+{
+	(void)state;
+	rig_spawn(reset, NULL);
+	rig_run();
+}
+
 /* ---- Out of descriptors: waited out. ---- */
 
 static struct net_stream *late;
@@ -421,6 +469,7 @@ int main(void)
 		RIG_TEST(test_close),
 		RIG_TEST(test_many),
 		RIG_TEST(test_burst),
+		RIG_TEST(test_reset),
 		RIG_TEST(test_shortage),
 	};
 
