@@ -111,12 +111,48 @@ static bool most_evict(struct front_token *front, uint16_t share)
 	return found != NULL;
 }
 
+/* A question to another front, which it answers on its own reactor. */
+struct eviction {
+	struct front_token *front;
+	uint16_t share;
+	bool done;
+};
+
+static void evict_main(void *arg)
+{
+	struct eviction *eviction = arg;
+
+	eviction->done = token_session_evict(eviction->front) ||
+			 most_evict(eviction->front, eviction->share);
+}
+
+/* The maximum is of all fronts, and the clients' numbers choose the front: another one may have all
+ * that gives way. Parks. */
+static bool elsewhere_evict(struct front_token *front, uint16_t share)
+{
+	const struct token_shared *shared = front->shared;
+
+	if (front->qp_count >= front->queue_pairs_max)
+		return false;
+	for (uint32_t i = 1; i < shared->front_count; i++) {
+		struct eviction eviction = {
+			.front = shared->fronts[(front->idx + i) % shared->front_count],
+			.share = share};
+
+		if (!fiber_run_on(eviction.front->reactor, "token", evict_main, &eviction) &&
+			eviction.done)
+			return true;
+	}
+	return false;
+}
+
 /* Counts one more, which the caller enlists or uncounts; false: the maximum is reached. share 0:
- * nobody's yet. */
+ * nobody's yet. Otherwise it may park. */
 static bool place_take(struct front_token *front, uint16_t share)
 {
 	if (place_try(front) || (token_session_evict(front) && place_try(front)) ||
-		(share && most_evict(front, share) && place_try(front)))
+		(share && most_evict(front, share) && place_try(front)) ||
+		(share && elsewhere_evict(front, share) && place_try(front)))
 		return true;
 	counter_add(&queue_pairs_full, 1);
 	return false;
@@ -314,14 +350,27 @@ struct owner {
 	uint16_t share;
 };
 
+/* A client that connects again with the same number no longer uses the old queue pair. */
+static void former_retire(
+	struct front_token *front, const struct owner *owner, const struct token *peer)
+{
+	struct token_qp *qp = token_qp_find(front, peer, owner->access_key);
+
+	if (qp)
+		token_qp_retire(qp, "its client connects it again");
+}
+
 static int join(struct front_token *front, const struct owner *owner, struct s3_token_end *end,
 	struct token_qp **ret_qp)
 {
 	struct token_qp *qp;
 	int ret;
 
+	former_retire(front, owner, &end->token);
 	if (!place_take(front, owner->share))
 		return -ENOSPC;
+	/* Another request may have connected this number meanwhile. */
+	former_retire(front, owner, &end->token);
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
 		front->shared->qp_count--;
@@ -356,11 +405,8 @@ int token_qp_join(struct front_token *front, const struct s3_identity *identity,
 	struct s3_token_end *end)
 {
 	const struct owner owner = {.access_key = identity->access_key, .share = share};
-	struct token_qp *qp = token_qp_find(front, &end->token, identity->access_key);
+	struct token_qp *qp;
 
-	/* A client that connects again with the same number no longer uses the old queue pair. */
-	if (qp)
-		token_qp_retire(qp, "its client connects it again");
 	return join(front, &owner, end, &qp);
 }
 

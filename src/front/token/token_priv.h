@@ -137,7 +137,7 @@ struct token_qp *token_qp_find(
 /* An initiator aimed at the token's DC target, for one request; NULL: this device has none, or none
  * is free. */
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target);
-/* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. */
+/* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. Fiber call. */
 int token_qp_join(struct front_token *front, const struct s3_identity *identity, uint16_t share,
 	struct s3_token_end *end);
 /* The same for a session, whose client does not say its MTU: end->mtu is 0 for the port's. */

@@ -534,6 +534,38 @@ static void the_one_with_the_most_gives_way(void *arg)
 }
 RIG_TEST(the_one_with_the_most_gives_way);
 
+/* Also when its queue pairs are all on another event loop, or an unproven session is. */
+static void it_gives_way_on_any_loop(void *arg)
+{
+	struct front_token_opts opts = rig_opts;
+	struct s3_token_end end;
+	struct front_token *other;
+	struct token_qp *session;
+
+	(void)arg;
+	opts.first = rig_front;
+	assert_int_equal(front_token_open(&opts, &other), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		end = (struct s3_token_end){.token = token_of(100 + i, 0), .mtu = 1024};
+		assert_int_equal(token_qp_join(other, &alice, 1, &end), 0);
+	}
+	assert_int_equal(join_in(1, &alice, 103), -ENOSPC);
+	assert_int_equal(join_in(2, &bob, 200), 0);
+	assert_int_equal(other->qp_count, 2);
+	assert_int_equal(rig_front->qp_count, 1);
+	assert_int_equal(join_in(2, &bob, 201), -ENOSPC);
+	front_token_drain(other);
+	assert_int_equal(join_in(2, &bob, 201), 0);
+	end = (struct s3_token_end){.token = token_of(102, 0), .mtu = 1024};
+	assert_int_equal(token_qp_join_session(other, &end, &session), 0);
+	other->unproven_count++;
+	assert_int_equal(join_in(2, &bob, 202), 0);
+	assert_int_equal(other->qp_count, 0);
+	front_token_drain(rig_front);
+	front_token_close(other);
+}
+RIG_TEST(it_gives_way_on_any_loop);
+
 /* All of the one with the most are in use: nothing is broken off. */
 static void what_is_in_use_stays(void *arg)
 {
@@ -677,6 +709,7 @@ int main(void)
 		RIG_UNIT(a_wait_is_no_transfer),
 		RIG_UNIT(joining_can_fail_anywhere),
 		RIG_UNIT(the_one_with_the_most_gives_way),
+		RIG_UNIT(it_gives_way_on_any_loop),
 		RIG_UNIT(what_is_in_use_stays),
 		RIG_UNIT(disconnects),
 		RIG_UNIT(the_sweep_finds_the_dead),
