@@ -249,7 +249,7 @@ void rp_cq_close(struct rp_cq *cq);
  * provider the call also makes progress. No system call while both sides spin (except for simulated
  * datagrams). */
 int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
-/* Asks for an event on rp_cq_fd(). True: armed; false: poll again first. */
+/* Asks for an event on rp_cq_fd(). True: armed, or the device is gone; false: poll again first. */
 bool rp_cq_arm(struct rp_cq *cq);
 void rp_cq_disarm(struct rp_cq *cq);
 int rp_cq_fd(const struct rp_cq *cq); /* readable when a completion came after arming */

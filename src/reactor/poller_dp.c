@@ -8,9 +8,9 @@ static void wait_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	struct poller_wait *wait = CONTAINER_OF(op, struct poller_wait, op);
 
 	/* The next turn calls the poller, for any result. */
-	(void)result;
 	(void)cqe_flags;
 	wait->in_kernel = false;
+	wait->failed = result > 0 && result & (POLLERR | POLLNVAL) && !(result & POLLIN);
 }
 
 void reactor_poller_add(struct reactor *reactor, struct reactor_poller *poller)
@@ -24,6 +24,7 @@ void reactor_poller_add(struct reactor *reactor, struct reactor_poller *poller)
 	poller->wait_idx = idx;
 	reactor->waits[idx].op.done = wait_done;
 	reactor->waits[idx].poller = poller;
+	reactor->waits[idx].failed = false;
 	list_push_back(&reactor->pollers, &poller->link);
 	if (poller->event_fd < 0)
 		reactor->pollers_deaf++;
@@ -93,9 +94,10 @@ bool pollers_arm(struct reactor *reactor)
 			disarm_until(reactor, link);
 			return false;
 		}
-		/* A poll from an earlier sleep may still be in the kernel; it serves for this
-		 * one. */
-		if (wait->in_kernel)
+		/* A poll from an earlier sleep may still be in the kernel; it serves for this one.
+		 * A descriptor whose device is gone reports that for ever, and would end every
+		 * sleep at once. */
+		if (wait->in_kernel || wait->failed)
 			continue;
 		io_uring_prep_poll_add(reactor_sqe(reactor, &wait->op), poller->event_fd, POLLIN);
 		wait->in_kernel = true;

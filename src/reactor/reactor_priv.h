@@ -92,6 +92,7 @@ struct poller_wait {
 	struct uring_op op;
 	struct reactor_poller *poller; /* NULL: none, or removed */
 	bool in_kernel;
+	bool failed; /* the descriptor reports an error and nothing to read */
 };
 
 #define REACTOR_TICK_NS_ONE (1u << 20)

@@ -111,6 +111,12 @@ static bool completion_take(struct front_discovery *front)
 	return true;
 }
 
+/* The device was removed or reset: its descriptors report that for ever. */
+static bool device_lost(const struct pollfd *wait)
+{
+	return wait->revents & (POLLERR | POLLNVAL) && !(wait->revents & POLLIN);
+}
+
 /* Looks whether it is to stop after a few of each, however fast datagrams come. */
 static void *discovery_main(void *arg)
 {
@@ -122,6 +128,11 @@ static void *discovery_main(void *arg)
 	while (!(waits[0].revents & POLLIN)) {
 		bool more = false;
 
+		if (device_lost(&waits[1]) || device_lost(&waits[2])) {
+			log_warn("discovery", "the device is gone: `nebulaio discover` cannot find "
+					      "this server");
+			break;
+		}
 		for (uint32_t i = 0; i < SLOTS; i++)
 			more = event_take(front) + completion_take(front) > 0;
 		if (!more && rp_cq_arm(front->member.cq))

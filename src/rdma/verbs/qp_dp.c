@@ -170,11 +170,11 @@ bool verbs_cq_arm(struct rp_cq *base)
 {
 	struct verbs_cq *cq = verbs_cq(base);
 
-	/* An armed queue stays armed until it reports. */
+	/* An armed queue stays armed until it reports. A device that refuses is gone: the caller
+	 * would only ask again and again. */
 	verbs_cq_disarm(base);
-	if (!cq->armed && ibv_req_notify_cq(cq->cq, 0))
-		return false;
-	cq->armed = true;
+	if (!cq->armed)
+		cq->armed = !ibv_req_notify_cq(cq->cq, 0);
 	/* The device does not report completions from before the request: look once more. */
 	if (!cq->kept_count) {
 		struct rp_wc wc;

@@ -223,9 +223,37 @@ static void test_window_is_bound(void **state)
 	rig_close(&rig);
 }
 
+static uint32_t refusals;
+
+static int notify_refused(struct ibv_cq *cq, int solicited)
+{
+	(void)cq;
+	assert_int_equal(solicited, 0);
+	refusals++;
+	return EIO;
+}
+
+/* No event comes from a device that refuses to report one, so its owner may sleep; the next time it
+ * asks again. */
+static void test_a_refusal_to_report_keeps_nobody_awake(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	answer = 0;
+	rig_open(&rig);
+	context.ops.req_notify_cq = notify_refused;
+	refusals = 0;
+	assert_true(rp_cq_arm(&rig.cq->base));
+	assert_true(rp_cq_arm(&rig.cq->base));
+	assert_int_equal(refusals, 2);
+	rig_close(&rig);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_nothing_is_given_back),
 	cmocka_unit_test(test_window_is_bound),
+	cmocka_unit_test(test_a_refusal_to_report_keeps_nobody_awake),
 };
 
 int main(void)

@@ -267,6 +267,41 @@ static void test_a_removed_poller_may_be_freed_at_once(void **state)
 	}
 }
 
+static bool arm_agree(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+static void disarm_nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* A descriptor whose device is gone reports an error for ever: it ends one sleep, and not all. */
+static void test_a_failed_descriptor_ends_one_sleep(void **state)
+{
+	struct reactor_poller failed = {
+		.name = "failed", .poll = poll_nothing, .arm = arm_agree, .disarm = disarm_nothing};
+	uint64_t deadline_ns;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	close(ends[0]);
+	failed.event_fd = ends[1];
+	for (uint32_t added = 1; added <= 2; added++) {
+		reactor_poller_add(rig, &failed);
+		deadline_ns = clock_now_ns() + 200 * NS_PER_MS;
+		while (clock_now_ns() < deadline_ns)
+			reactor_turn_wait(rig, deadline_ns);
+		assert_in_range(rig_stats().sleeps, added, 8 * added);
+		/* A poller in the same place is heard again. */
+		reactor_poller_remove(rig, &failed);
+	}
+	close(ends[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +311,7 @@ int main(void)
 		RIG_TEST(test_a_poller_without_event_fd_prevents_sleep),
 		RIG_TEST(test_pollers_may_remove_pollers),
 		RIG_TEST(test_a_removed_poller_may_be_freed_at_once),
+		RIG_TEST(test_a_failed_descriptor_ends_one_sleep),
 	};
 
 	return cmocka_run_group_tests_name("poller", tests, NULL, NULL);
