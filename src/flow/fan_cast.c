@@ -328,12 +328,24 @@ static bool turn_take(struct flow_fans *fans, const struct flow_fan_read *read, 
 	return true;
 }
 
+/* Until when the part waits for those before it, which nobody might ask for. */
+static uint64_t order_until_ns(
+	const struct flow_fans *fans, const struct flow_fan_read *read, uint64_t asked_ns)
+{
+	const struct fan_cast *cast = read->group->cast;
+
+	if (read->offset == cast->sent)
+		return DEADLINE_NONE;
+	return MAX(asked_ns, cast->sent_ns) + FAN_SILENT_MAX * fans->opts.patience_ns;
+}
+
 /* False: the client has left. */
 static bool turn_wait(struct flow_fans *fans, const struct flow_fan_ask *ask,
 	struct flow_fan_read *read, enum flow_cast_part *ret_part)
 {
 	struct fan_cast *cast = read->group->cast;
-	uint64_t now_ns = clock_now_ns(), look_ns = now_ns + FAN_LOOK_NS, until_ns;
+	const uint64_t asked_ns = clock_now_ns();
+	uint64_t now_ns = asked_ns, look_ns = now_ns + FAN_LOOK_NS, until_ns, order_ns;
 	enum flow_cast_part sent = FLOW_CAST_PAST;
 
 	for (;; sent = FLOW_CAST_SENT) {
@@ -342,7 +354,13 @@ static bool turn_wait(struct flow_fans *fans, const struct flow_fan_ask *ask,
 						       : FLOW_CAST_SEND;
 		if (*ret_part != FLOW_CAST_SEND || turn_take(fans, read, now_ns, &until_ns))
 			return true;
-		fan_wait(fans, read->group, 0, until_ns);
+		order_ns = order_until_ns(fans, read, asked_ns);
+		if (now_ns >= order_ns) {
+			fan_cast_leave(fans, read->group, read->member);
+			*ret_part = FLOW_CAST_OFF;
+			return true;
+		}
+		fan_wait(fans, read->group, 0, MIN(until_ns, order_ns));
 		now_ns = clock_now_ns();
 		if (now_ns < look_ns)
 			continue;
@@ -424,6 +442,7 @@ static void part_end(struct flow_fan_read *read, const char *off)
 	cast->off = off;
 	if (!off) {
 		cast->sent = read->end;
+		cast->sent_ns = clock_now_ns();
 		read->offset = read->end;
 		cast->rate =
 			MIN(cast->rate + cast->opts->rate / (4 * RATE_BEGIN), cast->opts->rate);

@@ -14,9 +14,6 @@
 
 #define BUDGET_PART 4u
 _Static_assert(FLOW_FAN_WAITS_MAX / 2 >= FLOW_FAN_MEMBERS_MAX, "one principal can fill a group");
-/* A group is over after so many patiences without a read, or when after one patience a newcomer
- * begins at the start: the same job, started again. Readers that read piecewise say no goodbye. */
-#define SILENT_MAX 30u
 
 DEFINE_COUNTER(groups_begun, "nebulaio_fan_out_groups_total", NULL,
 	"Groups of clients that began to read an object in step.");
@@ -300,7 +297,7 @@ void fan_groups_tidy(struct flow_fans *fans, uint64_t now_ns)
 	LIST_FOR_EACH_SAFE (link, &fans->groups) {
 		struct fan_group *group = CONTAINER_OF(link, struct fan_group, link);
 
-		if (over(group) || silent(fans, group, now_ns, SILENT_MAX))
+		if (over(group) || silent(fans, group, now_ns, FAN_SILENT_MAX))
 			group_free(fans, group);
 	}
 }

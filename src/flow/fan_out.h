@@ -105,7 +105,8 @@ enum flow_cast_part {
 	FLOW_CAST_SEND, /* the caller is to send it */
 	FLOW_CAST_SENT, /* while this read waited */
 	FLOW_CAST_PAST, /* before */
-	FLOW_CAST_OFF,	/* there is no multicast (any more), or the read is no part */
+	/* no multicast (any more), no part, or nobody asks for those before it */
+	FLOW_CAST_OFF,
 };
 /* Waits until the part that begins at the read's offset was sent, or is to be sent. lost: how many
  * datagrams the member missed since it asked last. Then flow_fan_end, if FLOW_FAN_MEMBER. Fiber

@@ -9,6 +9,10 @@
 #include "rdma/datagram.h"
 
 #define FAN_LOOK_NS (250 * NS_PER_MS) /* how often a waiting read looks whether its client left */
+/* A group is over after so many patiences without a read, or when after one patience a newcomer
+ * begins at the start: the same job, started again. Readers that read piecewise say no goodbye.
+ * A part of a multicast waits as many for those before it. */
+#define FAN_SILENT_MAX 30u
 
 #define CAST_BATCH 8u /* datagrams in flight; networks keep as few for a slow receiver */
 
@@ -23,7 +27,8 @@ struct fan_cast {
 	struct aead *aead;
 	bool opening, sending;
 	const char *off;		  /* why there is none (any more); NULL: it is on */
-	uint64_t sent;			  /* all before this went out */
+	uint64_t sent;			  /* all before this went out, */
+	uint64_t sent_ns;		  /* the last of it then; 0: nothing yet */
 	const struct fan_member *lagging; /* one that had not asked for the next part; or NULL */
 	uint64_t blocked_ns;		  /* since when the next part waits for such; 0: not */
 	uint64_t waited_ns;		  /* in all, before that */

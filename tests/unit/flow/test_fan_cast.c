@@ -336,6 +336,23 @@ static void late_one_catches_up(void)
 	fans_end();
 }
 
+/* A part that nobody asks for is not waited for without end; it can go out later. */
+static void a_gap_in_the_order_has_an_end(void)
+{
+	struct member *member = &members[0];
+
+	fans_begin(20 * NS_PER_MS);
+	member->ask.count = 1;
+	assert_int_equal(
+		flow_cast_enter(fans, &member->ask, &member->grant, &member->why), FLOW_FAN_MEMBER);
+	assert_null(member->why);
+	assert_int_equal(
+		part_ask(member, cast_part_full(member->grant.payload_bytes)), FLOW_CAST_OFF);
+	assert_int_equal(member->role, FLOW_FAN_MEMBER);
+	assert_int_equal(part_ask(member, 0), FLOW_CAST_SEND);
+	fans_end();
+}
+
 static void wrong_ranges_are_no_parts(void)
 {
 	struct flow_fan_read read;
@@ -474,6 +491,7 @@ static void test_members(void **state)
 	run(one_that_leaves_holds_nobody);
 	run(dead_one_holds_nobody);
 	run(late_one_catches_up);
+	run(a_gap_in_the_order_has_an_end);
 	run(wrong_ranges_are_no_parts);
 }
 
