@@ -116,6 +116,10 @@ static int port_open(struct packets *self)
 
 	if (!ret)
 		ret = xp_rules_set(self->port, &rule, 1);
+	if (ret) {
+		xp_close(self->port);
+		self->port = NULL;
+	}
 	return ret;
 }
 

@@ -445,14 +445,15 @@ static int ask_network(bool last)
 	struct note note = {.magic = NOTE_MAGIC, .last = last};
 	struct flow_link *link;
 	struct flow_sink *sink;
-	struct flow_piece piece;
+	struct flow_piece piece = {0};
 	int ret = link_open(true, &link), finished;
 
 	if (ret)
 		return ret;
 	sink = flow_link_sink(link);
 	ret = packets_send(&note);
-	piece = piece_new(FRAME_BYTES);
+	if (!ret)
+		piece = piece_new(FRAME_BYTES);
 	if (!ret && !piece.data)
 		ret = -ENOBUFS;
 	if (!ret) {
