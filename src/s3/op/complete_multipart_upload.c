@@ -199,27 +199,16 @@ static const struct s3_error *open_parts(
 							  : NULL;
 }
 
-/* The stored parts are no longer those that were opened: the upload ended meanwhile, or a part was
- * uploaded again. */
+/* -ESTALE: the stored parts are no longer those that were opened. */
 static const struct s3_error *compose_failed(
 	struct s3_call *call, const struct s3_upload *upload, int error)
 {
-	char name[S3_UPLOAD_NAME_MAX];
-	struct store_get *get;
-	bool ignored;
-
 	if (error == -EFBIG)
 		return s3_fail(call, S3_E_ENTITY_TOO_LARGE,
 			"The upload has more parts than one commit in the store's log can hold.");
 	if (error != -ESTALE)
 		return s3_fail_errno(call, error);
 	s3_fail_detail(call, "UploadId", slice_str(upload->id));
-	error = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
-		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
-	if (error)
-		return error == -ENOENT ? s3_error_at(S3_E_NO_SUCH_UPLOAD)
-					: s3_fail_errno(call, error);
-	store_get_close(get);
 	return s3_error_at(S3_E_INVALID_PART);
 }
 
@@ -409,12 +398,14 @@ static int drop_unnamed(struct s3_call *call, const struct s3_upload *upload,
 	return ret == -ENOENT ? -ESTALE : ret;
 }
 
-/* Gives the parts' bodies to the object, and deletes the rest of the upload in the same commit. */
+/* Gives the parts' bodies to the object, and deletes the rest of the upload in the same commit. The
+ * record is the first to go: a request that finds a part gone finds the record gone, too. */
 static const struct s3_error *compose(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_put *put)
 {
 	char name[S3_UPLOAD_NAME_MAX];
-	int ret = 0;
+	int ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
 
 	for (uint32_t i = 0; i < completion->count && !ret; i++) {
 		const struct part *part = &completion->parts[i];
@@ -424,9 +415,6 @@ static const struct s3_error *compose(struct s3_call *call, const struct s3_uplo
 	}
 	if (!ret)
 		ret = drop_unnamed(call, upload, completion, put);
-	if (!ret)
-		ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
-			s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
 	return ret ? compose_failed(call, upload, ret) : NULL;
 }
 
@@ -580,11 +568,12 @@ static bool is_same(const struct completion *completion, const struct store_meta
 }
 
 /* A client that did not receive the answer sends the request again. While the key still has the
- * object of that upload, the answer is the same; otherwise it is not_there. */
-static const struct s3_error *complete_again(struct s3_call *call, const struct s3_error *not_there)
+ * object of that upload, the answer is the same; otherwise it is not_there. The completion is empty
+ * if the client's document was not read yet. */
+static const struct s3_error *complete_again(
+	struct s3_call *call, struct completion *completion, const struct s3_error *not_there)
 {
 	const struct slice detail = call->detail;
-	struct completion completion = {0};
 	const struct s3_error *error = not_there;
 	const struct store_meta *meta;
 	struct slice id = SLICE_NONE;
@@ -599,8 +588,9 @@ static const struct s3_error *complete_again(struct s3_call *call, const struct 
 	if (slice_eq(s3_meta_hidden(
 			     slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
 		    id) &&
-		!parse(call, (enum checksum_kind)meta->checksum_type, &completion) &&
-		is_same(&completion, meta)) {
+		(completion->count ||
+			!parse(call, (enum checksum_kind)meta->checksum_type, completion)) &&
+		is_same(completion, meta)) {
 		s3_sse_describe(slice_of(meta->headers, meta->headers_len), &sse);
 		s3_sse_answer(call, &sse);
 		error = answer(call, meta);
@@ -609,6 +599,28 @@ static const struct s3_error *complete_again(struct s3_call *call, const struct 
 	call->detail = detail;
 	store_get_close(get);
 	return error;
+}
+
+/* A client may send the request again while the first one is on its way, which then takes the parts
+ * away, and may make a condition fail. Once the upload has ended, this request is answered like one
+ * that came later. */
+static const struct s3_error *complete_if_ended(struct s3_call *call,
+	const struct s3_upload *upload, struct completion *completion, const struct s3_error *error)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+	int ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
+
+	if (!ret) {
+		store_get_close(get);
+		return error;
+	}
+	if (ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	call->detail = SLICE_NONE;
+	return complete_again(call, completion, of_upload(call, S3_E_NO_SUCH_UPLOAD));
 }
 
 const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
@@ -621,7 +633,7 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 
 	error = s3_upload_open(call, &upload);
 	if (error == s3_error_at(S3_E_NO_SUCH_UPLOAD))
-		return complete_again(call, error);
+		return complete_again(call, &completion, error);
 	if (error)
 		return error;
 	error = parse(call, upload.kind, &completion);
@@ -633,6 +645,9 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 		error = store_object(call, &upload, &completion, &meta);
 	close_parts(&completion);
 	s3_upload_close(&upload);
+	if (error == s3_error_at(S3_E_INVALID_PART) ||
+		error == s3_error_at(S3_E_PRECONDITION_FAILED))
+		return complete_if_ended(call, &upload, &completion, error);
 	if (error)
 		return error;
 	/* The object exists and the upload has ended; deletes parts that arrived in the meantime,

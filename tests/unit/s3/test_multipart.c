@@ -677,6 +677,118 @@ static void test_uploads_of_an_earlier_version(void **state)
 	assert_int_equal(records(), before);
 }
 
+/* ---- A completion that is repeated while the first one is on its way. ---- */
+
+static char twice_xml[256], twice_etag[64];
+
+static void note_etag(char etag[64])
+{
+	ptrdiff_t at = slice_find(buf_slice(&call.reply_body), SLICE("<ETag>"));
+
+	assert_true(at > 0);
+	snprintf(etag, 64, "%.44s", call.reply_body.data + at);
+}
+
+/* The first one, which commits now. */
+static void complete_first(void)
+{
+	struct fake_call second = call;
+
+	fake_get_ended = NULL;
+	call.awaited = NULL;
+	fake_call_init(&call, "GET", "/", "");
+	complete("/bkt/twice", twice_xml, 200, NULL);
+	note_etag(twice_etag);
+	fake_call_free(&call);
+	call = second;
+}
+
+static void abort_first(void)
+{
+	struct fake_call second = call;
+	char query[128];
+
+	fake_call_init(&call, "GET", "/", "");
+	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
+	begin("DELETE", "/bkt/twice", query);
+	run(204, NULL);
+	fake_call_free(&call);
+	call = second;
+}
+
+/* With a part that the completion does not name. */
+static void begin_twice(void)
+{
+	char etag[40];
+
+	ask("DELETE", "/bkt/twice", "", 204);
+	create("/bkt/twice", NULL);
+	put_part("/bkt/twice", 2, SLICE("unnamed"), etag);
+	put_part("/bkt/twice", 1, SLICE("one"), etag);
+	snprintf(twice_xml, sizeof(twice_xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		etag);
+}
+
+/* The second one; its body comes when `awaited` has run. */
+static void complete_second(const char *xml, void (*awaited)(void), const char *condition)
+{
+	char query[128];
+
+	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
+	begin("POST", "/bkt/twice", query);
+	fake_call_body(&call, slice_str(xml));
+	if (condition)
+		fake_call_header(&call, condition, "*");
+	call.awaited = awaited;
+}
+
+static void check_second(void)
+{
+	char etag[64];
+
+	run(200, NULL);
+	note_etag(etag);
+	assert_string_equal(etag, twice_etag);
+	ask("GET", "/bkt/twice", "", 200);
+	assert_int_equal(call.reply_body.len, 3);
+}
+
+static void test_completed_while_the_body_is_awaited(void **state)
+{
+	static const char other[] = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber>"
+				    "<ETag>x</ETag></Part></CompleteMultipartUpload>";
+
+	(void)state;
+	begin_twice();
+	complete_second(twice_xml, complete_first, NULL);
+	check_second();
+	/* Not with other parts, and not when the upload was aborted. */
+	begin_twice();
+	complete_second(other, complete_first, NULL);
+	run(404, "NoSuchUpload");
+	begin_twice();
+	complete_second(twice_xml, abort_first, NULL);
+	run(404, "NoSuchUpload");
+	assert_false(fake_reply_has(&call, "<PartNumber>"));
+}
+
+/* The first one commits when the second one has opened all parts. */
+static void test_completed_before_the_commit(void **state)
+{
+	static const char *const conditions[] = {NULL, "If-None-Match"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(conditions); i++) {
+		begin_twice();
+		complete_second(twice_xml, NULL, conditions[i]);
+		fake_get_ended = complete_first;
+		check_second();
+		assert_null(fake_get_ended);
+	}
+}
+
 static void test_checksum_requests(void **state)
 {
 	static const struct {
@@ -725,6 +837,8 @@ static int tests_run(void)
 		cmocka_unit_test(test_bucket_made_during_a_deletion),
 		cmocka_unit_test(test_deletion_cut_short),
 		cmocka_unit_test(test_uploads_of_an_earlier_version),
+		cmocka_unit_test(test_completed_while_the_body_is_awaited),
+		cmocka_unit_test(test_completed_before_the_commit),
 		cmocka_unit_test(test_checksum_requests),
 	};
 
