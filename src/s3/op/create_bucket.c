@@ -108,9 +108,27 @@ struct making {
 	uint8_t flags;			   /* of the server's presets */
 };
 
+/* A document that the request does not ask for may be any. */
+static const struct s3_error *check_same(struct s3_call *call, const struct store_bucket *existing,
+	enum s3_config_id id, struct slice asked)
+{
+	const struct s3_error *error;
+	struct slice document;
+
+	if (!asked.data)
+		return NULL;
+	error = s3_config_get(call, existing->id, id, &document);
+	if (error)
+		return error;
+	if (!document.data)
+		document = s3_config_preset(existing, id);
+	return slice_eq(document, asked) ? NULL : s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+}
+
 /* Only us-east-1 answers the owner's second create with success. A second create with another
- * access control list, or another kind of bucket, fails: success would claim a change that is not
- * made. */
+ * access control list, ownership, tags or lock, or another kind of bucket, fails: success would
+ * claim a change that is not made. Making the change here would bypass the bucket's policy, and
+ * bring back what was deleted since. */
 static const struct s3_error *create_again(
 	struct s3_call *call, const struct store_bucket *wanted, const struct making *making)
 {
@@ -125,12 +143,14 @@ static const struct s3_error *create_again(
 	if (s3_express_bucket(call) || strcmp(existing.region, "us-east-1") != 0 ||
 		strcmp(wanted->region, "us-east-1") != 0)
 		return s3_error_at(S3_E_BUCKET_ALREADY_OWNED);
+	if (wanted->flags & ~existing.flags & STORE_BUCKET_LOCK)
+		return s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
 	error = s3_config_get(call, existing.id, S3_CONFIG_ACL, &acl);
-	if (error)
-		return error;
-	return slice_eq(acl, making->acl) && s3_memory_same(&existing, wanted)
-		       ? NULL
-		       : s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+	if (!error && !(slice_eq(acl, making->acl) && s3_memory_same(&existing, wanted)))
+		error = s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+	if (!error)
+		error = check_same(call, &existing, S3_CONFIG_OWNERSHIP, making->ownership);
+	return error ? error : check_same(call, &existing, S3_CONFIG_TAGGING, making->tags);
 }
 
 static const struct s3_error *parse_making(struct s3_call *call, struct making *ret_making)
@@ -175,6 +195,28 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
+/* A bucket without what its request asked for: the client's next try shall make it, and not find
+ * it. It stays when somebody has put an object meanwhile. */
+static void take_back(struct s3_call *call, const struct store_bucket *bucket)
+{
+	int ret;
+
+	if (s3_names_begin(call))
+		return;
+	ret = store_bucket_delete(call->s3->store, call->bucket, bucket->id);
+	if (!ret)
+		(void)s3_names_release(call);
+	s3_names_end(call);
+	s3_settings_changed(call->s3, call->bucket);
+	if (ret && ret != -ENOENT)
+		log_warn("s3",
+			"the bucket %.*s remains without the settings that it was to be made with: "
+			"%s",
+			SLICE_FMT(call->bucket), strerror(-ret));
+	else
+		s3_configs_delete_all(call, bucket->id);
+}
+
 /* Until its documents are stored, the bucket exists and is private. It may be gone by now, and its
  * name another one's. */
 static const struct s3_error *keep_making(
@@ -198,6 +240,8 @@ static const struct s3_error *keep_making(
 		error = s3_config_put(call, bucket.id, S3_CONFIG_ACL, making->acl);
 	if (!error && making->tags.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_TAGGING, making->tags);
+	if (error)
+		take_back(call, &bucket);
 	return error;
 }
 

@@ -1,9 +1,11 @@
 /* Covers the operations on buckets, listing, routing and what is declined. */
 #include "../unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "codec/capsule.h"
+#include "document/document.h"
 #include "fake.h"
 #include "s3/core/call.h"
 #include "s3/core/text.h"
@@ -572,6 +574,92 @@ static void test_rights_taken_while_the_body_is_awaited(void **state)
 	assert_int_equal(ask("GET", "/reused/key", "", "next"), 200);
 }
 
+/* ---- A bucket that is made again. ---- */
+
+#define CONFIGURED(tag)                                                                          \
+	"<CreateBucketConfiguration><Tags><Tag><Key>b</Key><Value>2</Value></Tag><Tag><Key>" tag \
+	"</Key><Value>1</Value></Tag></Tags></CreateBucketConfiguration>"
+static const char OWNERSHIP[] = "x-amz-object-ownership";
+static const char LOCK[] = "x-amz-bucket-object-lock-enabled";
+
+/* With a header and a body, each of which may be NULL. */
+static uint32_t make(const char *path, const char *header, const char *value, const char *body)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, "PUT", path, "");
+	if (header)
+		fake_call_header(&call, header, value);
+	if (body)
+		fake_call_body(&call, slice_str(body));
+	fake_call_run(fake_s3, &call);
+	status = call.reply.status;
+	if (status == 409)
+		assert_true(fake_reply_has(&call, "<Code>BucketAlreadyExists</Code>"));
+	fake_call_free(&call);
+	return status;
+}
+
+/* Without a header or with the same ones it is a success, also when more was set since. */
+static void test_made_again(void **state)
+{
+	static const char enforced[] = "BucketOwnerEnforced", writer[] = "ObjectWriter";
+
+	(void)state;
+	assert_int_equal(make("/again", OWNERSHIP, enforced, CONFIGURED("a")), 200);
+	assert_int_equal(make("/again", OWNERSHIP, enforced, CONFIGURED("a")), 200);
+	assert_int_equal(make("/again", OWNERSHIP, enforced, NULL), 200);
+	assert_int_equal(make("/again", NULL, NULL, NULL), 200);
+	assert_int_equal(make("/again", LOCK, "false", NULL), 200);
+	assert_int_equal(make("/again", OWNERSHIP, writer, CONFIGURED("a")), 409);
+	assert_int_equal(make("/again", NULL, NULL, CONFIGURED("c")), 409);
+	assert_int_equal(make("/again", LOCK, "true", NULL), 409);
+	ask("GET", "/again", "ownershipControls", enforced);
+	assert_int_equal(ask("GET", "/again", "object-lock", NULL), 404);
+	/* Tags that were deleted since do not come back. */
+	assert_int_equal(ask("DELETE", "/again", "tagging", NULL), 204);
+	assert_int_equal(make("/again", NULL, NULL, CONFIGURED("a")), 409);
+	assert_int_equal(ask("GET", "/again", "tagging", NULL), 404);
+	assert_int_equal(make("/again", NULL, NULL, NULL), 200);
+	assert_int_equal(make("/again-locked", LOCK, "true", NULL), 200);
+	assert_int_equal(make("/again-locked", LOCK, "true", NULL), 200);
+	assert_int_equal(make("/again-locked", NULL, NULL, NULL), 200);
+	assert_int_equal(ask_with("PUT", "/again-locked", "tagging", TAGS), 204);
+	assert_int_equal(make("/again-locked", NULL, NULL, NULL), 200);
+}
+
+static void fail_the_next(void)
+{
+	fake_put_committed = NULL;
+	fake_put_error = -ENOSPC;
+}
+
+/* A bucket that does not get all that it is to be made with is not made, so that the next try makes
+ * it whole. */
+static void test_making_cut_short(void **state)
+{
+	struct store_quota used, before;
+
+	(void)state;
+	assert_int_equal(store_bucket_usage(fake_store, SLICE(DOCUMENTS_BUCKET), &before), 0);
+	for (int i = 0; i < 2; i++) {
+		if (i)
+			fake_put_committed = fail_the_next;
+		else
+			fail_the_next();
+		assert_int_equal(make("/short", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 507);
+		fake_put_error = 0;
+		assert_null(fake_put_committed);
+		assert_int_equal(ask("HEAD", "/short", "", NULL), 404);
+		assert_int_equal(store_bucket_usage(fake_store, SLICE(DOCUMENTS_BUCKET), &used), 0);
+		assert_int_equal(used.objects, before.objects);
+	}
+	assert_int_equal(make("/short", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 200);
+	ask("GET", "/short", "ownershipControls", "ObjectWriter");
+	ask("GET", "/short", "tagging", "<Key>a</Key><Value>1</Value>");
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,6 +677,8 @@ static int tests_run(void)
 		cmocka_unit_test(test_presets),
 		cmocka_unit_test(test_replaced_bucket_is_left_alone),
 		cmocka_unit_test(test_rights_taken_while_the_body_is_awaited),
+		cmocka_unit_test(test_made_again),
+		cmocka_unit_test(test_making_cut_short),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, fake_close);
