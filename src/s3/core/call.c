@@ -207,8 +207,11 @@ static int edit_of(struct store_bucket *bucket, void *arg)
 int s3_call_bucket_edit(struct s3_call *call, store_bucket_edit_fn *edit, void *arg)
 {
 	struct bucket_edit of = {.id = s3_call_bucket_id(call), .edit = edit, .arg = arg};
+	int ret = store_bucket_edit(call->s3->store, call->bucket, edit_of, &of);
 
-	return store_bucket_edit(call->s3->store, call->bucket, edit_of, &of);
+	if (!ret)
+		s3_settings_changed(call->s3, call->bucket);
+	return ret;
 }
 
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)

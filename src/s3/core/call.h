@@ -160,7 +160,7 @@ void s3_call_join(struct s3_call *call);
 /* Looks the bucket up; NULL: it exists, and is the one by whose settings the rights were decided.
  */
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
-/* store_bucket_edit of that bucket. */
+/* store_bucket_edit of that bucket, whose settings have then changed. */
 int s3_call_bucket_edit(struct s3_call *call, store_bucket_edit_fn *edit, void *arg);
 
 /* The part before ".domain" in the request's host; empty: another host. */

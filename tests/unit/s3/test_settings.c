@@ -214,6 +214,46 @@ static void test_bucket_end(void **state)
 	assert_int_equal(get("b/one.more/tagging", &document), 0);
 }
 
+static void put_versioning(const char *text, uint32_t status)
+{
+	struct fake_call call;
+	char xml[128];
+
+	snprintf(xml, sizeof(xml),
+		"<VersioningConfiguration><Status>%s</Status></VersioningConfiguration>", text);
+	fake_call_init(&call, "PUT", "/one", "versioning");
+	fake_call_body(&call, slice_str(xml));
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, status);
+	fake_call_free(&call);
+}
+
+static uint8_t versioning(void)
+{
+	struct s3_settings *settings;
+	uint8_t is;
+
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("one"), &settings), 0);
+	is = settings->bucket.versioning;
+	s3_settings_put(settings);
+	return is;
+}
+
+/* A change of the bucket itself counts, also if its document is not stored or stays the same. */
+static void test_bucket_changes(void **state)
+{
+	(void)state;
+	assert_int_equal(ask("PUT", "/one", ""), 200);
+	put_versioning("Enabled", 200);
+	assert_int_equal(versioning(), STORE_VERSIONING_ENABLED);
+	fake_put_error = -ENOSPC;
+	put_versioning("Suspended", 507);
+	fake_put_error = 0;
+	assert_int_equal(versioning(), STORE_VERSIONING_SUSPENDED);
+	put_versioning("Enabled", 200);
+	assert_int_equal(versioning(), STORE_VERSIONING_ENABLED);
+}
+
 static void test_more_buckets_than_remembered(void **state)
 {
 	uint64_t id, first_id = 0;
@@ -240,6 +280,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_many_documents, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_settings, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_bucket_end, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_bucket_changes, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_more_buckets_than_remembered, open_all, close_all),
 	};
