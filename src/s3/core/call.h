@@ -6,6 +6,7 @@
 #define S3_CORE_CALL_H
 
 #include "base/mem_arena.h"
+#include "reactor/waiter.h"
 #include "s3/core/operation.h"
 #include "s3/core/text.h"
 #include "s3/s3.h"
@@ -49,8 +50,9 @@ struct s3 {
 	_Atomic(const struct s3_origin_hook *) origin; /* NULL: nothing is fetched */
 	struct flow_fans *fans;
 	struct iam *iam;
-	struct s3_names names; /* claim NULL: they are this store's alone */
-	_Atomic bool naming;   /* a bucket is being made or deleted, with names */
+	struct s3_names names;	   /* claim NULL: they are this store's alone */
+	_Atomic bool naming;	   /* a bucket is being made or deleted, with names */
+	struct fiber_mutex owning; /* a bucket is being made, or an account deleted */
 	const struct s3_config_kind *config_kinds; /* by id: the handlers are in a higher layer */
 };
 /* ---- One request in progress. ----

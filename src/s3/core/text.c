@@ -241,3 +241,8 @@ struct slice s3_express_zone(struct slice bucket)
 		return SLICE_NONE;
 	return slice_from(rest, at);
 }
+
+bool s3_bucket_name_any(struct slice name)
+{
+	return s3_bucket_name_valid(name) || s3_express_zone(name).len > 0;
+}

@@ -44,5 +44,8 @@ struct slice s3_peer_address(const char *peer);
 
 /* The zone in a directory bucket's name; empty: not the name of a directory bucket. */
 struct slice s3_express_zone(struct slice bucket);
+/* A name that a client's bucket can have, also while directory buckets are switched off; the
+ * server's own buckets have other names. */
+bool s3_bucket_name_any(struct slice name);
 
 #endif

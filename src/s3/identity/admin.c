@@ -8,6 +8,7 @@
 
 #include "s3/auth/auth.h"
 #include "s3/core/call.h"
+#include "s3/core/text.h"
 #include "s3/replicate/replicate.h"
 #include "store/local.h"
 
@@ -309,17 +310,18 @@ static bool is_owned(const struct store_bucket *bucket, void *arg)
 {
 	struct owning *owning = arg;
 
-	owning->found |= s3_bucket_name_valid(slice_str(bucket->name)) &&
+	owning->found |= s3_bucket_name_any(slice_str(bucket->name)) &&
 			 strcmp(bucket->owner, owning->owner) == 0;
 	return !owning->found;
 }
 
-static void delete_account(struct admin *admin)
+/* -EBUSY: the account owns buckets. */
+static int delete_unless_owner(struct admin *admin, const char **ret_why)
 {
 	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
 	struct owning buckets = {0};
-	const char *name, *why = "the account owns buckets";
 	int ret = account ? 0 : -ENOENT;
+	const char *name;
 	char owner[IAM_OWNER_LEN_MAX + 1];
 
 	slice_copy_str(json_member_text(account, "id"), owner, sizeof(owner));
@@ -334,17 +336,28 @@ static void delete_account(struct admin *admin)
 		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, is_owned, &buckets);
 	}
 	iam_account_put(account);
+	*ret_why = "the account owns buckets";
 	if (!ret && buckets.found)
 		ret = -EBUSY;
 	if (!ret && admin->call->s3->names.claim &&
 		!json_is_true(json_object_get(admin->body, "force"))) {
 		ret = -EBUSY;
-		why = "the account may own buckets in other stores, which this one does not "
-		      "know: list the buckets as the account, by a gateway, delete them, and "
-		      "repeat this with {\"force\": true} (account-remove NUMBER force)";
+		*ret_why = "the account may own buckets in other stores, which this one does not "
+			   "know: list the buckets as the account, by a gateway, delete them, and "
+			   "repeat this with {\"force\": true} (account-remove NUMBER force)";
 	}
-	if (!ret)
-		ret = iam_delete(admin->call->s3->iam, account_of(admin));
+	return ret ? ret : iam_delete(admin->call->s3->iam, account_of(admin));
+}
+
+static void delete_account(struct admin *admin)
+{
+	const char *why;
+	int ret;
+
+	/* A bucket that is being made is there before the check, or is not made. */
+	fiber_mutex_lock(&admin->call->s3->owning);
+	ret = delete_unless_owner(admin, &why);
+	fiber_mutex_unlock(&admin->call->s3->owning);
 	if (ret)
 		fail_errno(admin, ret, ret == -EBUSY ? why : "no such account");
 	else

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "iam/iam.h"
+#include "s3/core/text.h"
 #include "store/api.h"
 
 struct listing {
@@ -66,7 +67,7 @@ static bool visit_bucket(const struct store_bucket *bucket, void *arg)
 	struct listing *listing = arg;
 	json_t *json;
 
-	if (!s3_bucket_name_valid(slice_str(bucket->name)))
+	if (!s3_bucket_name_any(slice_str(bucket->name)))
 		return true;
 	json = bucket_json(listing->call, bucket);
 	if (json)
@@ -166,7 +167,7 @@ void s3_admin_buckets(
 	enum s3_method method = call->request->method;
 	bool quota = path->count == 2 && slice_eq(path->parts[1], SLICE("quota"));
 
-	if (path->count && !s3_bucket_name_valid(path->parts[0]))
+	if (path->count && !s3_bucket_name_any(path->parts[0]))
 		fail_errno(ret_answer, -ENOENT);
 	else if (path->count == 0 && method == S3_GET)
 		tell_buckets(call, ret_answer);

@@ -2,6 +2,7 @@
  * other effect: this server accepts every region. */
 #include <errno.h>
 
+#include "iam/iam.h"
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
 #include "s3/auth/auth.h"
@@ -247,7 +248,7 @@ static const struct s3_error *keep_making(
 
 /* The name is the cluster's first, and the store's second: a name without its bucket does no harm.
  * *ret is the store's answer. */
-static const struct s3_error *create(
+static const struct s3_error *create_named(
 	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
 {
 	const struct s3_error *error = s3_names_begin(call);
@@ -259,6 +260,22 @@ static const struct s3_error *create(
 	if (!error && *ret_ret && *ret_ret != -EEXIST)
 		(void)s3_names_release(call);
 	s3_names_end(call);
+	return error;
+}
+
+/* The owner's account may have been deleted since the caller was authenticated. It cannot be
+ * between the check and the commit: its deletion looks for its buckets. */
+static const struct s3_error *create(
+	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
+{
+	const struct s3_error *error = s3_error_at(S3_E_ACCESS_DENIED);
+	struct iam_owner owner;
+
+	*ret_ret = 0;
+	fiber_mutex_lock(&call->s3->owning);
+	if (iam_owner(call->s3->iam, slice_str(bucket->owner), &owner) == 0)
+		error = create_named(call, bucket, ret_ret);
+	fiber_mutex_unlock(&call->s3->owning);
 	return error;
 }
 

@@ -16,7 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
-void (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
+void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 void (*fake_get_opened)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
@@ -35,6 +35,13 @@ static bool local;
 static char dir[256];
 static const struct store_engine *engine;
 static struct store_engine counted;
+
+static int counted_bucket_create(struct store *store, const struct store_bucket *bucket)
+{
+	if (fake_bucket_making)
+		fake_bucket_making();
+	return engine->bucket_create(store, bucket);
+}
 
 static int counted_bucket_delete(struct store *store, struct slice name, uint64_t id)
 {
@@ -137,6 +144,7 @@ struct store *fake_store_open(void)
 	head = (struct store_head *)store;
 	engine = head->engine;
 	counted = *engine;
+	counted.bucket_create = counted_bucket_create;
 	counted.bucket_delete = counted_bucket_delete;
 	counted.put_open = counted_put_open;
 	counted.edit = counted_edit;

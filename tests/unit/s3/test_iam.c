@@ -1,12 +1,14 @@
 /* Covers iam/iam.c: the limit of accounts, changes whose store fails, and several at once; and
- * calls of IAM by a user, about itself; and sessions of roles. */
+ * calls of IAM by a user, about itself; sessions of roles; and accounts that own buckets. */
 #include "../unit.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "fake.h"
 #include "iam/iam.h"
+#include "s3/identity/admin.h"
 
 static int set_name(json_t *account, void *arg)
 {
@@ -346,6 +348,132 @@ static void test_a_session_belongs_to_its_role_alone(void **state)
 	assert_int_equal(enter("AROA2"), 0);
 }
 
+/* ---- Accounts that own buckets. ---- */
+
+static struct s3_identity owner;
+
+static void make_owner(void)
+{
+	json_t *account = json_pack("{s:s, s:s, s:s, s:s}", "account_id", "777", "id", "owner",
+		"access_key", "OWNERKEY", "secret_key", "the-secret");
+	uint8_t key[32];
+	struct buf why;
+
+	buf_init(&why, KIB);
+	assert_int_equal(iam_put(fake_s3->iam, &fake_core, account, &why), 0);
+	buf_free(&why);
+	json_decref(account);
+	assert_int_equal(
+		s3_session_key(fake_s3, SLICE("OWNERKEY"), SLICE("context"), key, &owner), 0);
+}
+
+/* Of the server's root. */
+static uint32_t admin(const char *method, const char *path, const char *text)
+{
+	struct admin_answer answer = {0};
+	struct fake_call asked;
+	struct s3_call call = {.magic = S3_CALL_MAGIC,
+		.s3 = fake_s3,
+		.request = &asked.request,
+		.reply = &asked.reply,
+		.operation = s3_operation_at(S3_OPERATION_SERVICE),
+		.identity = &fake_root};
+	char *told;
+
+	fake_call_init(&asked, method, path, "");
+	mem_arena_init(&call.arena);
+	s3_admin_run(&call, &answer);
+	told = answer.json ? json_dumps(answer.json, JSON_COMPACT) : strdup(answer.why);
+	if (!strstr(told, text))
+		fail_msg("%s: %u %s", path, answer.status, told);
+	free(told);
+	json_decref(answer.json);
+	mem_arena_free(&call.arena);
+	fake_call_free(&asked);
+	return answer.status;
+}
+
+/* The account's. */
+static uint32_t make_bucket(const char *path, void (*awaited)(void))
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, "PUT", path, "");
+	call.request.session = &owner;
+	call.awaited = awaited;
+	fake_call_body(&call, SLICE("<CreateBucketConfiguration/>"));
+	fake_call_run(fake_s3, &call);
+	status = call.reply.status;
+	fake_call_free(&call);
+	return status;
+}
+
+static void test_an_owner_of_buckets_stays(void **state)
+{
+	static const char *const names[] = {"plain", "base--zone--x-s3"};
+	struct store_bucket bucket = {.owner = "owner"};
+
+	(void)state;
+	make_owner();
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		slice_copy_str(slice_str(names[i]), bucket.name, sizeof(bucket.name));
+		assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
+		assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", "owns buckets"), 409);
+		assert_int_equal(admin("GET", "/admin/v1/buckets", names[i]), 200);
+		assert_int_equal(store_bucket_delete(fake_store, slice_str(names[i]), 0), 0);
+	}
+	/* Not the server's own buckets. */
+	slice_copy_str(SLICE(".hidden"), bucket.name, sizeof(bucket.name));
+	assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
+	assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", ""), 204);
+}
+
+static void delete_owner(void)
+{
+	assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", ""), 204);
+}
+
+static void test_a_deleted_owner_gets_no_bucket(void **state)
+{
+	struct store_bucket bucket;
+
+	(void)state;
+	make_owner();
+	assert_int_equal(make_bucket("/before", NULL), 200);
+	assert_int_equal(store_bucket_delete(fake_store, SLICE("before"), 0), 0);
+	assert_int_equal(make_bucket("/late", delete_owner), 403);
+	assert_int_equal(store_bucket_get(fake_store, SLICE("late"), &bucket), -ENOENT);
+}
+
+static void ask_deletion(void *arg)
+{
+	(void)arg;
+	second_result = (int)admin("DELETE", "/admin/v1/accounts/777", "");
+	second_done = true;
+}
+
+static void begin_deletion(void)
+{
+	fake_bucket_making = NULL;
+	assert_int_equal(fiber_spawn(reactor_self(), "deletion", ask_deletion, NULL), 0);
+	for (int i = 0; i < 100 && !second_done; i++)
+		fiber_yield();
+}
+
+/* The deletion begins when the bucket is as good as made. */
+static void test_an_owner_to_be_stays(void **state)
+{
+	(void)state;
+	make_owner();
+	second_done = false;
+	fake_bucket_making = begin_deletion;
+	assert_int_equal(make_bucket("/made", NULL), 200);
+	while (!second_done)
+		fiber_yield();
+	assert_int_equal(second_result, 409);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +494,11 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_rights_to_oneself, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_session_belongs_to_its_role_alone, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_an_owner_of_buckets_stays, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_deleted_owner_gets_no_bucket, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(test_an_owner_to_be_stays, fake_open, fake_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
