@@ -170,6 +170,9 @@ static bool has_condition(const struct client_call *call)
 	while (capsule_header_next(&rest, &header))
 		if (slice_eq_nocase(header.name, SLICE("if-match")) ||
 			slice_eq_nocase(header.name, SLICE("if-none-match")) ||
+			slice_eq_nocase(header.name, SLICE("x-amz-if-match-size")) ||
+			slice_eq_nocase(header.name, SLICE("x-amz-if-match-last-modified-time")) ||
+			slice_eq_nocase(header.name, SLICE("x-amz-rename-source")) ||
 			slice_eq_nocase(header.name, SLICE("x-amz-write-offset-bytes")))
 			return true;
 	return false;
@@ -210,6 +213,7 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 	call->idempotent = client_op_of(call)->idempotent;
 	call->writes = is_write(call);
 	call->sure = call->writes && (!call->idempotent || has_condition(call));
+	call->fresh = call->sure;
 	call->done = request->done;
 	return 0;
 }
@@ -320,7 +324,7 @@ int client_call_make(
 }
 
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
-	struct client_endpoint *endpoint, void (*internal)(struct client_call *call))
+	struct client_endpoint *endpoint, bool fresh, void (*internal)(struct client_call *call))
 {
 	struct client_call *call;
 	int ret = client_call_make(client, request, &call);
@@ -328,6 +332,7 @@ int client_call_internal(struct neb_client *client, const struct neb_request *re
 	if (ret)
 		return ret;
 	call->internal = internal;
+	call->fresh = fresh;
 	call->endpoint = endpoint;
 	client_calls_kick(client);
 	return 0;
@@ -335,11 +340,11 @@ int client_call_internal(struct neb_client *client, const struct neb_request *re
 
 /* ---- Ending a call. ---- */
 
-/* A read may; a write whose number the server knows; one that it does no harm to do twice; and one
- * that no server has got, or that one has declined. */
+/* A read may; a write that a session lost, because its server knows its number; one that it does no
+ * harm to do twice; and one that no server has got, or that one has declined. */
 static bool may_repeat(const struct client_call *call, int error)
 {
-	return !call->writes || call->number || !call->sure ||
+	return !call->writes || call->repeat || !call->sure ||
 	       (call->idempotent && !call->left &&
 		       (error == -ECONNREFUSED || error == -EHOSTUNREACH || error == -EXDEV ||
 			       error == -EAGAIN));

@@ -41,6 +41,7 @@ struct client_call {
 	bool idempotent;
 	bool writes;
 	bool sure;   /* to do it twice is not the same: it is not idempotent, or has a condition */
+	bool fresh;  /* over HTTP it gets a new connection */
 	bool repeat; /* a session was lost that had it, so it may be done already */
 	uint64_t number; /* 0: it has none */
 	struct list numbered;
@@ -128,9 +129,9 @@ static inline bool client_call_bound(const struct client_call *call)
 /* Gives a write its number, unless it has one, and returns what its capsule says about it. */
 void client_call_number(struct client_call *call, struct capsule_once *ret_once);
 /* Queues a request of the library itself, which goes to the endpoint over HTTP; internal takes its
- * result. */
+ * result. fresh: it must not arrive twice. */
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
-	struct client_endpoint *endpoint, void (*internal)(struct client_call *call));
+	struct client_endpoint *endpoint, bool fresh, void (*internal)(struct client_call *call));
 /* The errno of an S3 status. */
 int client_status_error(uint32_t status);
 /* Routes queued calls in the next round: a session opened or was lost, or a slot came free. */

@@ -144,8 +144,8 @@ static int post(struct client_hipobj *transfer, enum hipobj_step step, struct as
 	int ret = ask->failed ? -EMSGSIZE : 0;
 
 	if (ret == 0)
-		ret = client_call_internal(
-			transfer->client, &request, transfer->endpoint, answered);
+		ret = client_call_internal(transfer->client, &request, transfer->endpoint,
+			step == HIPOBJ_READY && transfer->call->sure, answered);
 	if (ret == 0)
 		transfer->asking++;
 	return ret;
@@ -553,7 +553,7 @@ static void size_ask(struct client_hipobj *transfer)
 		slice_copy_str(call->key, key, sizeof(key)) ||
 		slice_copy_str(call->version_id, version, sizeof(version)) ||
 		slice_copy_str(call->query, query, sizeof(query)) ||
-		client_call_internal(transfer->client, &request, transfer->endpoint, sized))
+		client_call_internal(transfer->client, &request, transfer->endpoint, false, sized))
 		go_http(transfer, "its length cannot be asked for");
 	else
 		transfer->asking++;

@@ -301,6 +301,9 @@ static void easy_prepare(struct client_call *call, const char *url, const char *
 		curl_easy_setopt(easy, CURLOPT_CAINFO, trusted());
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
+	/* libcurl sends a request again by itself when a connection that had carried others before
+	 * breaks without a byte of the answer. The server may have done the request by then. */
+	curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, call->fresh ? 1L : 0L);
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->curl_headers);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
 		(long)(call->client->connect_timeout_ns / NS_PER_MS));

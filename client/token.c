@@ -171,7 +171,7 @@ static int ask(
 	client_token_ask(&ask, "POST", &ours, tokens->bucket);
 	ask.request.timeout_ns = client->connect_timeout_ns;
 	ask.request.user_data = tokens;
-	ret = client_call_internal(client, &ask.request, endpoint, connected);
+	ret = client_call_internal(client, &ask.request, endpoint, false, connected);
 	if (ret)
 		return ret;
 	tokens->phase = TOKEN_ASKED;

@@ -1,0 +1,339 @@
+/* tests/unit/client/test_http.c: the client over HTTP to a server that breaks connections, or that
+ * answers in another way than ours: which requests arrive, how often, and how the calls end. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "rig.h"
+
+#define CONNECTIONS_MAX 8u
+#define REQUEST_MAX	(64 * KIB)
+
+struct server {
+	int listener;
+	uint16_t port;
+	pthread_t thread;
+	const char *answer; /* the document of each answer */
+	const char *breaks; /* a request that has this text arrives, and its connection breaks */
+	bool ends;	    /* with it, the server ends, too */
+	_Atomic uint32_t broken; /* such requests */
+	_Atomic uint32_t requests, connections;
+	struct pollfd fds[1 + CONNECTIONS_MAX];
+};
+
+/* The bytes of the request that lies at the beginning of text; 0: it is not complete. */
+static size_t request_bytes(const char *text, size_t len)
+{
+	const char *end = memmem(text, len, "\r\n\r\n", 4);
+	const char *length = memmem(text, len, "Content-Length: ", 16);
+	size_t bytes = end ? (size_t)(end - text) + 4 : 0;
+
+	if (bytes && length && length < end)
+		bytes += strtoul(length + 16, NULL, 10);
+	return bytes <= len ? bytes : 0;
+}
+
+static void break_off(struct pollfd *connection)
+{
+	const struct linger linger = {.l_onoff = 1};
+
+	setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(connection->fd);
+	connection->fd = -1;
+}
+
+/* Reads one request and answers it, or breaks the connection. */
+static void serve(struct server *server, struct pollfd *connection)
+{
+	char text[REQUEST_MAX + 1], answer[REQUEST_MAX];
+	size_t len = 0;
+	ssize_t got;
+	int bytes;
+
+	do {
+		got = recv(connection->fd, text + len, REQUEST_MAX - len, 0);
+		if (got <= 0) {
+			close(connection->fd);
+			connection->fd = -1;
+			return;
+		}
+		len += (size_t)got;
+		text[len] = '\0';
+	} while (!request_bytes(text, len));
+	if (server->breaks && strstr(text, server->breaks)) {
+		bool again = server->broken++ > 0;
+
+		if (!again && server->ends) {
+			close(server->listener);
+			server->listener = -1;
+		}
+		if (!again) {
+			break_off(connection);
+			return;
+		}
+	}
+	server->requests++;
+	bytes = snprintf(answer, sizeof(answer),
+		"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: %zu\r\n\r\n%s",
+		strlen(server->answer), server->answer);
+	assert_int_equal(send(connection->fd, answer, (size_t)bytes, MSG_NOSIGNAL), bytes);
+}
+
+static void *run(void *arg)
+{
+	struct server *server = arg;
+
+	while (server->listener >= 0) {
+		server->fds[0].fd = server->listener;
+		assert_true(poll(server->fds, ARRAY_LEN(server->fds), -1) > 0);
+		for (uint32_t i = 1; i <= CONNECTIONS_MAX; i++)
+			if (server->fds[i].fd >= 0 && server->fds[i].revents)
+				serve(server, &server->fds[i]);
+		if (server->listener < 0 || !server->fds[0].revents)
+			continue;
+		for (uint32_t i = 1; i <= CONNECTIONS_MAX; i++) {
+			if (server->fds[i].fd >= 0)
+				continue;
+			server->fds[i].fd = accept(server->listener, NULL, NULL);
+			server->connections++;
+			if (server->fds[i].fd < 0) /* server_close */
+				return NULL;
+			break;
+		}
+	}
+	return NULL;
+}
+
+static void server_open(struct server *server, const char *answer)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+
+	*server = (struct server){.answer = answer};
+	for (uint32_t i = 0; i < ARRAY_LEN(server->fds); i++)
+		server->fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+	server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(server->listener, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(listen(server->listener, 8), 0);
+	assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &len), 0);
+	server->port = ntohs(address.sin_port);
+}
+
+static void server_start(struct server *server)
+{
+	assert_int_equal(pthread_create(&server->thread, NULL, run, server), 0);
+}
+
+static void server_close(struct server *server)
+{
+	if (server->listener >= 0)
+		shutdown(server->listener, SHUT_RDWR);
+	pthread_join(server->thread, NULL);
+	if (server->listener >= 0)
+		close(server->listener);
+	for (uint32_t i = 1; i <= CONNECTIONS_MAX; i++)
+		if (server->fds[i].fd >= 0)
+			close(server->fds[i].fd);
+}
+
+static struct neb_client *client_of(const char *endpoints)
+{
+	const struct neb_options options = {.endpoints = endpoints,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.request_timeout_ns = RIG_PATIENCE_NS,
+		.pool_bytes = 8 * MIB};
+	struct neb_client *client = NULL;
+
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	return client;
+}
+
+static struct neb_client *client_to(const struct server *server)
+{
+	char endpoint[64];
+
+	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", server->port);
+	return client_of(endpoint);
+}
+
+/* ---- Writes whose second arrival does something else. ---- */
+
+static const struct neb_header NEW = {"if-none-match", "*"},
+			       OFFSET = {"x-amz-write-offset-bytes", "1"},
+			       RENAME = {"x-amz-rename-source", "old"},
+			       SIZE = {"x-amz-if-match-size", "5"};
+static const struct {
+	struct neb_request request;
+	const char *line;
+} ONCE[] = {
+	{{.op = NEB_PUT_OBJECT, .key = "k", .headers = &NEW, .header_count = 1}, "PUT /b/k "},
+	{{.op = NEB_PUT_OBJECT, .key = "k", .headers = &OFFSET, .header_count = 1}, "PUT /b/k "},
+	{{.op = NEB_DELETE_OBJECT, .key = "k", .headers = &SIZE, .header_count = 1},
+		"DELETE /b/k "},
+	{{.op = NEB_CREATE_MULTIPART, .key = "k"}, "POST /b/k?uploads"},
+	{{.op = NEB_COMPLETE_MULTIPART, .key = "k", .query = "uploadId=u"}, "POST /b/k?uploadId=u"},
+	{{.op = NEB_S3, .method = "POST", .path = "/b/k", .query = "restore"}, "POST /b/k?restore"},
+	{{.op = NEB_S3,
+		 .method = "PUT",
+		 .path = "/b/k",
+		 .query = "renameObject",
+		 .headers = &RENAME,
+		 .header_count = 1},
+		"PUT /b/k?renameObject"},
+};
+
+/* A connection that carried a request before breaks after the server has done the next one. */
+static void test_done_once(void **state)
+{
+	char body[] = "hello";
+	struct neb_iov iov = {body, 5};
+	struct neb_result result;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(ONCE); i++) {
+		struct neb_request request = ONCE[i].request;
+		struct neb_client *client;
+		struct server server;
+
+		server_open(&server, "");
+		server.breaks = ONCE[i].line;
+		server_start(&server);
+		client = client_to(&server);
+		request.bucket = request.op == NEB_S3 ? NULL : "b";
+		request.body = &iov;
+		request.body_count = request.op == NEB_DELETE_OBJECT ? 0 : 1;
+		assert_int_equal(neb_put(client, "b", "warm", "x", 1, &result), 0);
+		assert_int_equal(neb_perform(client, &request, &result), -ECONNRESET);
+		assert_int_equal(result.status, 0);
+		assert_int_equal(server.broken, 1);
+		/* Other requests use the connection that is there. */
+		assert_int_equal(server.connections, 2);
+		assert_int_equal(neb_put(client, "b", "warm", "x", 1, &result), 0);
+		assert_int_equal(server.connections, 2);
+		assert_int_equal(server.requests, 2);
+		neb_client_close(client);
+		server_close(&server);
+	}
+}
+
+/* The same when the server's process ends: the next endpoint does not get the request. */
+static void test_next_endpoint(void **state)
+{
+	const struct neb_request request = {.op = NEB_PUT_OBJECT,
+		.bucket = "b",
+		.key = "k",
+		.headers = &NEW,
+		.header_count = 1};
+	struct server servers[2];
+	struct neb_client *client;
+	struct neb_result result;
+	char endpoints[160];
+
+	(void)state;
+	server_open(&servers[0], "");
+	server_open(&servers[1], "");
+	servers[0].breaks = "PUT /b/k ";
+	servers[0].ends = true;
+	server_start(&servers[0]);
+	server_start(&servers[1]);
+	snprintf(endpoints, sizeof(endpoints), "http://127.0.0.1:%u,http://127.0.0.1:%u",
+		servers[0].port, servers[1].port);
+	client = client_of(endpoints);
+	assert_int_equal(neb_put(client, "b", "warm", "x", 1, &result), 0);
+	assert_int_equal(neb_perform(client, &request, &result), -ECONNRESET);
+	assert_int_equal(result.status, 0);
+	assert_int_equal(servers[0].broken, 1);
+	assert_int_equal(servers[1].requests, 0);
+	/* No server has this one. */
+	assert_int_equal(neb_perform(client, &request, &result), 0);
+	assert_int_equal(servers[1].requests, 1);
+	neb_client_close(client);
+	server_close(&servers[0]);
+	server_close(&servers[1]);
+}
+
+/* A session has numbered the request, but it has too much text for a capsule: over HTTP its number
+ * protects it from nothing. */
+static void test_no_capsule(void **state)
+{
+	char body[4096], text[8000], query[4001], key[1001], endpoints[160];
+	const struct neb_header headers[] = {NEW, {"x-amz-meta-text", text}};
+	struct neb_iov iov = {body, sizeof(body)};
+	const struct neb_request request = {.op = NEB_PUT_OBJECT,
+		.bucket = "b",
+		.key = key,
+		.query = query,
+		.headers = headers,
+		.header_count = 2,
+		.body = &iov,
+		.body_count = 1};
+	struct rig *rig = rig_open(NULL);
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+
+	(void)state;
+	memset(body, 'b', sizeof(body));
+	memset(text, 't', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	memset(query, 'q', sizeof(query) - 1);
+	query[sizeof(query) - 1] = '\0';
+	memset(key, 'k', sizeof(key) - 1);
+	key[sizeof(key) - 1] = '\0';
+	server_open(&server, "");
+	server.breaks = "PUT /b/k";
+	server_start(&server);
+	snprintf(endpoints, sizeof(endpoints), "%s,http://127.0.0.1:%u", rig_endpoint(rig),
+		server.port);
+	client = client_of(endpoints);
+	assert_int_equal(neb_perform(client, &request, &result), -ECONNRESET);
+	assert_string_equal(result.fallback, "the request does not fit a capsule");
+	assert_int_equal(result.status, 0);
+	assert_int_equal(server.broken, 1);
+	neb_client_close(client);
+	server_close(&server);
+	rig_close(rig);
+}
+
+/* A plain write is sent again. */
+static void test_plain_again(void **state)
+{
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+
+	(void)state;
+	server_open(&server, "");
+	server.breaks = "PUT /b/k ";
+	server_start(&server);
+	client = client_to(&server);
+	assert_int_equal(neb_put(client, "b", "warm", "x", 1, &result), 0);
+	assert_int_equal(neb_put(client, "b", "k", "x", 1, &result), 0);
+	assert_int_equal(server.broken, 2);
+	neb_client_close(client);
+	server_close(&server);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_done_once),
+		cmocka_unit_test(test_next_endpoint),
+		cmocka_unit_test(test_no_capsule),
+		cmocka_unit_test(test_plain_again),
+	};
+
+	return cmocka_run_group_tests_name("client_http", tests, NULL, NULL);
+}
