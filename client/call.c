@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DOCUMENT_BYTES 4096u /* the beginning of an answer, which names its document */
+
 static const struct client_op OPS[] = {
 	[NEB_GET_OBJECT] = {"GET", NULL, true},
 	[NEB_PUT_OBJECT] = {"PUT", NULL, true},
@@ -426,6 +428,40 @@ static bool busy_again(struct client_call *call)
 	return true;
 }
 
+/* The document of a success; NULL: the operation has none. */
+static const char *document_of(const struct client_call *call)
+{
+	if (call->op == NEB_COPY_OBJECT)
+		return "<CopyObjectResult";
+	return call->op == NEB_COMPLETE_MULTIPART ? "<CompleteMultipartUploadResult" : NULL;
+}
+
+/* S3 may send the status 200 before a long operation ends, so its answer tells how it ended. */
+static int document_check(struct client_call *call, const char *document)
+{
+	struct neb_result *result = &call->result;
+	char space[DOCUMENT_BYTES];
+	struct slice text = slice_of(space, 0), code, message;
+
+	for (uint32_t i = 0; i < call->into_count; i++) {
+		const struct neb_iov *iov = &call->into[i];
+		uint64_t bytes = MIN(MIN(result->bytes, sizeof(space)) - text.len, iov->bytes);
+
+		client_piece_copy(call->client, space + text.len, iov->data, bytes, iov->data);
+		text.len += bytes;
+	}
+	if (slice_find(text, slice_str(document)) >= 0)
+		return 0;
+	code = xml_text(text, "Code");
+	message = xml_text(text, "Message");
+	snprintf(result->code, sizeof(result->code), "%.*s", SLICE_FMT(code));
+	snprintf(result->message, sizeof(result->message), "%.*s", SLICE_FMT(message));
+	if (!message.len)
+		snprintf(result->message, sizeof(result->message),
+			"the answer does not say that it was done");
+	return -EIO;
+}
+
 void client_call_finish(struct client_call *call, int error)
 {
 	struct neb_result *result = &call->result;
@@ -446,6 +482,8 @@ void client_call_finish(struct client_call *call, int error)
 		return;
 	if (result->status == 400 && strcmp(result->code, "BufferTooSmall") == 0)
 		error = -EMSGSIZE;
+	if (__builtin_expect(document_of(call) != NULL, 0) && !error)
+		error = document_check(call, document_of(call));
 	if (call->client->gpu_failed) {
 		call->client->gpu_failed = false;
 		snprintf(result->message, sizeof(result->message),

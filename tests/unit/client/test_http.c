@@ -326,6 +326,51 @@ static void test_plain_again(void **state)
 	server_close(&server);
 }
 
+/* ---- Answers. ---- */
+
+/* S3 answers a copy and the completion of an upload with 200 before it knows how they end. */
+static void test_document(void **state)
+{
+	static const struct {
+		const char *answer;
+		int copied, completed;
+		const char *code;
+	} ANSWERS[] = {
+		{"<CopyObjectResult><ETag>e</ETag></CopyObjectResult>", 0, -EIO, ""},
+		{" \n<CompleteMultipartUploadResult xmlns=\"x\"></CompleteMultipartUploadResult>",
+			-EIO, 0, ""},
+		{" <Error><Code>InternalError</Code><Message>Try again.</Message></Error>", -EIO,
+			-EIO, "InternalError"},
+		{"", -EIO, -EIO, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(ANSWERS); i++) {
+		char answer[3000];
+		/* The first piece ends within the document's name. */
+		struct neb_iov into[] = {{answer, 10}, {answer + 10, sizeof(answer) - 10}};
+		struct neb_request request = {
+			.bucket = "b", .key = "k", .into = into, .into_count = 2};
+		struct neb_client *client;
+		struct neb_result result;
+		struct server server;
+
+		server_open(&server, ANSWERS[i].answer);
+		server_start(&server);
+		client = client_to(&server);
+		request.op = NEB_COPY_OBJECT;
+		assert_int_equal(neb_perform(client, &request, &result), ANSWERS[i].copied);
+		assert_int_equal(result.status, 200);
+		assert_string_equal(result.code, ANSWERS[i].code);
+		assert_int_equal(result.message[0] != 0, ANSWERS[i].copied != 0);
+		request.op = NEB_COMPLETE_MULTIPART;
+		assert_int_equal(neb_perform(client, &request, &result), ANSWERS[i].completed);
+		assert_string_equal(result.code, ANSWERS[i].code);
+		neb_client_close(client);
+		server_close(&server);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_next_endpoint),
 		cmocka_unit_test(test_no_capsule),
 		cmocka_unit_test(test_plain_again),
+		cmocka_unit_test(test_document),
 	};
 
 	return cmocka_run_group_tests_name("client_http", tests, NULL, NULL);
