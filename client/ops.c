@@ -107,7 +107,7 @@ struct page {
 	void *arg;
 	XML_Parser parser;
 	bool entry, prefix, owner; /* inside an entry, in common prefixes, in an owner */
-	bool encoded; /* keys and prefixes are percent-encoded: XML has no control characters */
+	bool encoded;		   /* the server says that keys and prefixes are percent-encoded */
 	bool stopped;
 	bool list; /* the document is a list of a server's */
 	bool truncated;
@@ -241,6 +241,8 @@ static int page_read(struct page *page, const void *data, size_t len)
 	page->entry = false;
 	page->owner = false;
 	buf_reset(&page->token);
+	/* It may follow the entries; a key has no "<" of its own in XML. */
+	page->encoded = slice_eq(xml_text(slice_of(data, len), "EncodingType"), SLICE("url"));
 	page->parser = XML_ParserCreate("UTF-8");
 	if (!page->parser)
 		return -ENOMEM;
@@ -355,7 +357,6 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 	if (ret)
 		return ret;
 	page_init(&page, list->visit, list->arg);
-	page.encoded = true;
 	buf_init(&query, 16 * KIB);
 	do {
 		buf_reset(&query);

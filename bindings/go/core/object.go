@@ -233,6 +233,7 @@ type ListOptions struct {
 }
 
 type listPage struct {
+	EncodingType          string
 	IsTruncated           bool
 	NextContinuationToken string
 	Contents              []struct {
@@ -292,8 +293,11 @@ func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) 
 	return page, page.decode()
 }
 
-// decode removes the percent-encoding, which carries keys that XML cannot express.
+// decode removes the percent-encoding, which carries keys that XML cannot express, if the server says that it is there.
 func (page *listPage) decode() (err error) {
+	if page.EncodingType != "url" {
+		return nil
+	}
 	for i := range page.Contents {
 		if page.Contents[i].Key, err = url.QueryUnescape(page.Contents[i].Key); err != nil {
 			return err

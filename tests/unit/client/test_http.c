@@ -371,6 +371,47 @@ static void test_document(void **state)
 	}
 }
 
+static bool keys_take(void *arg, const struct neb_entry *entry)
+{
+	char *keys = arg;
+
+	strcat(strcat(keys, entry->key), "|");
+	return true;
+}
+
+/* A server may pass over that the client wants keys percent-encoded. It says so only after them. */
+static void test_list_encoding(void **state)
+{
+	static const char *const LISTS[][2] = {
+		{"<ListBucketResult><Contents><Key>a+%41</Key></Contents><CommonPrefixes>"
+		 "<Prefix>b+/</Prefix></CommonPrefixes></ListBucketResult>",
+			"a+%41|b+/|"},
+		{"<ListBucketResult><Contents><Key>a+%41</Key></Contents><CommonPrefixes>"
+		 "<Prefix>b+/</Prefix></CommonPrefixes><EncodingType>url</EncodingType>"
+		 "</ListBucketResult>",
+			"a A|b /|"},
+		{"<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>c%2Bd</Key>"
+		 "</Contents></ListBucketResult>",
+			"c+d|"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(LISTS); i++) {
+		char keys[64] = "";
+		const struct neb_list list = {.bucket = "b", .visit = keys_take, .arg = keys};
+		struct neb_client *client;
+		struct server server;
+
+		server_open(&server, LISTS[i][0]);
+		server_start(&server);
+		client = client_to(&server);
+		assert_int_equal(neb_list(client, &list, NULL), 0);
+		assert_string_equal(keys, LISTS[i][1]);
+		neb_client_close(client);
+		server_close(&server);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -379,6 +420,7 @@ int main(void)
 		cmocka_unit_test(test_no_capsule),
 		cmocka_unit_test(test_plain_again),
 		cmocka_unit_test(test_document),
+		cmocka_unit_test(test_list_encoding),
 	};
 
 	return cmocka_run_group_tests_name("client_http", tests, NULL, NULL);
