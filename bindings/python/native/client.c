@@ -35,6 +35,7 @@ struct call {
 	bool done, orphan, queued;
 	enum neb_op op;
 	PyObject *bucket, *key; /* for errors; may be NULL */
+	PyObject *headers;	/* a dict of its own, which keeps their texts; may be NULL */
 	bool want_headers;
 	uint32_t body_count, memory_count;
 	struct memory *memories[MEMORIES_MAX]; /* of the body, then of into */
@@ -187,6 +188,7 @@ static void call_free(struct call *call)
 		memory_give(call->memories[i]);
 	Py_XDECREF(call->bucket);
 	Py_XDECREF(call->key);
+	Py_XDECREF(call->headers);
 	PyMem_Free(call);
 }
 
@@ -572,7 +574,10 @@ static int request_parse(struct asked *asked, struct call *call, PyObject *args,
 		PyErr_SetString(PyExc_TypeError, "headers is not a dict");
 		return -1;
 	}
-	if (headers != Py_None && headers_take(headers, asked->headers, &request->header_count))
+	/* The caller's dict may change before the library has copied the texts. */
+	if (headers != Py_None && !(call->headers = PyDict_Copy(headers)))
+		return -1;
+	if (call->headers && headers_take(call->headers, asked->headers, &request->header_count))
 		return -1;
 	Py_INCREF(bucket);
 	Py_INCREF(key);

@@ -786,6 +786,31 @@ class OnlyDLPack:
         return self.array.__dlpack__()
 
 
+class Meddling(OnlyDLPack):
+    """Changes the request's headers while the request is being made, as another thread could."""
+
+    def __init__(self, array, headers):
+        super().__init__(array)
+        self.headers = headers
+
+    def __dlpack__(self, **options):
+        self.headers.clear()
+        self.others = ["-" * 600 for _ in range(1000)]  # where the texts were
+        return super().__dlpack__()
+
+
+@needs("numpy")
+def test_headers_that_change():
+    import numpy as np
+
+    colour = "blue" * 150
+    with opened() as client:
+        headers = {"".join(("x-amz-meta-", "colour")): "".join(list(colour))}
+        client.put_many([(BUCKET, "meddled", Meddling(np.zeros(10), headers), headers)])
+        told = client.head_object(BUCKET, "meddled").headers
+        tap.check(headers == {} and told.get("x-amz-meta-colour") == colour, "headers are as they were given", told)
+
+
 @needs("numpy")
 def test_dlpack():
     import numpy as np
