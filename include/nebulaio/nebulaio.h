@@ -33,8 +33,9 @@
  * neb_result: S3's status, code, message and request id, and the transport of the request. The
  * errno of an answer: -ENOENT 404, -EACCES 401 and 403, -EEXIST 409, -ERANGE 416, -ESTALE 304 and
  * 412, -EMSGSIZE your memory is smaller than the object, -EINVAL any other 4xx, -EAGAIN 503, -EIO
- * any other 5xx. Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT,
- * -EHOSTUNREACH, -ENETDOWN; -EXDEV: the endpoint serves another store than the others.
+ * any other 5xx, and a 200 to NEB_COPY_OBJECT or NEB_COMPLETE_MULTIPART with an error in its body.
+ * Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EHOSTUNREACH, -ENETDOWN;
+ * -EXDEV: the endpoint serves another store than the others.
  *
  * MEMORY. Any memory works. Memory that is neither from the pool nor registered is copied through
  * the pool when it is small, and registered for the one request when it is large, which costs a
