@@ -117,7 +117,7 @@ static int manifest_put(struct backup *backup)
 	backup_head_fill(&head->head, BACKUP_MAGIC_MANIFEST, parts, ARRAY_LEN(parts));
 	parts[0] = slice_of(head, sizeof(*head));
 	backup_manifest_name(head->number, name);
-	ret = target_put(&backup->target, name, parts, ARRAY_LEN(parts));
+	ret = target_put_new(&backup->target, name, parts, ARRAY_LEN(parts));
 	return ret ? ret : target_sync(&backup->target);
 }
 

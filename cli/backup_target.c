@@ -254,19 +254,25 @@ static int folder_list(
 	if (!listing)
 		return errno == ENOENT ? CLI_OK
 				       : failed(target, folder, "it cannot be read", errno);
-	while (!ret && (entry = readdir(listing))) {
+	/* A listing that fails half way would look like a short one. */
+	while (!ret && (errno = 0, (entry = readdir(listing)) != NULL)) {
 		if (entry->d_name[0] == '.')
 			continue;
 		if ((size_t)snprintf(name, sizeof(name), "%s/%s", folder, entry->d_name) >=
 			sizeof(name))
 			continue;
-		if (fstatat(dirfd(listing), entry->d_name, &info, AT_SYMLINK_NOFOLLOW))
+		if (fstatat(dirfd(listing), entry->d_name, &info, AT_SYMLINK_NOFOLLOW)) {
+			if (errno != ENOENT)
+				ret = failed(target, name, "it cannot be read", errno);
 			continue;
+		}
 		if (!S_ISDIR(info.st_mode))
 			visit->fn(visit->arg, name);
 		else if (deeper)
 			ret = folder_list(target, name, false, visit);
 	}
+	if (!ret && errno)
+		ret = failed(target, folder, "it cannot be read", errno);
 	closedir(listing);
 	return ret;
 }
@@ -380,6 +386,20 @@ int target_put(struct target *target, const char *name, const struct slice *part
 	CHECK(count <= TARGET_PARTS_MAX);
 	return target->folder ? folder_put(target, name, parts, count)
 			      : bucket_put(target, name, parts, count);
+}
+
+int target_put_new(
+	struct target *target, const char *name, const struct slice *parts, uint32_t count)
+{
+	int ret = target_has(target, name);
+
+	if (ret == CLI_NOT_FOUND)
+		return target_put(target, name, parts, count);
+	if (ret)
+		return ret;
+	fprintf(stderr, "nebulaio: the backup %s: %s exists already; it is not replaced\n",
+		remote_text(target->text), name);
+	return CLI_FAILED;
 }
 
 static int cut_short(const struct target *target, const char *name)

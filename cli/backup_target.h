@@ -39,6 +39,9 @@ void target_close(struct target *target);
 /* Stores the parts, one after the other, as a file. */
 #define TARGET_PARTS_MAX 4u
 int target_put(struct target *target, const char *name, const struct slice *parts, uint32_t count);
+/* As target_put(); a file of that name that exists is an error. */
+int target_put_new(
+	struct target *target, const char *name, const struct slice *parts, uint32_t count);
 /* Reads a whole file; CLI_NOT_FOUND, without a message: there is none. */
 int target_get(struct target *target, const char *name, struct buf *out);
 /* Reads a part of a file: exactly these bytes, else CLI_DAMAGED. */

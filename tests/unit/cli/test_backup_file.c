@@ -3,6 +3,9 @@
  * under a right checksum: read or refused. */
 #include "../unit.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +32,34 @@ int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
 	(void)command;
 	(void)fmt;
 	return CLI_USAGE;
+}
+
+static unsigned reads_left = UINT32_MAX, stats_left = UINT32_MAX; /* until the disk fails */
+
+/* These two in the place of the C library's. */
+struct dirent *readdir(DIR *dir)
+{
+	struct dirent *(*real)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+
+	if (reads_left) {
+		reads_left--;
+		return real(dir);
+	}
+	errno = EIO;
+	return NULL;
+}
+
+int fstatat(int fd, const char *path, struct stat *st, int flags)
+{
+	int (*real)(int, const char *, struct stat *, int) =
+		(int (*)(int, const char *, struct stat *, int))dlsym(RTLD_NEXT, "fstatat");
+
+	if (stats_left) {
+		stats_left--;
+		return real(fd, path, st, flags);
+	}
+	errno = EIO;
+	return -1;
 }
 
 static void file_put(struct rig *rig, const char *name, const char *magic, void *head,
@@ -257,6 +288,39 @@ static void test_names(void **state)
 	assert_int_equal(count, 3);
 }
 
+/* A folder that cannot be read to its end must not look like one with fewer backups. */
+static void test_a_folder_that_fails(void **state)
+{
+	struct rig *rig = *state;
+	struct backup_numbers numbers;
+
+	/* The manifest, ".", ".." and the end. */
+	for (unsigned left = 0; left < 4; left++) {
+		reads_left = left;
+		assert_int_equal(backup_numbers_read(&rig->target, &numbers), CLI_FAILED);
+	}
+	reads_left = UINT32_MAX;
+	stats_left = 0;
+	assert_int_equal(backup_numbers_read(&rig->target, &numbers), CLI_FAILED);
+	stats_left = UINT32_MAX;
+	assert_int_equal(backup_numbers_read(&rig->target, &numbers), CLI_OK);
+	assert_int_equal(numbers.count, 1);
+	free(numbers.list);
+}
+
+static void test_nothing_is_replaced(void **state)
+{
+	struct rig *rig = *state;
+	const struct slice part = SLICE("another");
+	char name[BACKUP_NAME_BYTES];
+
+	assert_int_equal(target_put_new(&rig->target, rig->manifest, &part, 1), CLI_FAILED);
+	assert_int_equal(manifest_get(rig), CLI_OK);
+	backup_manifest_name(4, name);
+	assert_int_equal(target_put_new(&rig->target, name, &part, 1), CLI_OK);
+	assert_int_equal(target_has(&rig->target, name), CLI_OK);
+}
+
 /* Lengths and counts that do not fit, under a right checksum. */
 static void shake(struct rig *rig, const char *name, int (*get)(struct rig *rig), struct prng *prng)
 {
@@ -304,6 +368,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_each_bit, rig_open, rig_close),
 		cmocka_unit_test_setup_teardown(test_another_number, rig_open, rig_close),
 		cmocka_unit_test_setup_teardown(test_names, rig_open, rig_close),
+		cmocka_unit_test_setup_teardown(test_a_folder_that_fails, rig_open, rig_close),
+		cmocka_unit_test_setup_teardown(test_nothing_is_replaced, rig_open, rig_close),
 		cmocka_unit_test_setup_teardown(test_random, rig_open, rig_close),
 	};
 
