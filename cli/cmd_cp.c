@@ -50,7 +50,8 @@ static const char MV_USAGE[] =
 	"usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
 	"       nebulaio mv -r [OPTIONS] SOURCE TARGET\n"
 	"\n"
-	"Works as cp, and deletes each source after its copy is complete.\n"
+	"Works as cp, and deletes each source after its copy is complete. A source that changed\n"
+	"meanwhile stays, which is an error.\n"
 	"\n"
 	"  -r, --recursive    everything below the source\n"
 	"  -P, --parallel N   move N files at a time (4)\n"
@@ -168,18 +169,13 @@ static int cp(struct transfer *transfer, char *from, char *to)
 				LIMIT_KEY_LEN_MAX);
 		to_key = key;
 	}
+	if (transfer->move && from_url && !strcmp(from_bucket, to_bucket) &&
+		!strcmp(from_key, to_key))
+		return cli_usage_error(&CLI_MV, "the source and the target are one object");
 	transfer->bucket = to_bucket;
 	transfer->key = to_key;
 	return from_url ? transfer_copy(transfer, from_bucket, from_key)
 			: transfer_from_file(transfer, from);
-}
-
-static int file_delete(const char *path)
-{
-	if (!strcmp(path, "-") || unlink(path) == 0)
-		return CLI_OK;
-	perror(path);
-	return CLI_FAILED;
 }
 
 enum {
@@ -357,6 +353,32 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	return CLI_OK;
 }
 
+/* A copy into the source itself would replace sources before they are copied themselves. */
+static int overlap_refuse(const struct cli_command *command, const struct tree_copy *copy)
+{
+	if (copy->from.glob || !tree_place_holds(&copy->from, &copy->to))
+		return CLI_OK;
+	return cli_usage_error(command,
+		"the target s3://%s/%s is in the source s3://%s/%s; choose a target outside of it",
+		copy->to.bucket, remote_text(copy->to.prefix), copy->from.bucket,
+		remote_text(copy->from.prefix));
+}
+
+static int clash_refuse(const struct tree *tree, const struct tree_copy *copy)
+{
+	const struct tree_item *replaced,
+		*item = tree_clash(tree, &copy->from, &copy->to, &replaced);
+
+	if (!item)
+		return CLI_OK;
+	fprintf(stderr,
+		"nebulaio: the copy of s3://%s/%s%s would replace s3://%s/%s%s, which is to be "
+		"copied, too; nothing was copied: choose another target\n",
+		copy->from.bucket, remote_text(copy->from.prefix), remote_text(item->name),
+		copy->from.bucket, remote_text(copy->from.prefix), remote_text(replaced->name));
+	return CLI_FAILED;
+}
+
 /* Copies or moves all objects below the source. */
 static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct neb_client *client, char **argv)
@@ -383,7 +405,14 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 		ret = cli_usage_error(command, "neither side is an s3:// address");
 		goto out;
 	}
+	ret = overlap_refuse(command, &copy);
+	if (ret)
+		goto out;
 	ret = tree_read(client, &copy.from, false, &tree);
+	if (clash_refuse(&tree, &copy)) {
+		ret = CLI_FAILED;
+		goto out;
+	}
 	copy.items = calloc(tree.count + 1, sizeof(struct tree_item *));
 	for (size_t i = 0; copy.items && i < tree.count; i++)
 		copy.items[copy.count++] = &tree.items[i];
@@ -424,6 +453,7 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 		goto out;
 	}
 	transfer.resume = opts.resume;
+	transfer.move = opts.move;
 	transfer.headers = &opts.headers;
 	transfer.md5 = opts.md5;
 	transfer.fan_out = opts.fan_out[0] ? opts.fan_out : NULL;
@@ -432,9 +462,9 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	ret = names[1] ? cp(&transfer, argv[optind], argv[optind + 1]) : CLI_FAILED;
 	if (!ret)
 		report(&transfer, start_ns, names);
-	if (!ret && opts.move && tree_place_parse(names[0], false, &source))
-		ret = source.bucket ? tree_delete(transfer.client, &source, "")
-				    : file_delete(names[0]);
+	if (!ret && opts.move && strcmp(names[0], "-") != 0 &&
+		tree_place_parse(names[0], false, &source))
+		ret = transfer_source_delete(&transfer, source.bucket, source.prefix);
 out:
 	free(names[0]);
 	free(names[1]);

@@ -67,6 +67,12 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 		return cli_usage_error(command, "expected two folders or s3:// addresses");
 	if (!both->copy.from.bucket && !both->copy.to.bucket)
 		return cli_usage_error(command, "neither side is an s3:// address");
+	if (mirror && (tree_place_holds(&both->copy.from, &both->copy.to) ||
+			      tree_place_holds(&both->copy.to, &both->copy.from)))
+		return cli_usage_error(command,
+			"of s3://%s/%s and s3://%s/%s, one is in the other; choose places apart",
+			both->copy.from.bucket, remote_text(both->copy.from.prefix),
+			both->copy.to.bucket, remote_text(both->copy.to.prefix));
 	both->copy.opts = &both->opts;
 	return CLI_OK;
 }

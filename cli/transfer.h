@@ -56,6 +56,8 @@ struct transfer {
 	/* out: the server's answer to that, of the last part, and how much came by multicast or why
 	 * nothing did; or empty */
 	char fan_out_role[160];
+	bool move;     /* the source is to be deleted: transfer_source_delete() */
+	char etag[84]; /* out, with move: the source's, of an object */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
@@ -76,6 +78,9 @@ int transfer_to_file(struct transfer *transfer, const char *target);
 int transfer_from_file(struct transfer *transfer, const char *source);
 /* Copies another object to the object, inside the server. Exit code. */
 int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key);
+/* Deletes the source of a transfer with `move` that succeeded: an object, or without a bucket a
+ * file. An object that is no longer the one that was copied stays, which is an error. Exit code. */
+int transfer_source_delete(struct transfer *transfer, const char *from_bucket, const char *from);
 /* Waits for the next result of the transfer's parts, and records its transport. CLI_OK for any
  * result; CLI_FAILED, prints why: there will be no result. */
 int transfer_wait(struct transfer *transfer, struct neb_result *ret_result);

@@ -96,15 +96,26 @@ int transfer_from_file(struct transfer *transfer, const char *source)
 
 /* ---- Object to object, inside the server. ---- */
 
+static int replaced_meanwhile(const char *key)
+{
+	fprintf(stderr,
+		"nebulaio: %s: another client replaced it while it was moved: it is not deleted; "
+		"move it again\n",
+		remote_text(key));
+	return CLI_FAILED;
+}
+
 int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key)
 {
+	char if_match[sizeof(transfer->etag) + 2];
 	struct buf source;
-	struct neb_header header = {"x-amz-copy-source", NULL};
+	struct neb_header headers[2] = {
+		{"x-amz-copy-source", NULL}, {"x-amz-copy-source-if-match", if_match}};
 	struct neb_request request = {
 		.op = NEB_COPY_OBJECT,
 		.bucket = transfer->bucket,
 		.key = transfer->key,
-		.headers = &header,
+		.headers = headers,
 		.header_count = 1,
 	};
 	char answer[4096];
@@ -112,6 +123,13 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 	struct neb_result result;
 	int ret;
 
+	if (transfer->move) {
+		if (neb_head(transfer->client, from_bucket, from_key, &result))
+			return remote_failed(from_key, &result);
+		memcpy(transfer->etag, result.etag, sizeof(transfer->etag));
+		snprintf(if_match, sizeof(if_match), "\"%s\"", transfer->etag);
+		request.header_count += transfer->etag[0] != '\0';
+	}
 	buf_init(&source, 4096);
 	buf_printf(&source, "/%s/", from_bucket);
 	for (const char *c = from_key; *c; c++) {
@@ -122,17 +140,58 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 			buf_printf(&source, "%%%02X", (unsigned char)*c);
 	}
 	buf_put(&source, "", 1);
-	header.value = source.data;
+	headers[0].value = source.data;
 	request.into = &into;
 	request.into_count = 1;
 	ret = neb_perform(transfer->client, &request, &result);
 	buf_free(&source);
 	transfer->transport = result.transport;
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
+	if (ret && transfer->move && result.status == 412)
+		return replaced_meanwhile(from_key);
 	if (ret)
 		return remote_failed(from_key, &result);
 	/* The answer does not tell the object's size. */
 	if (neb_head(transfer->client, transfer->bucket, transfer->key, &result) == 0)
 		transfer->bytes = result.object_bytes;
 	return CLI_OK;
+}
+
+/* ---- The source of a move. ---- */
+
+static int object_delete(struct transfer *transfer, const char *bucket, const char *key)
+{
+	char if_match[sizeof(transfer->etag) + 2];
+	const struct neb_header header = {"if-match", if_match};
+	struct neb_request request = {.op = NEB_DELETE_OBJECT,
+		.bucket = bucket,
+		.key = key,
+		.headers = &header,
+		.header_count = transfer->etag[0] != '\0'};
+	struct neb_result result;
+	int ret;
+
+	snprintf(if_match, sizeof(if_match), "\"%s\"", transfer->etag);
+	ret = neb_perform(transfer->client, &request, &result);
+	if (ret && result.status == 501 && request.header_count) {
+		/* The server may be anybody's: some have no deletion with a condition. */
+		request.header_count = 0;
+		ret = neb_perform(transfer->client, &request, &result);
+	}
+	if (ret && result.status == 412)
+		return replaced_meanwhile(key);
+	return ret && result.status != 404 ? remote_failed(key, &result) : CLI_OK;
+}
+
+static int file_delete(const char *path)
+{
+	if (unlink(path) == 0 || errno == ENOENT)
+		return CLI_OK;
+	fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
+	return CLI_FAILED;
+}
+
+int transfer_source_delete(struct transfer *transfer, const char *from_bucket, const char *from)
+{
+	return from_bucket ? object_delete(transfer, from_bucket, from) : file_delete(from);
 }

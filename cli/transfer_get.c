@@ -239,6 +239,7 @@ int transfer_get(struct transfer *transfer, int fd)
 	transfer->transport = head.transport;
 	download.bytes_total = head.object_bytes;
 	snprintf(download.if_match, sizeof(download.if_match), "\"%s\"", head.etag);
+	memcpy(transfer->etag, head.etag, sizeof(transfer->etag));
 	progress_start(&transfer->progress, transfer->key, download.bytes_total);
 	transfer->progress.visible &= !transfer->quiet;
 	if (download.bytes_total && multicast_get(transfer, &told, fd, &ret)) {

@@ -68,6 +68,12 @@ void tree_place_free(struct tree_place *place)
 	free(place->owned);
 }
 
+bool tree_place_holds(const struct tree_place *outer, const struct tree_place *inner)
+{
+	return outer->bucket && inner->bucket && !strcmp(outer->bucket, inner->bucket) &&
+	       !strncmp(inner->prefix, outer->prefix, strlen(outer->prefix));
+}
+
 /* ---- Reading. ---- */
 
 static struct tree_item *tree_add(struct tree *tree, const char *name)
@@ -281,6 +287,30 @@ void tree_free(struct tree *tree)
 		free(tree->items[i].name);
 	free(tree->items);
 	*tree = (struct tree){0};
+}
+
+const struct tree_item *tree_clash(const struct tree *tree, const struct tree_place *from,
+	const struct tree_place *to, const struct tree_item **ret_replaced)
+{
+	size_t from_len = strlen(from->prefix);
+	char key[PATH_BYTES];
+
+	if (!tree_place_holds(from, to) && !tree_place_holds(to, from))
+		return NULL;
+	for (size_t i = 0; i < tree->count; i++) {
+		const struct tree_item copied = {.name = key + from_len};
+
+		/* A key that does not fit is refused when it is copied. */
+		if (snprintf(key, sizeof(key), "%s%s", to->prefix, tree->items[i].name) >=
+				(int)sizeof(key) ||
+			strncmp(key, from->prefix, from_len) != 0)
+			continue;
+		*ret_replaced = bsearch(
+			&copied, tree->items, tree->count, sizeof(*tree->items), item_order);
+		if (*ret_replaced)
+			return &tree->items[i];
+	}
+	return NULL;
 }
 
 /* ---- Comparing. ---- */

@@ -39,6 +39,8 @@ bool tree_is_glob(const char *text);
  * is freed after use. False: an s3:// address without a bucket, or an empty text. */
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place);
 void tree_place_free(struct tree_place *place);
+/* Whether inner is a prefix of the same bucket that is outer's or begins with it. */
+bool tree_place_holds(const struct tree_place *outer, const struct tree_place *inner);
 /* Reads all names in the place, sorted. may_be_absent: it is a target, and a folder that does not
  * exist is empty.
  * Links are followed to files, and to a folder only from the place itself. Exit code; the tree may
@@ -46,6 +48,10 @@ void tree_place_free(struct tree_place *place);
 int tree_read(struct neb_client *client, const struct tree_place *place, bool may_be_absent,
 	struct tree *ret_tree);
 void tree_free(struct tree *tree);
+/* The first item of tree, which was read from `from`, whose copy below `to` would replace an item
+ * of tree; NULL: none would. *ret_replaced: that item. */
+const struct tree_item *tree_clash(const struct tree *tree, const struct tree_place *from,
+	const struct tree_place *to, const struct tree_item **ret_replaced);
 
 /* The work to do for one name. */
 enum tree_action { TREE_KEEP, TREE_COPY, TREE_CHANGED, TREE_EXTRA };

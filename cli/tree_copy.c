@@ -146,7 +146,7 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 	else
 		ret = transfer_from_file(transfer, source);
 	if (!ret && copy->move)
-		ret = tree_delete(transfer->client, from, item->name);
+		ret = transfer_source_delete(transfer, from->bucket, source);
 	if (!ret && copy->opts->json)
 		print_json(transfer, copy, source, item);
 	else if (!ret && !copy->quiet)
@@ -185,6 +185,7 @@ static void *worker_main(void *arg)
 			.headers = copy->headers,
 			.md5 = copy->md5,
 			.resume = copy->resume,
+			.move = copy->move,
 			.fan_out = copy->fan_out,
 			.multicast = copy->multicast};
 
