@@ -4,6 +4,7 @@
 #define CLI_TRANSFER_H
 
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "remote.h"
 
@@ -56,8 +57,9 @@ struct transfer {
 	/* out: the server's answer to that, of the last part, and how much came by multicast or why
 	 * nothing did; or empty */
 	char fan_out_role[160];
-	bool move;     /* the source is to be deleted: transfer_source_delete() */
-	char etag[84]; /* out, with move: the source's, of an object */
+	bool move;	  /* the source is to be deleted: transfer_source_delete() */
+	char etag[84];	  /* out, with move: the source's, of an object */
+	struct stat file; /* out: the source's, of a file, before it was read */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
@@ -66,9 +68,9 @@ int transfer_get(struct transfer *transfer, int fd);
 /* The server's words about the fan-out, for people; "" without one. */
 const char *transfer_fan_out_text(const struct transfer *transfer);
 /* Stores what fd yields until its end: in one request when it is short, else as a multipart upload,
- * which is aborted when it fails, or kept with resume. If neither is possible, the saved state
- * stays (upload_state.h), and the next upload of this file to this key continues or aborts it.
- * name: the file's name, or a name for messages. Exit code. */
+ * which is aborted when it fails, or kept with resume. A file that changes meanwhile is an error.
+ * If neither is possible, the saved state stays (upload_state.h), and the next upload of this file
+ * to this key continues or aborts it. name: the file's name, or a name for messages. Exit code. */
 int transfer_put(struct transfer *transfer, int fd, const char *name);
 
 /* Writes the object to target: "-", a special file, or a file, which gets its name when it is
@@ -79,11 +81,13 @@ int transfer_from_file(struct transfer *transfer, const char *source);
 /* Copies another object to the object, inside the server. Exit code. */
 int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key);
 /* Deletes the source of a transfer with `move` that succeeded: an object, or without a bucket a
- * file. An object that is no longer the one that was copied stays, which is an error. Exit code. */
+ * file. A source that is no longer what was copied stays, which is an error. Exit code. */
 int transfer_source_delete(struct transfer *transfer, const char *from_bucket, const char *from);
 /* Waits for the next result of the transfer's parts, and records its transport. CLI_OK for any
  * result; CLI_FAILED, prints why: there will be no result. */
 int transfer_wait(struct transfer *transfer, struct neb_result *ret_result);
+/* Whether a file is the same as before, and has not been written to. */
+bool transfer_file_same(const struct stat *before, const struct stat *now);
 /* The part after the last '/'. */
 const char *transfer_base_name(const char *path);
 

@@ -183,8 +183,19 @@ static int object_delete(struct transfer *transfer, const char *bucket, const ch
 	return ret && result.status != 404 ? remote_failed(key, &result) : CLI_OK;
 }
 
-static int file_delete(const char *path)
+static int file_delete(const struct transfer *transfer, const char *path)
 {
+	const struct stat *before = &transfer->file;
+	struct stat now;
+
+	if (S_ISREG(before->st_mode) && stat(path, &now) == 0 &&
+		!transfer_file_same(before, &now)) {
+		fprintf(stderr,
+			"nebulaio: %s: it changed while it was moved: it is not deleted; move it "
+			"again\n",
+			remote_text(path));
+		return CLI_FAILED;
+	}
 	if (unlink(path) == 0 || errno == ENOENT)
 		return CLI_OK;
 	fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
@@ -193,5 +204,6 @@ static int file_delete(const char *path)
 
 int transfer_source_delete(struct transfer *transfer, const char *from_bucket, const char *from)
 {
-	return from_bucket ? object_delete(transfer, from_bucket, from) : file_delete(from);
+	return from_bucket ? object_delete(transfer, from_bucket, from)
+			   : file_delete(transfer, from);
 }

@@ -61,6 +61,22 @@ static int part_read(struct upload *upload, struct part *part)
 	return CLI_OK;
 }
 
+/* Checked as late as possible: a mirror compares the file's time with the object's, and would take
+ * a later change for one that is stored. */
+static int check_unchanged(const struct upload *upload)
+{
+	const struct stat *before = &upload->transfer->file;
+	struct stat now;
+
+	if (!S_ISREG(before->st_mode) ||
+		(fstat(upload->fd, &now) == 0 && transfer_file_same(before, &now)))
+		return CLI_OK;
+	fprintf(stderr,
+		"nebulaio: %s: it changed while it was read: it is not stored; store it again\n",
+		remote_text(upload->name));
+	return CLI_FAILED;
+}
+
 static int put_whole(struct upload *upload, struct part *part)
 {
 	struct transfer *transfer = upload->transfer;
@@ -81,6 +97,9 @@ static int put_whole(struct upload *upload, struct part *part)
 
 	checksum_of(transfer->md5 ? CHECKSUM_MD5 : CHECKSUM_CRC64NVME, part->data, part->bytes,
 		part->checksum);
+	ret = check_unchanged(upload);
+	if (ret)
+		return ret;
 	ret = neb_perform(transfer->client, &request, &result);
 	transfer->transport = result.transport;
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
@@ -331,6 +350,8 @@ static int put_parts(struct upload *upload)
 			break;
 	}
 	if (!ret)
+		ret = check_unchanged(upload);
+	if (!ret)
 		ret = multipart_complete(upload);
 	if (!ret)
 		upload_state_drop(&upload->state);
@@ -345,12 +366,12 @@ static int put_parts(struct upload *upload)
 /* Parts grow with the file, so that it fits the most parts that S3 allows. */
 static int part_size(struct upload *upload, uint64_t *ret_total)
 {
-	struct stat st;
+	const struct stat *st = &upload->transfer->file;
 	uint64_t bytes = TRANSFER_PART_BYTES;
 
 	*ret_total = 0;
-	if (fstat(upload->fd, &st) == 0 && S_ISREG(st.st_mode)) {
-		*ret_total = (uint64_t)st.st_size;
+	if (S_ISREG(st->st_mode)) {
+		*ret_total = (uint64_t)st->st_size;
 		bytes = MAX(bytes, ALIGN_UP(*ret_total / (UPLOAD_PARTS_MAX - 1) + 1, MIB));
 	}
 	if (bytes > PART_BYTES_MAX) {
@@ -396,10 +417,10 @@ static void parts_close(struct upload *upload)
 /* A pipe cannot be read twice, so it has no saved state. */
 static int state_open(struct upload *upload)
 {
-	struct stat st;
+	const struct stat *st = &upload->transfer->file;
 
-	if (fstat(upload->fd, &st) == 0 && S_ISREG(st.st_mode) && upload->fd != STDIN_FILENO)
-		return upload_state_open(&upload->state, upload->transfer, upload->name, &st) ==
+	if (S_ISREG(st->st_mode) && upload->fd != STDIN_FILENO)
+		return upload_state_open(&upload->state, upload->transfer, upload->name, st) ==
 		       -ENOMEM;
 	upload->state.parts = calloc(UPLOAD_PARTS_MAX, sizeof(*upload->state.parts));
 	return upload->state.parts == NULL;
@@ -416,6 +437,8 @@ int transfer_put(struct transfer *transfer, int fd, const char *name)
 	upload->transfer = transfer;
 	upload->name = name;
 	upload->fd = fd;
+	if (fstat(fd, &transfer->file))
+		transfer->file = (struct stat){0};
 	ret = part_size(upload, &total);
 	if (ret)
 		goto out;
