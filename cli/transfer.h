@@ -74,7 +74,7 @@ const char *transfer_fan_out_text(const struct transfer *transfer);
 int transfer_put(struct transfer *transfer, int fd, const char *name);
 
 /* Writes the object to target: "-", a special file, or a file, which gets its name when it is
- * complete. A folder is an error. Exit code. */
+ * complete, and is durable with `move`. A folder is an error. Exit code. */
 int transfer_to_file(struct transfer *transfer, const char *target);
 /* Stores source, or standard input for "-", as the object. Exit code. */
 int transfer_from_file(struct transfer *transfer, const char *source);

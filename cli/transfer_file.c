@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/file.h"
 #include "codec/codec.h"
 #include "transfer.h"
 
@@ -26,7 +27,7 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 	char temporary[4200];
 	struct stat st;
 	bool plain = true;
-	int fd, ret;
+	int fd, ret, error;
 
 	if (!strcmp(target, "-"))
 		return transfer_get(transfer, STDOUT_FILENO);
@@ -47,6 +48,10 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 		return errno == EACCES ? CLI_DENIED : CLI_FAILED;
 	}
 	ret = transfer_get(transfer, fd);
+	if (plain && transfer->move && !ret && fsync(fd)) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
+		ret = CLI_FAILED;
+	}
 	if (close(fd) && !ret) {
 		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
 		ret = CLI_FAILED;
@@ -57,6 +62,12 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 	}
 	if (plain && ret)
 		unlink(temporary);
+	error = plain && transfer->move && !ret ? file_parent_sync(target) : 0;
+	if (error) {
+		fprintf(stderr, "nebulaio: %s: its folder: %s\n", remote_text(target),
+			strerror(-error));
+		ret = CLI_FAILED;
+	}
 	return ret;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/file.h"
 #include "transfer.h"
 #include "tree.h"
 
@@ -51,16 +52,19 @@ static bool name_is_safe(const char *name)
 	return name[strlen(name) - 1] != '/';
 }
 
-static int folders_make(char *path)
+static int folders_make(char *path, bool durable)
 {
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		int ret;
 
 		*slash = '\0';
-		ret = mkdir(path, 0777);
+		if (mkdir(path, 0777))
+			ret = errno == EEXIST ? 0 : -errno;
+		else
+			ret = durable ? file_parent_sync(path) : 0;
 		*slash = '/';
-		if (ret && errno != EEXIST) {
-			fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
+		if (ret) {
+			fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(-ret));
 			return CLI_FAILED;
 		}
 	}
@@ -84,7 +88,7 @@ static int fetch(
 			remote_text(transfer->key));
 		return CLI_FAILED;
 	}
-	ret = folders_make(path);
+	ret = folders_make(path, transfer->move);
 	if (!ret)
 		ret = transfer_to_file(transfer, path);
 	/* Gives the file the time of the object, so that the next mirror sees no change. */
