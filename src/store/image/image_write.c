@@ -336,9 +336,12 @@ static int files_add(struct image_writer *writer)
 	const struct dirent *entry;
 	int ret = listing ? 0 : -errno;
 
-	while (!ret && (entry = readdir(listing)))
+	/* A listing that fails half way would look like a short one. */
+	while (!ret && (errno = 0, (entry = readdir(listing)) != NULL))
 		if (entry->d_name[0] != '.')
 			ret = file_add(writer, entry->d_name);
+	if (!ret)
+		ret = -errno;
 	if (listing)
 		closedir(listing);
 	return ret;

@@ -3,6 +3,8 @@
 #include "memory_disk.h"
 #include "rig.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +16,23 @@
 #include "store/store_priv.h"
 
 #define KEYS 300u
+
+static _Atomic bool list_fails; /* at the end of a checkpoint's names */
+
+/* In the place of the C library's. */
+struct dirent *readdir(DIR *dir)
+{
+	struct dirent *(*real)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+	struct dirent *entry = real(dir);
+	char link[64], path[1024];
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd(dir));
+	len = list_fails && !entry ? readlink(link, path, sizeof(path)) : -1;
+	if (len > 0 && slice_ends(slice_of(path, (size_t)len), SLICE("/index.image")))
+		errno = EIO;
+	return entry;
+}
 
 static void protected_init(struct rig *rig)
 {
@@ -336,6 +355,20 @@ static void no_folder(struct rig *rig, void *arg)
 	assert_int_equal(store_protected(rig->store), 1);
 }
 
+/* Nor is a checkpoint an image whose files cannot all be listed. */
+static void unlisted(struct rig *rig, void *arg)
+{
+	(void)arg;
+	list_fails = true;
+	put_from(rig, 0, KEYS);
+	assert_int_equal(index_apply_settle(rig->store), 0);
+	fiber_offload_long(checkpoint_now, rig->store);
+	assert_int_equal(store_protected(rig->store), 0);
+	list_fails = false;
+	fiber_offload_long(checkpoint_now, rig->store);
+	assert_int_equal(store_protected(rig->store), 1);
+}
+
 static void verify_small(struct rig *rig, void *arg)
 {
 	char key[32];
@@ -371,6 +404,20 @@ static void test_no_folder(void **state)
 	reopen(&rig, no_folder);
 	folder_lose(&rig);
 	reopen(&rig, verify_small);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+static void test_unlisted(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	protected_init(&rig);
+	reopen(&rig, bucket_only);
+	reopen(&rig, unlisted);
+	folder_lose(&rig);
+	reopen(&rig, verify_all);
 	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
@@ -619,6 +666,7 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_no_folder),
+		cmocka_unit_test(test_unlisted),
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_catalog_damaged),
 		cmocka_unit_test(test_catalog_mended),
