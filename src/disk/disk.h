@@ -334,11 +334,16 @@ void disk_array_heal(struct disk *disk, uint32_t member);
 void disk_array_regain(struct disk *disk, uint64_t members);
 
 /* Blocks of 4096 bytes as extents name them: a stripe of `blocks` that begins at block `first` of
- * each member, of the geometry in a slot. */
-#define DISK_STRIPE_BIT	 (1ull << 50)
-#define DISK_STRIPE_SLOT 51u
+ * each member, of the geometry in a slot. An array uses no more of a member than `first` reaches:
+ * disk_bytes() is at most DISK_ARRAY_BYTES_MAX, and disk_grow() beyond it is -ENOSPC. */
+#define DISK_STRIPE_FIRST_BITS 34u
+#define DISK_ARRAY_BYTES_MAX   (4096ull << DISK_STRIPE_FIRST_BITS) /* 64 TiB */
+#define DISK_STRIPE_BIT	       (1ull << 50)
+#define DISK_STRIPE_SLOT       51u
 static inline uint64_t disk_stripe(uint64_t first, uint32_t blocks, uint32_t slot)
 {
+	CHECK(first < 1ull << DISK_STRIPE_FIRST_BITS);
+	CHECK(blocks && blocks <= DISK_STRIPE_BLOCKS_MAX);
 	return (uint64_t)slot << DISK_STRIPE_SLOT | DISK_STRIPE_BIT | (uint64_t)(blocks - 1) << 42 |
 	       first << 8;
 }
@@ -352,7 +357,7 @@ static inline bool disk_stripe_is(uint64_t block)
 }
 static inline uint64_t disk_stripe_first(uint64_t block)
 {
-	return block >> 8 & ((1ull << 34) - 1);
+	return block >> 8 & ((1ull << DISK_STRIPE_FIRST_BITS) - 1);
 }
 static inline uint32_t disk_stripe_blocks(uint64_t block)
 {

@@ -141,9 +141,19 @@ uint32_t disk_array_geometry_data(const struct disk *disk, uint32_t slot)
 								   : 0;
 }
 
-/* The size that all good members have. */
-static uint64_t bytes_of(const struct array *array)
+static void limit_tell(struct disk *disk)
 {
+	if (!atomic_exchange(&disk->array->limit_told, true))
+		log_warn("disk",
+			"%s: the store uses %llu TiB of each volume, and no more: for more space, "
+			"add volumes",
+			disk->path, (unsigned long long)(DISK_ARRAY_BYTES_MAX / TIB));
+}
+
+/* Takes the size that all good members have, up to the limit. */
+static void bytes_take(struct disk *disk)
+{
+	const struct array *array = disk->array;
 	uint64_t bytes = UINT64_MAX;
 
 	for (uint64_t left = mask_of(array); left; left &= left - 1) {
@@ -152,7 +162,11 @@ static uint64_t bytes_of(const struct array *array)
 		if (array_readable(array, i, 0))
 			bytes = MIN(bytes, disk_bytes(array->members[i].disk));
 	}
-	return bytes == UINT64_MAX ? 0 : bytes;
+	if (bytes == UINT64_MAX)
+		bytes = 0;
+	if (bytes > DISK_ARRAY_BYTES_MAX)
+		limit_tell(disk);
+	atomic_store_explicit(&disk->bytes, MIN(bytes, DISK_ARRAY_BYTES_MAX), memory_order_release);
 }
 
 static int array_init(struct disk *disk, const struct disk_array_opts *opts)
@@ -176,7 +190,7 @@ static int array_init(struct disk *disk, const struct disk_array_opts *opts)
 	if (ret)
 		return ret;
 	atomic_store(&array->current, opts->current);
-	atomic_store(&disk->bytes, bytes_of(array));
+	bytes_take(disk);
 	what_update(disk);
 	return 0;
 }
@@ -375,7 +389,7 @@ void disk_array_regain(struct disk *disk, uint64_t members)
 				&array->members[i].state, &missing, DISK_MEMBER_GOOD);
 	}
 	atomic_fetch_add(&array->changes, 1);
-	atomic_store_explicit(&disk->bytes, bytes_of(array), memory_order_release);
+	bytes_take(disk);
 }
 
 static int array_attach(struct disk *disk, struct disk_core *core)
@@ -394,6 +408,10 @@ static int array_grow(struct disk *disk, uint64_t bytes_total)
 	struct array *array = disk->array;
 	int ret = 0;
 
+	if (bytes_total > DISK_ARRAY_BYTES_MAX) {
+		limit_tell(disk);
+		return -ENOSPC;
+	}
 	for (uint32_t i = 0; i < DISK_MEMBERS_MAX && !ret; i++) {
 		if (!array_writable(array, i))
 			continue;
@@ -404,7 +422,7 @@ static int array_grow(struct disk *disk, uint64_t bytes_total)
 		}
 	}
 	if (!ret)
-		atomic_store_explicit(&disk->bytes, bytes_of(array), memory_order_release);
+		bytes_take(disk);
 	return ret;
 }
 

@@ -28,6 +28,7 @@ struct array {
 	_Atomic uint32_t current;
 	_Atomic uint64_t log; /* members that have the mirrored ranges */
 	_Atomic uint64_t changes;
+	atomic_bool limit_told; /* DISK_ARRAY_BYTES_MAX: it was logged */
 	uint32_t retired_count;
 	struct disk *retired[ARRAY_RETIRED_MAX];
 	struct array_member members[DISK_MEMBERS_MAX];

@@ -623,7 +623,7 @@ static uint64_t members_good(const struct set *set, uint64_t *ret_bytes)
 {
 	uint64_t good = 0;
 
-	*ret_bytes = UINT64_MAX;
+	*ret_bytes = DISK_ARRAY_BYTES_MAX;
 	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		if (set->array.members[i] && set->array.states[i] == DISK_MEMBER_GOOD) {
 			*ret_bytes = MIN(*ret_bytes, disk_bytes(set->array.members[i]));

@@ -401,6 +401,116 @@ static void test_members_are_rebuilt(void **state)
 	fixture_end(&fixture);
 }
 
+/* ---- Members that are larger than a stripe's address reaches. They hold only their last block
+ * below the limit, and everything else reads as zeros. ---- */
+
+#define HUGE_BYTES (DISK_ARRAY_BYTES_MAX + 1024ull * GIB)
+#define HUGE_LAST  (DISK_ARRAY_BYTES_MAX - BLOCK)
+
+struct huge {
+	uint8_t last[BLOCK];
+	uint64_t grown_to;
+};
+static struct huge huges[3];
+
+static void huge_identify(struct disk_identity *identity)
+{
+	*identity = (struct disk_identity){.bytes = HUGE_BYTES,
+		.medium_bytes = HUGE_BYTES,
+		.align = BLOCK,
+		.can_grow = true,
+		.what = "huge"};
+}
+
+static int huge_open(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
+	void **ret_volume)
+{
+	(void)arg;
+	huge_identify(ret_identity);
+	*ret_volume = &huges[opts->path[strlen(opts->path) - 1] - '0'];
+	return 0;
+}
+
+static void huge_close(void *volume)
+{
+	(void)volume;
+}
+
+static int huge_now(void *volume, enum disk_op op, void *data, uint64_t bytes, uint64_t offset)
+{
+	struct huge *huge = (struct huge *)volume;
+
+	if (op == DISK_READ) {
+		memset(data, 0, bytes);
+		if (offset == HUGE_LAST)
+			memcpy(data, huge->last, BLOCK);
+	} else if (op == DISK_WRITE) {
+		assert_int_equal(offset, HUGE_LAST);
+		assert_int_equal(bytes, BLOCK);
+		memcpy(huge->last, data, BLOCK);
+	}
+	return 0;
+}
+
+static int huge_grow(void *volume, uint64_t bytes_total, struct disk_identity *ret_identity)
+{
+	((struct huge *)volume)->grown_to = bytes_total;
+	huge_identify(ret_identity);
+	ret_identity->bytes = bytes_total;
+	return 0;
+}
+
+static bool huge_gone(void *volume)
+{
+	(void)volume;
+	return false;
+}
+
+static const struct disk_driver HUGE_DRIVER = {.scheme = "huge://",
+	.name = "huge",
+	.open = huge_open,
+	.close = huge_close,
+	.now = huge_now,
+	.grow = huge_grow,
+	.gone = huge_gone};
+
+static void test_a_huge_member_is_used_as_far_as_addresses_reach(void **state)
+{
+	struct disk_array_opts opts = {.data = 2, .parity = 1, .name = "array"};
+	uint64_t last = disk_stripe(DISK_ARRAY_BYTES_MAX / BLOCK - 1, 2, 1), offset;
+	uint8_t body[2 * BLOCK], got[2 * BLOCK];
+	struct disk *disk;
+
+	(void)state;
+	memset(huges, 0, sizeof(huges));
+	disk_driver_add(&HUGE_DRIVER);
+	for (uint32_t i = 0; i < 3; i++) {
+		static const char *const PATHS[] = {"huge://0", "huge://1", "huge://2"};
+		struct disk_opts member = {.path = PATHS[i], .step_bytes = STEP};
+
+		assert_int_equal(disk_open(&member, &opts.members[i]), 0);
+		assert_int_equal(disk_bytes(opts.members[i]), HUGE_BYTES);
+	}
+	assert_int_equal(disk_array_open(&opts, &disk), 0);
+	assert_int_equal(disk_bytes(disk), DISK_ARRAY_BYTES_MAX);
+	/* The array would not grow the members, whose space it could not name. */
+	assert_int_equal(disk_grow(disk, HUGE_BYTES + STEP), -ENOSPC);
+	assert_int_equal(huges[0].grown_to, 0);
+	assert_int_equal(disk_bytes(disk), DISK_ARRAY_BYTES_MAX);
+	/* The last stripe keeps its address, and its bytes. */
+	assert_int_equal(disk_stripe_first(last), DISK_ARRAY_BYTES_MAX / BLOCK - 1);
+	assert_int_equal(disk_stripe_blocks(last), 2);
+	assert_int_equal(disk_stripe_slot(last), 1);
+	offset = disk_stripe(DISK_ARRAY_BYTES_MAX / BLOCK - 1, 2, 0) * BLOCK;
+	memset(body, 'a', BLOCK);
+	memset(body + BLOCK, 'b', BLOCK);
+	assert_int_equal(disk_write_now(disk, body, sizeof(body), offset), 0);
+	assert_int_equal(disk_read_now(disk, got, sizeof(got), offset), 0);
+	assert_memory_equal(got, body, sizeof(body));
+	disk_close(disk);
+	disk_driver_remove(&HUGE_DRIVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -413,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_a_member_comes_back),
 		cmocka_unit_test(test_members_are_regained),
 		cmocka_unit_test(test_members_are_rebuilt),
+		cmocka_unit_test(test_a_huge_member_is_used_as_far_as_addresses_reach),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
