@@ -410,6 +410,16 @@ static int body_flush(struct store *store)
 	return result;
 }
 
+/* Whether the put itself flushes its body. The flush of the commit's group makes the other bodies
+ * durable; that of a group that writes to a log apart alone does not. */
+static bool flushes_body(const struct store_put *put, const struct commit *commit, uint64_t bytes)
+{
+	bool written = put->segment_count && !commit->span.data;
+
+	return bytes > BODY_VERIFY_BYTES_MAX ||
+	       (written && disk_has_log_apart(put->store->volume.disk));
+}
+
 /* Makes the object in memory. */
 static int object_build(struct store_put *put, const struct store_meta *meta, struct commit *commit)
 {
@@ -452,16 +462,14 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 		object->body = BODY_SEGMENTED;
 	first = append_first(object);
 	CHECK(object->segment_count - first == put->segment_count);
+	object->body_flushed = flushes_body(put, commit, bytes);
 	for (uint32_t i = 0; i < put->segment_count; i++)
 		atomic_init(&object->segments[first + i], put->segments[i]);
 	put->segment_count = 0;
 	commit->items[0].object = object;
 	commit->span_segment = first;
 	commit->append = put->append.base ? &put->append : NULL;
-	if (bytes <= BODY_VERIFY_BYTES_MAX)
-		return 0;
-	object->body_flushed = true;
-	return body_flush(store);
+	return object->body_flushed ? body_flush(store) : 0;
 }
 
 /* The frames of a grouped body go to the cache once it is stored. */

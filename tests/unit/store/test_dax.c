@@ -195,11 +195,53 @@ static void test_log_apart(void **state)
 	end();
 }
 
+/* ---- What a put flushes. ---- */
+
+static void flushes_visit(const struct counter *counter, void *arg)
+{
+	if (strcmp(counter->name, "nebulaio_disk_flushes_total") == 0)
+		*(uint64_t *)arg += counter_read(counter);
+}
+
+/* The number of flushes that the put of a body takes. */
+static uint64_t flushes_of(struct rig *arg_rig, const char *key, uint64_t bytes)
+{
+	uint64_t before = 0, after = 0;
+
+	counter_visit(flushes_visit, &before);
+	assert_int_equal(object_put_seeded(arg_rig, "b", slice_str(key), bytes, 1, NULL), 0);
+	counter_visit(flushes_visit, &after);
+	return after - before;
+}
+
+/* A group whose writes are all of the log flushes nothing else. */
+static void flushes_run(struct rig *arg_rig, void *arg)
+{
+	uint64_t in_log;
+
+	(void)arg;
+	(void)bucket_make(arg_rig->store, "b");
+	in_log = flushes_of(arg_rig, "in the log", 100);
+	if (flushes_of(arg_rig, "own", MIB) != in_log + 1 ||
+		flushes_of(arg_rig, "own and large", 5 * MIB) != in_log + 1 ||
+		flushes_of(arg_rig, "with its group", 20000) != in_log)
+		_exit(4);
+}
+
+static void test_a_body_of_its_own_is_flushed(void **state)
+{
+	(void)state;
+	begin(true);
+	assert_int_equal(child("seed=1", flushes_run), 0);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_log_and_bodies),
 		cmocka_unit_test(test_log_apart),
+		cmocka_unit_test(test_a_body_of_its_own_is_flushed),
 	};
 
 	return cmocka_run_group_tests_name("dax", tests, NULL, NULL);
