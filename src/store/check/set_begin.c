@@ -295,8 +295,8 @@ struct cancelling {
 	bool done;
 };
 
-/* On a helper thread: new bodies use the other geometry again, unless the change's last superblock
- * was made meanwhile. */
+/* On a helper thread: new bodies use the other geometry again, unless they do already, because the
+ * change was taken back before, or the change's last superblock was made meanwhile. */
 static void cancel_run(void *arg)
 {
 	struct cancelling *cancelling = (struct cancelling *)arg;
@@ -306,7 +306,8 @@ static void cancel_run(void *arg)
 	uint32_t slot = set_slot_old(store);
 
 	pthread_mutex_lock(&volume->lock);
-	cancelling->done = set->geometries[slot].numbers.data != 0;
+	cancelling->done =
+		set->geometries[slot].numbers.data != 0 && super_set_newer(&volume->super) != slot;
 	if (cancelling->done) {
 		set->change++;
 		set->current = slot;
