@@ -371,8 +371,11 @@ int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t of
  * a member is still wrong. */
 int disk_array_amend(
 	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
-/* Computes a member's part of a stripe from the others and writes it. Fiber call. */
-int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
+/* The members that have a part of a stripe, one bit each. */
+uint64_t disk_array_stripe_members(const struct disk *disk, uint64_t block);
+/* Computes a member's part of a stripe and writes it. data: all of the stripe's blocks, known to be
+ * right; NULL: from what the others return, right or wrong. Fiber call. */
+int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const void *data);
 /* Computes a stripe's parity from its data and compares it with the members' parity. data: all of
  * the stripe's blocks, known to be right: what a member returns unchecked may be what is wrong.
  * amend: rewrites what differs. ret_wrong: how many shards differed, without those that could not

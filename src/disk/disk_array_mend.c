@@ -141,7 +141,41 @@ static uint32_t shard_of(const struct stripe *stripe, uint32_t member)
 	return shard;
 }
 
-int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
+uint64_t disk_array_stripe_members(const struct disk *disk, uint64_t block)
+{
+	struct stripe stripe = array_stripe(disk->array, block);
+	uint64_t members = 0;
+
+	for (uint32_t s = 0; s < stripe.geometry->count; s++)
+		if (array_shard_blocks(&stripe, s))
+			members |= 1ull << array_member_of(&stripe, s);
+	return members;
+}
+
+/* A shard of the stripe's data, or of its parity. made: room for it. */
+static int shard_make(
+	const struct stripe *stripe, uint32_t shard, const uint8_t *data, uint8_t *made)
+{
+	uint64_t bytes = (uint64_t)array_shard_blocks(stripe, shard) * DISK_ALIGN_BYTES;
+	uint64_t width = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
+	const struct array_geometry *geometry = stripe->geometry;
+	void *parity;
+	int ret;
+
+	if (shard < geometry->data) {
+		memcpy(made, data + shard * width, bytes);
+		return 0;
+	}
+	if (posix_memalign(&parity, DISK_ALIGN_BYTES, geometry->parity * width))
+		return -ENOMEM;
+	ret = array_encode(stripe, data, (uint8_t *)parity);
+	if (!ret)
+		memcpy(made, (uint8_t *)parity + (shard - geometry->data) * width, bytes);
+	free(parity);
+	return ret;
+}
+
+int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const void *data)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, block);
@@ -151,27 +185,32 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
 				 : 0;
 	const struct array_part part = {.shard = shard, .to = bytes};
 	struct array_batch *batch;
-	void *data;
+	void *made;
 	int ret;
 
 	if (!bytes)
 		return 0;
 	if (!array_writable(array, member))
 		return -EIO;
-	if (posix_memalign(&data, DISK_ALIGN_BYTES, bytes))
+	if (posix_memalign(&made, DISK_ALIGN_BYTES, bytes))
 		return -ENOMEM;
 	batch = (struct array_batch *)calloc(1, sizeof(*batch));
-	ret = batch ? array_rescue(disk, &stripe, &part, (uint8_t *)data) : -ENOMEM;
+	if (!batch)
+		ret = -ENOMEM;
+	else if (data)
+		ret = shard_make(&stripe, shard, (const uint8_t *)data, (uint8_t *)made);
+	else
+		ret = array_rescue(disk, &stripe, &part, (uint8_t *)made);
 	if (!ret) {
 		batch->array = array;
 		array_batch_add(
-			batch, DISK_WRITE, member, data, bytes, stripe.first * DISK_ALIGN_BYTES);
+			batch, DISK_WRITE, member, made, bytes, stripe.first * DISK_ALIGN_BYTES);
 		array_batch_run(batch);
 		ret = batch->transfers[0].result;
 		counter_add(&rebuilt_bytes, bytes);
 	}
 	free(batch);
-	free(data);
+	free(made);
 	return ret;
 }
 

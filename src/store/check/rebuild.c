@@ -31,11 +31,19 @@
 
 DEFINE_COUNTER(stripes_rebuilt, "nebulaio_store_stripes_rebuilt_total", NULL,
 	"Stripes of which a part was computed again for a volume under rebuild.");
+DEFINE_COUNTER(stripes_unverified, "nebulaio_store_stripes_rebuilt_unverified_total", NULL,
+	"Stripes of which a part was computed from data that has a wrong checksum on all volumes.");
 DEFINE_COUNTER(volumes_rebuilt, "nebulaio_store_volumes_rebuilt_total", NULL,
 	"Volumes that were rebuilt completely.");
 
 /* The rows that name extents, by kind and then by key, and the walk's position in them. */
 static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
+
+/* A segment that a row names. */
+struct source {
+	struct segment *segment; /* with a reference */
+	uint64_t bytes;		 /* of its body; 0: the row does not say */
+};
 
 struct store_rebuild {
 	struct store *store;
@@ -47,10 +55,11 @@ struct store_rebuild {
 	size_t keys_at;
 	struct image_place image; /* in the volumes' copy of the index */
 	bool image_over;
-	uint32_t count;
-	uint64_t stripes[2 *
-			 (BATCH_STRIPES + SEGMENT_EXTENTS_MAX)]; /* rows noted, and rows walked */
-	uint64_t total;
+	uint32_t count; /* of stripes of the sources */
+	uint32_t source_count;
+	struct source sources[2 * BATCH_STRIPES]; /* of rows noted, and rows walked */
+	uint8_t *data, *piece;			  /* of a stripe, of a piece */
+	uint64_t total, unverified;		  /* stripes */
 	int ret;
 };
 
@@ -102,10 +111,13 @@ static bool noted_take(struct store_rebuild *rebuild)
 
 /* ---- Gathering, on a helper thread. ---- */
 
-static void stripes_take(struct store_rebuild *rebuild, const struct segment *segment)
+/* Each has at least one stripe. Takes over the segment. */
+static void source_take(struct store_rebuild *rebuild, struct segment *segment, uint64_t bytes)
 {
-	for (uint32_t i = 0; i < segment->extent_count; i++)
-		rebuild->stripes[rebuild->count++] = segment->extents[i].block;
+	CHECK(rebuild->source_count < ARRAY_LEN(rebuild->sources));
+	CHECK(segment->extent_count > 0);
+	rebuild->sources[rebuild->source_count++] = (struct source){segment, bytes};
+	rebuild->count += segment->extent_count;
 }
 
 static void row_take(struct store_rebuild *rebuild, struct slice key, struct slice value)
@@ -118,13 +130,12 @@ static void row_take(struct store_rebuild *rebuild, struct slice key, struct sli
 	if (key.data[0] == 'S') {
 		if (segment_record_parse(value, &segment))
 			return;
-		stripes_take(rebuild, segment);
-		segment_close(segment);
+		source_take(rebuild, segment, 0);
 		return;
 	}
 	if (record_parse(value, &object))
 		return;
-	stripes_take(rebuild, atomic_load(&object->segments[0]));
+	source_take(rebuild, segment_get(atomic_load(&object->segments[0])), object->meta.bytes);
 	object_put(rebuild->store, object);
 }
 
@@ -188,7 +199,6 @@ static void batch_gather(void *arg)
 {
 	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
 
-	rebuild->count = 0;
 	rebuild->ret = noted_gather(rebuild);
 	if (!rebuild->ret && rebuild->kind < ARRAY_LEN(KINDS))
 		rebuild->ret = walk_gather(rebuild);
@@ -201,15 +211,13 @@ static void image_gather(void *arg)
 	struct segment *segment;
 	uint64_t bytes;
 
-	rebuild->count = 0;
 	rebuild->ret = 0;
 	while (rebuild->count < BATCH_STRIPES) {
 		if (!image_segment(rebuild->store->image, &rebuild->image, &segment, &bytes)) {
 			rebuild->image_over = true;
 			return;
 		}
-		stripes_take(rebuild, segment);
-		segment_close(segment);
+		source_take(rebuild, segment, bytes);
 		rebuild->image.segment_idx++;
 	}
 }
@@ -226,23 +234,102 @@ static uint64_t members_rebuilding(const struct disk *disk)
 	return mask;
 }
 
+/* A piece of a segment. data: room for it. */
+static struct stripe_piece piece_of(const struct source *source, uint64_t at, uint8_t *data)
+{
+	uint64_t padded = (uint64_t)source->segment->blocks << BLOCK_SHIFT;
+	uint64_t end = at + STORE_CHECK_BYTES, all = source->bytes ? source->bytes : padded;
+
+	return (struct stripe_piece){.at = at,
+		.data = data,
+		.bytes = (uint32_t)(MIN(end, all) - at),
+		.crc32c = source->segment->checks[at / STORE_CHECK_BYTES],
+		.padded = !source->bytes && end >= padded};
+}
+
+/* Reads the data of a stripe, of which each piece has the right checksum, on any of the volumes.
+ * -EUCLEAN: none has it. */
+static int stripe_fill(
+	struct store_rebuild *rebuild, const struct source *source, const struct extent *extent)
+{
+	struct volume *volume = &rebuild->store->volume;
+	const struct segment *segment = source->segment;
+	uint64_t from = (uint64_t)extent->start << BLOCK_SHIFT;
+	uint64_t to = from + ((uint64_t)extent->blocks << BLOCK_SHIFT), end;
+	int ret;
+
+	if (!segment_covers(segment,
+		    source->bytes ? source->bytes : (uint64_t)segment->blocks << BLOCK_SHIFT) ||
+		!disk_in_range(volume->disk, extent->block << BLOCK_SHIFT, to - from))
+		return -EUCLEAN;
+	ret = disk_read_now(volume->disk, rebuild->data, to - from, extent->block << BLOCK_SHIFT);
+	for (uint64_t at = from; at < to && !ret; at = end) {
+		uint64_t start = at / STORE_CHECK_BYTES * STORE_CHECK_BYTES;
+		struct stripe_piece piece = piece_of(source, start, rebuild->data + (at - from));
+
+		end = MIN(to, start + STORE_CHECK_BYTES);
+		/* A piece with a part in another stripe is read as a whole. */
+		if (start == at && start + piece.bytes <= to && stripe_piece_right(&piece))
+			continue;
+		piece.data = rebuild->piece;
+		ret = stripe_piece_read(volume, segment, &piece, true);
+		memcpy(rebuild->data + (at - from), rebuild->piece + (at - start), end - at);
+	}
+	return ret;
+}
+
+/* Wrong bytes on one of the others must not make the rebuilt part wrong, too: no volume might have
+ * the right data then. */
+static int stripe_run(struct store_rebuild *rebuild, const struct source *source,
+	const struct extent *extent, uint64_t members)
+{
+	struct disk *disk = rebuild->store->volume.disk;
+	bool right;
+	int ret;
+
+	members &= disk_array_stripe_members(disk, extent->block);
+	if (!members)
+		return 0;
+	ret = stripe_fill(rebuild, source, extent);
+	right = !ret;
+	if (ret == -EUCLEAN) {
+		counter_add(&stripes_unverified, 1);
+		rebuild->unverified++;
+		ret = 0;
+	}
+	for (; members && !ret; members &= members - 1)
+		ret = disk_array_rebuild(disk, extent->block, (uint32_t)__builtin_ctzll(members),
+			right ? rebuild->data : NULL);
+	return ret;
+}
+
+static int source_run(struct store_rebuild *rebuild, const struct source *source, uint64_t members)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < source->segment->extent_count && !ret; i++) {
+		ret = stripe_run(rebuild, source, &source->segment->extents[i], members);
+		if (!ret && atomic_load(&rebuild->store->quiescing))
+			ret = -ESHUTDOWN;
+	}
+	return ret;
+}
+
 /* Between the look into the index and the write no block is reused, so a row still names the same
  * body. */
 static int batch_run(struct store_rebuild *rebuild, void (*gather)(void *))
 {
-	struct disk *disk = rebuild->store->volume.disk;
-	uint64_t members = members_rebuilding(disk);
+	uint64_t members = members_rebuilding(rebuild->store->volume.disk);
 	int ret;
 
 	space_hold(rebuild->store->space);
+	rebuild->count = rebuild->source_count = 0;
 	fiber_offload_long(gather, rebuild);
 	ret = rebuild->ret;
-	for (uint32_t i = 0; i < rebuild->count && !ret; i++) {
-		for (uint32_t m = 0; members >> m && !ret; m++)
-			if (members >> m & 1)
-				ret = disk_array_rebuild(disk, rebuild->stripes[i], m);
-		if (atomic_load(&rebuild->store->quiescing))
-			break;
+	for (uint32_t i = 0; i < rebuild->source_count; i++) {
+		if (!ret)
+			ret = source_run(rebuild, &rebuild->sources[i], members);
+		segment_close(rebuild->sources[i].segment);
 	}
 	if (!ret && atomic_load(&rebuild->store->quiescing))
 		ret = -ESHUTDOWN;
@@ -315,14 +402,22 @@ static void heal_run(void *arg)
 int store_rebuild(struct store *store)
 {
 	struct store_rebuild *rebuild;
+	void *memory;
 	int ret;
 
 	if (!store->volume.set_count || !members_rebuilding(store->volume.disk))
 		return 0;
-	rebuild = (struct store_rebuild *)calloc(1, sizeof(*rebuild));
-	if (!rebuild)
+	if (posix_memalign(
+		    &memory, BLOCK_BYTES, DISK_STRIPE_BLOCKS_MAX * BLOCK_BYTES + STORE_CHECK_BYTES))
 		return -ENOMEM;
+	rebuild = (struct store_rebuild *)calloc(1, sizeof(*rebuild));
+	if (!rebuild) {
+		free(memory);
+		return -ENOMEM;
+	}
 	rebuild->store = store;
+	rebuild->data = (uint8_t *)memory;
+	rebuild->piece = rebuild->data + DISK_STRIPE_BLOCKS_MAX * BLOCK_BYTES;
 	ret = rows_run(rebuild);
 	if (!ret)
 		ret = image_run(rebuild);
@@ -335,6 +430,12 @@ int store_rebuild(struct store *store)
 	if (ret && ret != -ESHUTDOWN)
 		log_error("store", "rebuilding stopped: %s; it starts again from the beginning",
 			strerror(-ret));
+	if (rebuild->unverified)
+		log_error("store",
+			"a rebuild found %llu stripes with wrong bytes of which no volume has the "
+			"right ones: run a scrub, which names the objects; restore or delete them",
+			(unsigned long long)rebuild->unverified);
+	free(memory);
 	free(rebuild);
 	return ret;
 }

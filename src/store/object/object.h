@@ -182,9 +182,13 @@ struct stripe_piece {
 	uint8_t *data;
 	uint32_t bytes;
 	uint32_t crc32c;
+	bool padded; /* `bytes` is whole blocks: of the last one, the checksum covers an unknown
+			part */
 };
 int stripe_mend(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend);
+/* Whether data has the piece's checksum. */
+bool stripe_piece_right(const struct stripe_piece *piece);
 /* Reads a piece, compares its checksum, and repairs it if it is wrong, which the volume's mended
  * and unmended count. 0: data is right; -EUCLEAN: no volume has the right data, or it lies outside.
  * As stripe_mend. */

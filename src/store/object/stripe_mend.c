@@ -8,6 +8,21 @@
 DEFINE_COUNTER(mended, "nebulaio_store_pieces_mended_total", NULL,
 	"Pieces with a wrong checksum that were repaired from other volumes.");
 
+bool stripe_piece_right(const struct stripe_piece *piece)
+{
+	uint32_t at = piece->padded ? piece->bytes - BLOCK_BYTES : piece->bytes;
+	uint32_t crc = crc32c_update(0, piece->data, at);
+
+	if (!piece->padded)
+		return crc == piece->crc32c;
+	for (; at < piece->bytes; at++) {
+		crc = crc32c_update(crc, piece->data + at, 1);
+		if (crc == piece->crc32c)
+			return true;
+	}
+	return false;
+}
+
 /* Reads the piece in one of the ways (or writes the data that was read that way over the damage).
  */
 static int piece_go(struct disk *disk, const struct segment *segment,
@@ -46,7 +61,7 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 
 		if (ret == -ENOENT || ret == -ENOMEM)
 			return -EIO;
-		if (ret || crc32c_update(0, piece->data, piece->bytes) != piece->crc32c)
+		if (ret || !stripe_piece_right(piece))
 			continue;
 		counter_add(&mended, 1);
 		/* If the rewrite fails, the next read repairs it again. */
@@ -74,7 +89,7 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 			return ret;
 		done += (uint32_t)run;
 	}
-	if (crc32c_update(0, piece->data, piece->bytes) == piece->crc32c)
+	if (stripe_piece_right(piece))
 		return 0;
 	ret = stripe_mend(volume, segment, piece, amend);
 	if (ret < 0)

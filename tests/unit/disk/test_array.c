@@ -328,7 +328,8 @@ static void test_a_member_comes_back(void **state)
 	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
 	assert_int_equal(disk_array_changes(fixture.disk), 2);
-	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1), 0);
+	assert_int_equal(
+		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1, NULL), 0);
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_lost(fixture.disk), 0);
 	disk_array_fail(fixture.disk, 0, -EIO);
@@ -384,8 +385,8 @@ static void test_members_are_rebuilt(void **state)
 		uint64_t block = disk_stripe(STRIPE_FIRST + i * 16, LENGTHS[i], 0);
 
 		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
-		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0), 0);
-		assert_int_equal(disk_array_rebuild(fixture.disk, block, 3), 0);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0, NULL), 0);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 3, NULL), 0);
 	}
 	disk_array_heal(fixture.disk, 0);
 	disk_array_heal(fixture.disk, 3);
@@ -397,7 +398,7 @@ static void test_members_are_rebuilt(void **state)
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_MISSING);
 	assert_int_equal(
-		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1), -EIO);
+		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1, NULL), -EIO);
 	fixture_end(&fixture);
 }
 

@@ -587,6 +587,76 @@ static void test_a_scrub_keeps_to_data_that_is_right(void **state)
 	}
 }
 
+/* ---- A volume that has wrong bytes while another is rebuilt: the rebuilt one has right ones. ----
+ */
+
+#define JOINED_BYTES 200003u
+#define TAIL_BYTES   512u
+
+static void rotten_fill(struct rig *rig, void *arg)
+{
+	stuck_fill(rig, arg);
+	assert_int_equal(bucket_make(rig->store, "parts"), 0);
+	assert_int_equal(object_join_seeded(rig, "plain", SLICE("joined"), JOINED_BYTES, 2, 2), 0);
+}
+
+/* Spoils a byte of the body on the volume that has it; returns the volume's bit. */
+static uint32_t rotten_spoil(const uint8_t *body, size_t bytes)
+{
+	uint64_t at;
+	struct memory_disk *disk = memory_disk_find(body, bytes, &at);
+
+	disk->memory[at + 100] ^= 0xff;
+	return 1u << (disk - memory_disk(0));
+}
+
+struct rotten {
+	uint32_t rebuilt, lost;
+};
+
+static void rotten_rebuild(struct rig *rig, void *arg)
+{
+	const struct rotten *rotten = (const struct rotten *)arg;
+	struct disk *disk = rig->store->volume.disk;
+
+	assert_int_equal(disk_array_state(disk, rotten->rebuilt), DISK_MEMBER_REBUILDING);
+	assert_int_equal(store_rebuild(rig->store), 0);
+	assert_int_equal(disk_array_state(disk, rotten->rebuilt), DISK_MEMBER_GOOD);
+	memory_disk_lose(rotten->lost);
+	assert_int_equal(object_verify_seeded(rig, "plain", SLICE("k"), STUCK_BYTES, 1), 0);
+	assert_int_equal(object_verify_seeded(rig, "plain", SLICE("joined"), JOINED_BYTES, 2), 0);
+}
+
+static void test_a_rebuild_does_not_spread_wrong_bytes(void **state)
+{
+	uint8_t *body = (uint8_t *)malloc(STUCK_BYTES);
+	struct rotten rotten;
+	uint32_t others;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2,memory://3,memory://4";
+	rig.opts.erasure_data = 3;
+	rig.opts.erasure_parity = 2;
+	memory_disks_open();
+	rig_run(&rig, rotten_fill, NULL);
+	assert_int_equal(rig.open_result, 0);
+	/* The joined body's row does not say how long its last piece is. */
+	body_fill(body, STUCK_BYTES, 1);
+	others = 0x1f & ~rotten_spoil(body, BLOCK_BYTES);
+	body_fill(body, JOINED_BYTES, 2);
+	others &= ~rotten_spoil(body + JOINED_BYTES - TAIL_BYTES, TAIL_BYTES);
+	free(body);
+	rotten.rebuilt = (uint32_t)__builtin_ctz(others);
+	rotten.lost = (uint32_t)__builtin_ctz(others & (others - 1));
+	memory_disk_blank(rotten.rebuilt);
+	rig_run(&rig, rotten_rebuild, &rotten);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -597,6 +667,7 @@ int main(void)
 		cmocka_unit_test(test_a_disk_grows_in_steps),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
+		cmocka_unit_test(test_a_rebuild_does_not_spread_wrong_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
