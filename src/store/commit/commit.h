@@ -43,6 +43,7 @@ enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED, OLD_MOVED };
 #define CHANGE_NEW     1u /* adds an object or a delete marker */
 #define CHANGE_BODY    2u /* the body's rows are new, too */
 #define CHANGE_FLUSHED 4u /* the body is durable already */
+#define CHANGE_SEQ     8u /* the object gets its seq by this change */
 struct change {
 	struct record_entry *entry; /* pinned: the group's when published */
 	struct object *object;	    /* planned content; NULL: nothing */

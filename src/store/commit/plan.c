@@ -172,6 +172,9 @@ void commit_item_drop(struct store *store, struct commit_item *item)
 
 		if (item->planned)
 			change->entry->has_pending = false;
+		/* The number is given again if the group is not written. */
+		if (change->flags & CHANGE_SEQ)
+			change->object->seq = 0;
 		if (change->object != item->object)
 			object_put(store, change->object);
 		if (change->entry != item->entry)
@@ -187,15 +190,15 @@ static int plan_demotion(
 	struct store *store, struct commit_item *item, struct object *current, struct group *group)
 {
 	struct slice key = slice_of(item->entry->key, item->entry->key_len);
-	struct record_entry *entry;
+	uint64_t seq = current->seq ? current->seq : group_number_next(store, group);
+	struct record_entry *entry = record_entry_pin_fresh(
+		store->records, item->entry->bucket_id, key, is_null_version(current) ? 0 : seq);
 
-	if (!current->seq)
-		current->seq = group_number_next(store, group);
-	entry = record_entry_pin_fresh(store->records, item->entry->bucket_id, key,
-		is_null_version(current) ? 0 : current->seq);
 	if (!entry)
 		return -ENOMEM;
-	change_add(item, entry, object_get(current), OLD_STAYS, moved_flags(item->entry, current));
+	change_add(item, entry, object_get(current), OLD_STAYS,
+		moved_flags(item->entry, current) | (current->seq ? 0 : CHANGE_SEQ));
+	current->seq = seq;
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/object/object.h"
 #include "store/space/space.h"
 #include "store/store_priv.h"
 
@@ -366,6 +367,52 @@ static void test_a_volume_that_cannot_be_taken_keeps_no_other_out(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A version whose number was given by a group that was not written. ---- */
+
+static uint64_t seq_of(struct rig *rig, const char *key)
+{
+	struct store_get *get;
+	uint64_t seq;
+	bool exists;
+
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), slice_str(key), &get, &exists), 0);
+	seq = get->object->seq;
+	store_get_close(get);
+	return seq;
+}
+
+static void number_again(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 100, 1, NULL), 0);
+	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	assert_int_equal(seq_of(rig, "key"), 0);
+	memory_disk_lose(1);
+	memory_disk_lose(2);
+	/* The null version would get a number, and the next group gives that to another one. */
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 100, 2, NULL), -EHOSTDOWN);
+	assert_int_equal(seq_of(rig, "key"), 0);
+	memory_disk(1)->away = memory_disk(2)->away = false;
+	writable_await(rig, true);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 100, 3, NULL), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key"), 100, 3), 0);
+}
+
+static void test_a_number_that_was_not_written_is_taken_back(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, number_again, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_a_blank_volume_that_grows_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_cannot_be_taken_keeps_no_other_out),
+		cmocka_unit_test(test_a_number_that_was_not_written_is_taken_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
