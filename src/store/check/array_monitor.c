@@ -145,10 +145,9 @@ int array_attach_all(struct store *store, struct disk *disk)
 
 /* ---- Growing. ---- */
 
-static void gone_take(struct store *store)
+/* Gives up the members that are gone. Any thread. */
+static void gone_fail(struct disk *disk)
 {
-	struct disk *disk = store->volume.disk;
-
 	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
 		uint32_t m = (uint32_t)__builtin_ctzll(left);
 
@@ -156,6 +155,13 @@ static void gone_take(struct store *store)
 			disk_gone(disk_array_member(disk, m)))
 			disk_array_fail(disk, m, -ENOTCONN);
 	}
+}
+
+static void gone_take(struct store *store)
+{
+	struct disk *disk = store->volume.disk;
+
+	gone_fail(disk);
 	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
 		stripe_suspend(store);
 }
@@ -327,6 +333,12 @@ static bool path_of_another(const struct volume *volume, uint32_t member, const 
 	return at != STRIPE_PATH_NONE && at != volume->path_of[member];
 }
 
+/* Whether the array has enough members without this one. */
+static bool can_spare(const struct volume *volume, uint32_t member)
+{
+	return disk_array_enough(volume->disk, disk_array_lost(volume->disk) | 1ull << member);
+}
+
 static int replace_note(const struct replace *replace)
 {
 	struct volume *volume = &replace->store->volume;
@@ -337,8 +349,7 @@ static int replace_note(const struct replace *replace)
 		return -EALREADY;
 	if (path_of_another(volume, replace->member, replace->path))
 		return -EEXIST;
-	if (!disk_array_enough(
-		    volume->disk, disk_array_lost(volume->disk) | 1ull << replace->member))
+	if (!can_spare(volume, replace->member))
 		return -EBUSY;
 	volume->replace_path = strdup(replace->path);
 	if (!volume->replace_path)
@@ -405,8 +416,15 @@ static void replace_run(void *arg)
 		return;
 	}
 	member = (uint32_t)volume->replace_member;
-	place = path_place(volume, member);
-	if (place == STRIPE_PATH_NONE) {
+	gone_fail(volume->disk);
+	place = can_spare(volume, member) ? path_place(volume, member) : STRIPE_PATH_NONE;
+	if (!can_spare(volume, member)) {
+		log_error("store",
+			"volume %u is not replaced by %s: of the others, too many are missing "
+			"now: ask again when they are back",
+			member, volume->replace_path);
+		free(volume->replace_path);
+	} else if (place == STRIPE_PATH_NONE) {
 		log_error("store",
 			"volume %u is not replaced by %s: this path has become another volume's, "
 			"or memory is short: ask again",

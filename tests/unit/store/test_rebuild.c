@@ -657,6 +657,39 @@ static void test_a_rebuild_does_not_spread_wrong_bytes(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Another volume is lost after a replacement was accepted. ---- */
+
+static void spared_run(struct rig *rig, void *arg)
+{
+	struct store *store = rig->store;
+
+	(void)arg;
+	assert_int_equal(store_volume_replace(store, 2, "memory://3"), 0);
+	memory_disk_lose(1);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	while (store->volume.replace_path ||
+		disk_array_state(store->volume.disk, 1) != DISK_MEMBER_MISSING)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(disk_array_state(store->volume.disk, 2), DISK_MEMBER_GOOD);
+	assert_int_equal(bucket_make(store, "b"), 0);
+}
+
+static void test_a_volume_that_is_needed_is_not_replaced(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, spared_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -668,6 +701,7 @@ int main(void)
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 		cmocka_unit_test(test_a_rebuild_does_not_spread_wrong_bytes),
+		cmocka_unit_test(test_a_volume_that_is_needed_is_not_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
