@@ -544,7 +544,8 @@ int local_put_commit(
 		.bucket_of = put->bucket_of,
 		.items = &item,
 		.item_count = 1,
-		.regains = put->regains};
+		.regains = put->regains,
+		.phase = put->phase};
 	struct slice key = slice_of(put->key, put->key_len);
 	int ret;
 

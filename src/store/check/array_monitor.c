@@ -208,13 +208,23 @@ static void super_run(void *arg)
 
 /* Puts that began earlier may have skipped the volume, and so may the group that is being written.
  * They must end first and their rows must be in the index: then the rebuild finds everything that
- * the volume lacks, and the log's tail moves past the part that it lacks. */
+ * the volume lacks, and the log's tail moves past the part that it lacks. A put may take as long as
+ * its client likes: one that has not ended in time can no longer be committed. */
 static void puts_await(struct store *store)
 {
 	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
+	uint64_t until_ns = clock_now_ns() + store->puts_wait_ns;
+	uint32_t left;
 
-	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
+	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing) &&
+		clock_now_ns() < until_ns)
 		fiber_sleep_ns(PUTS_LOOK_NS);
+	left = atomic_load(&store->puts_open[before % 2]);
+	if (left && !atomic_load(&store->quiescing))
+		log_warn("store",
+			"%u puts that began before a volume was back have not ended: they fail",
+			left);
+	atomic_store(&store->put_phase_first, before + 1);
 	commit_barrier(store);
 	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 }

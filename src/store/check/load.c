@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 #define INDEX_CACHE_BYTES_DEFAULT (64 * MIB)
+/* Most puts are over by then, and the store should not lack the volume much longer. */
+#define PUTS_WAIT_NS (600 * NS_PER_S)
 
 static int dir_lock(struct store *store)
 {
@@ -300,6 +302,7 @@ struct store *store_alloc(const struct store_opts *opts)
 	store->opts = *opts;
 	store->lock_fd = -1;
 	atomic_store(&store->regains, 1);
+	store->puts_wait_ns = PUTS_WAIT_NS;
 	opts_default(&store->opts);
 	pthread_mutex_init(&store->grow_lock, NULL);
 	pthread_mutex_init(&store->watch_lock, NULL);

@@ -177,6 +177,8 @@ struct moving {
 	uint32_t segment_idx;
 	struct segment *from, *to;
 	uint64_t bytes;
+	uint64_t regains;
+	uint32_t phase;
 	int ret;
 };
 
@@ -328,7 +330,7 @@ static int body_flush(const struct moving *moving, struct object *object)
 	return object->body_flushed ? disk_flush_now(disk) : 0;
 }
 
-static int object_commit(struct moving *moving, struct object *object, uint64_t regains)
+static int object_commit(struct moving *moving, struct object *object)
 {
 	struct store *store = moving->mover->store;
 	struct commit_item item = {.kind = ITEM_MOVE,
@@ -336,8 +338,11 @@ static int object_commit(struct moving *moving, struct object *object, uint64_t 
 		.object = object,
 		.moved_from = moving->object,
 		.moved_segment = moving->segment_idx};
-	struct commit commit = {
-		.bucket = moving->bucket, .items = &item, .item_count = 1, .regains = regains};
+	struct commit commit = {.bucket = moving->bucket,
+		.items = &item,
+		.item_count = 1,
+		.regains = moving->regains,
+		.phase = moving->phase};
 
 	commit_run(store, &commit);
 	if (item.entry_taken)
@@ -345,7 +350,7 @@ static int object_commit(struct moving *moving, struct object *object, uint64_t 
 	return item.result;
 }
 
-static int segment_commit(struct moving *moving, uint64_t regains)
+static int segment_commit(struct moving *moving)
 {
 	struct object *object;
 	int ret = object_open_moved(moving->object, moving->segment_idx, moving->to, &object);
@@ -355,7 +360,7 @@ static int segment_commit(struct moving *moving, uint64_t regains)
 	segment_get(moving->to);
 	ret = body_flush(moving, object);
 	if (!ret)
-		ret = object_commit(moving, object, regains);
+		ret = object_commit(moving, object);
 	if (ret)
 		object_put(moving->mover->store, object);
 	return ret;
@@ -365,14 +370,16 @@ static int segment_move(struct mover *mover, const struct move *move)
 {
 	struct moving moving = {.mover = mover};
 	struct store *store = mover->store;
-	uint64_t regains = atomic_load(&store->regains);
-	uint32_t phase = store_phase_enter(store);
-	int ret = segment_open_now(&moving, move);
+	int ret;
+
+	moving.phase = store_phase_enter(store);
+	moving.regains = atomic_load(&store->regains);
+	ret = segment_open_now(&moving, move);
 
 	if (!ret)
 		ret = body_copy(&moving);
 	if (!ret)
-		ret = segment_commit(&moving, regains);
+		ret = segment_commit(&moving);
 	for (uint32_t i = 0; ret && moving.to && i < moving.to->extent_count; i++)
 		space_give(store->space, moving.to->extents[i].block, moving.to->extents[i].blocks);
 	segment_close(moving.to);
@@ -381,7 +388,7 @@ static int segment_move(struct mover *mover, const struct move *move)
 		record_entry_unpin(store->records, moving.entry);
 	if (moving.bucket)
 		bucket_put(moving.bucket);
-	store_phase_leave(store, phase);
+	store_phase_leave(store, moving.phase);
 	return ret;
 }
 

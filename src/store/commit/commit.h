@@ -112,6 +112,7 @@ struct commit {
 	struct region_span span;	 /* a grouped body, OWNER_DISK; data NULL: none */
 	uint32_t span_segment;		 /* of the object with the grouped body */
 	uint64_t regains; /* values at the start of a body's write; 0: none was written */
+	uint32_t phase;	  /* in which it began, if one was written */
 	int result;
 	struct waiter waiter;
 };

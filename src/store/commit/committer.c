@@ -98,7 +98,8 @@ static bool group_gather(struct store *store, struct group *group)
 		group->piece_count += piece_count;
 		if (sizeof(struct group_head) + bytes > bytes_max)
 			error = -EFBIG;
-		else if (commit->regains && commit->regains != atomic_load(&store->regains))
+		else if (commit->regains && (commit->regains != atomic_load(&store->regains) ||
+						    !store_phase_counts(store, commit->phase)))
 			error = -EHOSTDOWN;
 		else if (group_reserve(group, bytes, touched))
 			error = -ENOMEM;

@@ -83,6 +83,8 @@ struct store {
 	 * the phase and waits knows that the earlier puts have ended. */
 	_Atomic uint32_t put_phase;
 	_Atomic uint32_t puts_open[2];
+	_Atomic uint32_t put_phase_first; /* puts of earlier ones cannot be committed */
+	uint64_t puts_wait_ns;		  /* how long a volume that is back waits for them */
 	_Atomic uint64_t space_looked_ns;
 	_Atomic bool space_low;
 	_Atomic uint64_t full_told_ns;
@@ -132,6 +134,11 @@ static inline uint32_t store_phase_enter(struct store *store)
 static inline void store_phase_leave(struct store *store, uint32_t phase)
 {
 	atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+}
+/* Whether a put, or a move, of this phase can be committed. */
+static inline bool store_phase_counts(const struct store *store, uint32_t phase)
+{
+	return (int32_t)(phase - atomic_load(&store->put_phase_first)) >= 0;
 }
 
 /* Reports damage on the medium: to the log, or to a check's findings. */

@@ -413,6 +413,43 @@ static void test_a_number_that_was_not_written_is_taken_back(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A put that does not end. ---- */
+
+static void slow_put(struct rig *rig, void *arg)
+{
+	struct store_meta meta = {0};
+	struct store_put *begun, *later;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	rig->store->puts_wait_ns = NS_PER_MS;
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	put_begin(rig, &begun);
+	memory_disk_lose(2);
+	keys_put(rig, 200);
+	memory_disk(2)->away = false;
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+	put_begin(rig, &later);
+	/* The body might lack a part on the volume, which its rebuild did not see. */
+	assert_int_equal(store_put_commit(begun, &meta, NULL, NULL), -EHOSTDOWN);
+	assert_int_equal(store_put_commit(later, &meta, NULL, NULL), 0);
+	memory_disk_lose(0);
+	keys_verify(rig, 200);
+}
+
+static void test_a_put_that_does_not_end_keeps_no_volume_out(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, slow_put, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -423,6 +460,7 @@ int main(void)
 		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_cannot_be_taken_keeps_no_other_out),
 		cmocka_unit_test(test_a_number_that_was_not_written_is_taken_back),
+		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
