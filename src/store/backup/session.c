@@ -17,6 +17,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +37,8 @@ DEFINE_COUNTER(sessions_cut, "nebulaio_store_backup_sessions_cut_total", NULL,
 enum { WALK_ROWS, WALK_LOOK, WALKS };
 
 struct session {
-	uint64_t id; /* 0: it is not open */
-	bool taken;  /* open, or being opened or ended */
+	_Atomic uint64_t id; /* 0: it is not open */
+	atomic_bool taken;   /* open, or being opened or ended */
 	uint64_t until_ns, used_ns;
 	pthread_mutex_t lock; /* of the walks */
 	struct index_walk *walks[WALKS];
@@ -45,20 +46,22 @@ struct session {
 
 struct backups {
 	struct session sessions[STORE_BACKUPS_MAX];
-	uint64_t next_id;
+	_Atomic uint64_t next_id;
 	struct fiber *keeper;
 };
 
 static struct backups *backups_of(struct store *store)
 {
+	uint64_t id;
+
 	if (store->backups)
 		return store->backups;
 	store->backups = (struct backups *)calloc(1, sizeof(struct backups));
 	/* No session has the number of one of the process before: its client would go on with rows
 	 * of another moment. */
 	if (store->backups) {
-		random_fill(&store->backups->next_id, sizeof(store->backups->next_id));
-		store->backups->next_id &= SESSION_ID_MAX;
+		random_fill(&id, sizeof(id));
+		atomic_store(&store->backups->next_id, id & SESSION_ID_MAX);
 	}
 	for (uint32_t i = 0; store->backups && i < STORE_BACKUPS_MAX; i++)
 		pthread_mutex_init(&store->backups->sessions[i].lock, NULL);
@@ -108,15 +111,18 @@ static void end_run(void *arg)
 	space_let_go(end->store->space);
 }
 
-/* Nobody finds it any more; a call that is reading sees that its walks are gone. */
-static void session_end(struct store *store, struct session *session)
+/* Nobody finds it any more; a call that is reading sees that its walks are gone. False: another
+ * event loop has ended it. */
+static bool session_end(struct store *store, struct session *session, uint64_t id)
 {
 	struct end end = {store, session};
 
-	session->id = 0;
+	if (!atomic_compare_exchange_strong(&session->id, &id, 0))
+		return false;
 	fiber_offload_long(end_run, &end);
 	atomic_fetch_sub(&store->backups_open, 1);
-	session->taken = false;
+	atomic_store(&session->taken, false);
+	return true;
 }
 
 struct begin {
@@ -178,11 +184,10 @@ int store_backup_begin(
 	if (!backups)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < STORE_BACKUPS_MAX && !begin.session; i++)
-		if (!backups->sessions[i].taken)
+		if (!atomic_exchange(&backups->sessions[i].taken, true))
 			begin.session = &backups->sessions[i];
 	if (!begin.session)
 		return -EBUSY;
-	begin.session->taken = true;
 	begin.session->used_ns = clock_now_ns();
 	begin.session->until_ns = begin.session->used_ns + pin_ns;
 	local_usage(store, &usage);
@@ -195,14 +200,13 @@ int store_backup_begin(
 	if (!begin.ret)
 		fiber_offload_long(begin_run, &begin);
 	if (begin.ret) {
-		begin.session->taken = false;
 		space_let_go(store->space);
 		atomic_fetch_sub(&store->backups_open, 1);
+		atomic_store(&begin.session->taken, false);
 		return begin.ret;
 	}
-	*ret_id = begin.session->id = ++backups->next_id;
-	if (backups->keeper)
-		fiber_wake(backups->keeper);
+	*ret_id = atomic_fetch_add(&backups->next_id, 1) + 1;
+	atomic_store(&begin.session->id, *ret_id);
 	return 0;
 }
 
@@ -210,10 +214,7 @@ int store_backup_end(struct store *store, uint64_t id)
 {
 	struct session *session = session_find(store, id);
 
-	if (!session)
-		return -ESTALE;
-	session_end(store, session);
-	return 0;
+	return session && session_end(store, session, id) ? 0 : -ESTALE;
 }
 
 void backups_close(struct store *store)
@@ -294,13 +295,13 @@ void store_backup_run(struct store *store)
 		unwanted = atomic_exchange(&store->backups_unwanted, false);
 		for (uint32_t i = 0; i < STORE_BACKUPS_MAX; i++) {
 			struct session *session = &backups->sessions[i];
-			const char *why = session->id ? why_ends(store, session, unwanted) : NULL;
+			uint64_t id = atomic_load(&session->id);
+			const char *why = id ? why_ends(store, session, unwanted) : NULL;
 
-			if (!why)
+			if (!why || !session_end(store, session, id))
 				continue;
 			log_warn("store", "a session of a backup is ended: %s", why);
 			counter_add(&sessions_cut, 1);
-			session_end(store, session);
 		}
 	}
 	backups->keeper = NULL;

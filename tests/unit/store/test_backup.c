@@ -623,6 +623,82 @@ static void test_a_backup_writes_nothing(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Two event loops: the keeper's, and another, where a client begins sessions; both end them.
+ */
+
+#define RACES 200u
+
+struct race {
+	_Atomic uint64_t id; /* of the session that both end; 0: none */
+	_Atomic uint32_t ended, over;
+};
+
+/* Ends each session at once with the other loop. */
+static void race_end(struct rig *rig, struct race *race, uint32_t idx)
+{
+	uint64_t id = atomic_load(&race->id);
+	int ret = store_backup_end(rig->store, id);
+
+	assert_true(ret == 0 || ret == -ESTALE);
+	atomic_fetch_add(&race->ended, ret == 0);
+	atomic_fetch_add(&race->over, 1);
+	while (atomic_load(&race->over) < 2 * (idx + 1))
+		fiber_yield();
+}
+
+static void race_first(struct rig *rig, struct race *race)
+{
+	uint64_t last = 0;
+
+	assert_int_equal(fiber_spawn(rig->reactors[0], "keeper", keeper_main, rig->store), 0);
+	fiber_yield();
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < RACES; i++) {
+		while (atomic_load(&race->id) == last)
+			fiber_yield();
+		last = atomic_load(&race->id);
+		race_end(rig, race, i);
+	}
+	assert_int_equal(atomic_load(&race->ended), RACES);
+	/* Nothing holds space any more. */
+	fill(rig, 1);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("key3"), NULL, NULL), 0);
+	rig_index_wait(rig);
+	assert_int_equal(space_held_blocks(rig->store->space, NULL), 0);
+}
+
+static void race_other(struct rig *rig, struct race *race)
+{
+	struct store_backup_head head;
+	uint64_t id;
+
+	for (uint32_t i = 0; i < RACES; i++) {
+		assert_int_equal(store_backup_begin(rig->store, NS_PER_S * 60, &id, &head), 0);
+		atomic_store(&race->id, id);
+		race_end(rig, race, i);
+	}
+}
+
+static void race_run(struct rig *rig, void *arg)
+{
+	if (reactor_self() == rig->reactors[0])
+		race_first(rig, (struct race *)arg);
+	else
+		race_other(rig, (struct race *)arg);
+}
+
+static void test_sessions_of_two_event_loops(void **state)
+{
+	struct race race = {.id = 0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 2);
+	rig_run(&rig, race_run, &race);
+	assert_int_equal(rig.open_result, 0);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -634,6 +710,7 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_the_keeper_ends_with_the_store),
 		cmocka_unit_test(test_a_backup_writes_nothing),
+		cmocka_unit_test(test_sessions_of_two_event_loops),
 	};
 
 	log_set_level((enum log_level)(LOG_ERROR + 1));
