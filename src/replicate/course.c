@@ -225,17 +225,21 @@ static void look_at_refused(struct course *course)
 	}
 }
 
+/* Rows that the store could not end stay in the window, and are tried again. */
 static void end_done(struct course *course)
 {
 	uint64_t numbers[WINDOW_ROWS_MAX];
-	uint32_t count = window_reap(&course->window, numbers, WINDOW_ROWS_MAX);
+	uint32_t count = window_done(&course->window, numbers);
 	int ret = count ? store_outbox_end(course->replicate->opts.store, numbers, count) : 0;
 
-	if (ret)
+	if (!ret)
+		window_reap(&course->window, numbers, count);
+	else if (!course->told_kept)
 		log_warn("replicate",
-			"%s: %u rows that were sent remain in the store: %s; the next start finds "
-			"them sent",
+			"%s: %u rows that were sent remain in the store: %s; the server tries "
+			"again, and the next start finds them sent",
 			course->name, count, strerror(-ret));
+	course->told_kept = ret != 0;
 }
 
 /* Real time of the oldest row in memory; 0: none. */

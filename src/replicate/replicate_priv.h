@@ -64,8 +64,10 @@ uint64_t window_next_ns(const struct window *window);
 /* The target refused it: it waits, longer after each time. */
 void window_refused(struct window_row *row, uint64_t now_ns);
 uint32_t window_refused_count(const struct window *window);
-/* Takes rows that are done out; their numbers. */
-uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max);
+/* The numbers of the rows that are done. */
+uint32_t window_done(const struct window *window, uint64_t numbers[WINDOW_ROWS_MAX]);
+/* Takes these out, which window_done gave. Others may be done by now. */
+void window_reap(struct window *window, const uint64_t *numbers, uint32_t count);
 /* Refused rows may run at once. */
 void window_hurry(struct window *window);
 struct parked;
@@ -186,7 +188,7 @@ struct course {
 	uint64_t poll_ns;
 	/* A target that cannot be reached: nothing is sent before. */
 	uint64_t pause_ns, paused_until_ns;
-	bool told_away, told_gone, told_unversioned;
+	bool told_away, told_gone, told_unversioned, told_kept;
 	const char *transport;
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];

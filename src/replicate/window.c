@@ -163,22 +163,31 @@ static void row_free(struct window *window, struct window_row *row)
 	free(row);
 }
 
-uint32_t window_reap(struct window *window, uint64_t *numbers, uint32_t max)
+uint32_t window_done(const struct window *window, uint64_t numbers[WINDOW_ROWS_MAX])
 {
-	uint32_t kept = 0, count = 0;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < window->count; i++)
+		if (window->rows[i]->phase == WINDOW_DONE)
+			numbers[count++] = window->rows[i]->row.number;
+	return count;
+}
+
+void window_reap(struct window *window, const uint64_t *numbers, uint32_t count)
+{
+	uint32_t kept = 0, reaped = 0;
 
 	for (uint32_t i = 0; i < window->count; i++) {
 		struct window_row *row = window->rows[i];
 
-		if (row->phase != WINDOW_DONE || count == max) {
+		if (reaped == count || row->row.number != numbers[reaped]) {
 			window->rows[kept++] = row;
 			continue;
 		}
-		numbers[count++] = row->row.number;
+		reaped++;
 		row_free(window, row);
 	}
 	window->count = kept;
-	return count;
 }
 
 void window_shed(struct window *window, uint32_t slot, uint64_t now_ns, struct parked *parked)

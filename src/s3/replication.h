@@ -122,8 +122,8 @@ struct s3_replicate_job {
 	const char *why; /* of -EOPNOTSUPP */
 };
 /* Opens the row's version. -ENOENT: it is gone; -ECANCELED: no rule asks for it any more;
- * -EALREADY: it was sent before; -EOPNOTSUPP: it can never be sent; -ENOMEM, -EIO. Close it unless
- * it failed. */
+ * -EALREADY: it was sent before, or, of a delete marker, the target has a newer version of its key;
+ * -EOPNOTSUPP: it can never be sent; -ENOMEM, -EIO. Close it unless it failed. */
 int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row,
 	struct s3_replicate_job *job);
 void s3_replicate_close(struct s3_replicate_job *job);

@@ -7,6 +7,8 @@
 #include "s3/replicate/replicate.h"
 #include "s3/sse/sse.h"
 
+#define NEWER_MAX 100u /* versions of a marker's key that are looked at */
+
 /* ---- Its headers. ---- */
 
 static int header_add(struct s3_replicate_job *job, struct slice name, struct slice value)
@@ -168,8 +170,63 @@ static int rules_check(struct s3 *s3, struct s3_replicate_job *job,
 	return job->why ? -EOPNOTSUPP : 0;
 }
 
-static int job_fill(
-	struct s3_replicate_job *job, const struct s3_settings *settings, uint32_t target)
+static bool was_sent(const struct s3_replica_of *replica)
+{
+	return replica->id.len || replica->state == S3_REPLICA_COMPLETED;
+}
+
+struct newer {
+	struct s3 *s3;
+	const struct s3_replicate_row *row; /* of a marker */
+	bool past;			    /* the rest is not newer */
+	bool found;
+	int ret;
+};
+
+static void newer_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct newer *newer = arg;
+	const struct store_name name = {.bucket = newer->row->bucket,
+		.key = newer->row->key,
+		.version_id = slice_str(entry->meta->version_id)};
+	struct store_get *get;
+	bool ignored;
+	int ret;
+
+	newer->past |= !slice_eq(entry->key, name.key) ||
+		       slice_eq(name.version_id, newer->row->version_id);
+	if (newer->past || newer->found || newer->ret || entry->meta->delete_marker)
+		return;
+	ret = store_get_open_version(newer->s3->store, &name, &get, &ignored);
+	if (!ret) {
+		const struct store_meta *meta = store_get_meta(get);
+		struct slice headers = slice_of(meta->headers, meta->headers_len);
+		struct s3_replica_of replica = s3_replica_of(headers, newer->row->target);
+
+		newer->found = was_sent(&replica) || s3_replica_is_replica(headers);
+		store_get_close(get);
+	} else if (ret != -ENOENT) {
+		newer->ret = ret;
+	}
+}
+
+/* A marker has no note that it was sent. At the target it would hide a newer version that is there
+ * already; one that is not there yet is sent behind it. -EALREADY: the target has a newer one. */
+static int marker_check(struct s3 *s3, const struct s3_replicate_row *row)
+{
+	const struct store_list_opts opts = {
+		.bucket = row->bucket, .prefix = row->key, .entries_max = NEWER_MAX};
+	struct newer newer = {.s3 = s3, .row = row};
+	bool ignored;
+	int ret = store_list_versions(s3->store, &opts, newer_visit, &newer, &ignored);
+
+	if (ret || newer.ret)
+		return ret ? ret : newer.ret;
+	return newer.found ? -EALREADY : 0;
+}
+
+static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3_settings *settings,
+	uint32_t target)
 {
 	const struct s3_replication *replication = settings->parsed[S3_CONFIG_REPLICATION];
 	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len);
@@ -178,15 +235,15 @@ static int job_fill(
 	struct s3_tags tags;
 
 	if (job->row->kind == S3_REPLICATE_MARKER)
-		return s3_replication_marker_rule(replication, target, job->row->key) ? 0
-										      : -ECANCELED;
+		return s3_replication_marker_rule(replication, target, job->row->key)
+			       ? marker_check(s3, job->row)
+			       : -ECANCELED;
 	if (s3_replica_is_replica(hidden))
 		return -EALREADY;
 	replica = s3_replica_of(hidden, job->row->target);
 	job->target_version = replica.id;
 	/* With the id of a replica, the object itself has been sent. */
-	if (job->row->kind == S3_REPLICATE_PUT &&
-		(replica.id.len || replica.state == S3_REPLICA_COMPLETED))
+	if (job->row->kind == S3_REPLICATE_PUT && was_sent(&replica))
 		return -EALREADY;
 	if (s3_tags_decode(s3_tags_of_object(job->meta), &job->arena, &tags))
 		return -ENOMEM;
@@ -223,7 +280,7 @@ int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_rep
 	if (!ret) {
 		job->meta = store_get_meta(job->get);
 		ret = job->meta->delete_marker == (row->kind == S3_REPLICATE_MARKER)
-			      ? job_fill(job, settings, target)
+			      ? job_fill(s3, job, settings, target)
 			      : -ENOENT;
 	}
 	s3_settings_put(settings);

@@ -1,0 +1,156 @@
+/* Covers replicate/job.c and replicate/resync.c: what a row asks for while the key goes on, and
+ * walks over buckets that were there before their rules. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "fake.h"
+#include "s3/replicate/replicate.h"
+
+#define TARGET                                                                            \
+	"{\"endpoint\":\"http://127.0.0.1:9\",\"bucket\":\"copy\",\"access_key\":\"key\"" \
+	",\"secret_key\":\"secret\"}"
+#define VERSIONED                                                            \
+	"<VersioningConfiguration><Status>Enabled</Status></VersioningConfi" \
+	"guration>"
+#define RULES                                                                            \
+	"<ReplicationConfiguration><Role>r</Role><Rule><ID>1</ID><Priority>1</Priority>" \
+	"<Filter/><Status>Enabled</Status><DeleteMarkerReplication><Status>Enabled"      \
+	"</Status></DeleteMarkerReplication><Destination><Bucket>arn:aws:s3:::t"         \
+	"</Bucket></Destination></Rule></ReplicationConfiguration>"
+
+static char version[33]; /* that the last request made */
+
+static void root(
+	const char *method, const char *path, const char *query, const char *body, uint32_t status)
+{
+	struct fake_call own;
+
+	fake_call_init(&own, method, path, query);
+	if (body)
+		fake_call_body(&own, slice_str(body));
+	fake_call_run(fake_s3, &own);
+	assert_int_equal(own.reply.status, status);
+	slice_copy_str(fake_reply_header(&own, "x-amz-version-id"), version, sizeof(version));
+	fake_call_free(&own);
+}
+
+static void bucket_make(const char *name)
+{
+	char path[16];
+
+	snprintf(path, sizeof(path), "/%s", name);
+	root("PUT", path, "", NULL, 200);
+	root("PUT", path, "versioning", VERSIONED, 200);
+}
+
+static int open_all(void **state)
+{
+	const struct s3_request request = {.core = &fake_core, .method = S3_PUT};
+	const struct slice parts[] = {SLICE("targets"), SLICE("t")};
+	struct s3_replicate_answer answer = {.json = NULL};
+	int ret = fake_open(state);
+	struct s3_call call = {.s3 = fake_s3, .request = &request};
+	json_t *body = json_loads(TARGET, 0, NULL);
+
+	s3_replicate_admin(&call, parts, 2, body, &answer);
+	assert_int_equal(answer.status, 200);
+	json_decref(answer.json);
+	json_decref(body);
+	bucket_make("bkt");
+	return ret;
+}
+
+/* ---- Rows. ---- */
+
+static struct s3_replicate_row row_of(enum s3_replicate_kind kind, const char *id)
+{
+	return (struct s3_replicate_row){.kind = kind,
+		.target = SLICE("t"),
+		.bucket = SLICE("bkt"),
+		.key = SLICE("k"),
+		.version_id = slice_str(id)};
+}
+
+static void sent(const char *id)
+{
+	const struct s3_replicate_row row = row_of(S3_REPLICATE_PUT, id);
+
+	assert_int_equal(
+		s3_replicate_note(fake_s3, &row, S3_REPLICATE_END_SENT, SLICE("there")), 0);
+}
+
+static void assert_marker(const char *id, int expected)
+{
+	static struct s3_replicate_job job;
+	const struct s3_replicate_row row = row_of(S3_REPLICATE_MARKER, id);
+	int ret = s3_replicate_open(fake_s3, &fake_core, &row, &job);
+
+	assert_int_equal(ret, expected);
+	if (!ret)
+		s3_replicate_close(&job);
+}
+
+/* A marker that is below a version which the target has is not sent, again or late: it would hide
+ * that version there. */
+static void test_past_markers_are_not_sent(void **state)
+{
+	char first[33], marker[33], last[33];
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt/k", "", "1", 200);
+	memcpy(first, version, sizeof(first));
+	sent(first);
+	root("DELETE", "/bkt/k", "", NULL, 204);
+	memcpy(marker, version, sizeof(marker));
+	assert_marker(marker, 0);
+	root("PUT", "/bkt/k", "", "2", 200);
+	root("PUT", "/bkt/k2", "", "another key", 200);
+	/* A version that is not there yet is sent behind it. */
+	root("PUT", "/bkt/k", "", "3", 200);
+	memcpy(last, version, sizeof(last));
+	assert_marker(marker, 0);
+	sent(last);
+	assert_marker(marker, -EALREADY);
+	/* The newest marker is sent, and those below a version as before. */
+	root("DELETE", "/bkt/k", "", NULL, 204);
+	assert_marker(version, 0);
+	assert_marker(marker, -EALREADY);
+}
+
+/* A version that came from the other side is there. */
+static void test_markers_below_replicas(void **state)
+{
+	struct fake_call call;
+	char marker[33];
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("DELETE", "/bkt/k", "", NULL, 204);
+	memcpy(marker, version, sizeof(marker));
+	fake_call_init(&call, "PUT", "/bkt/k", "");
+	fake_call_header(&call, "x-nebulaio-replica", "0123");
+	fake_call_body(&call, SLICE("theirs"));
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, 200);
+	fake_call_free(&call);
+	assert_marker(marker, -EALREADY);
+}
+
+static int tests_run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_past_markers_are_not_sent, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_markers_below_replicas, open_all, fake_close),
+	};
+
+	return cmocka_run_group_tests_name("resync", tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
+}
