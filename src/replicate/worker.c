@@ -104,16 +104,24 @@ static bool resync_step(struct replicate *replicate)
 {
 	struct s3_replicate_resync resync;
 	bool more = false;
-	int ret = s3_replicate_resync_next(replicate->opts.s3, replicate->opts.core, &resync);
+	int ret;
 
+	if (clock_now_ns() < replicate->resync_ns)
+		return false;
+	ret = s3_replicate_resync_next(replicate->opts.s3, replicate->opts.core,
+		slice_str(replicate->resync_failed), &resync);
 	if (ret == -ENOENT)
 		return false;
 	if (!ret)
 		ret = s3_replicate_resync_step(
 			replicate->opts.s3, replicate->opts.core, &resync, &more);
-	if (ret && ret != -EAGAIN)
+	if (ret)
+		memcpy(replicate->resync_failed, resync.bucket, sizeof(resync.bucket));
+	if (ret && ret != -EAGAIN) {
+		replicate->resync_ns = clock_now_ns() + LOOK_NS;
 		log_warn("replicate", "resync of bucket %s: %s; the server tries again",
 			resync.bucket, strerror(-ret));
+	}
 	if (!ret && !more)
 		log_info("replicate", "resync of bucket %s: all that it had is noted",
 			resync.bucket);

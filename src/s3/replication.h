@@ -162,7 +162,8 @@ int s3_replicate_note_sent(struct s3 *s3, struct flow_core *core,
 	const struct s3_replicate_row *row, struct slice target_version);
 
 /* ---- Resync: rows for what exists already. Fiber calls. ---- */
-/* The next bucket that waits for one, and where its walk goes on. -ENOENT: none. */
+/* The next bucket by name behind `after` that waits for one, or else the first, and where its walk
+ * goes on. -ENOENT: none waits. */
 enum s3_replicate_resync_kind {
 	S3_REPLICATE_RESYNC_RULES = 'E', /* what ExistingObjectReplication asks for */
 	S3_REPLICATE_RESYNC_NEW = 'N',	 /* what all rules ask for and was not sent */
@@ -177,10 +178,11 @@ struct s3_replicate_resync {
 	size_t after_len;
 	char after[LIMIT_KEY_LEN_MAX];
 };
-int s3_replicate_resync_next(
-	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *ret_resync);
-/* Walks over up to a thousand versions more, leaves rows, and notes how far it came; *ret_more:
- * there are further keys. -EAGAIN: the bucket's rules are not stored yet. */
+int s3_replicate_resync_next(struct s3 *s3, struct flow_core *core, struct slice after,
+	struct s3_replicate_resync *ret_resync);
+/* Walks over up to a thousand versions more, leaves rows, and notes how far it came, also when it
+ * fails; *ret_more: there are further keys. A version that cannot be marked is skipped. -EAGAIN:
+ * the bucket's rules are not stored yet. */
 int s3_replicate_resync_step(
 	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *resync, bool *ret_more);
 

@@ -90,8 +90,8 @@ static void resync_read(const struct document *document, struct s3_replicate_res
 	slice_copy(after, resync->after);
 }
 
-int s3_replicate_resync_next(
-	struct s3 *s3, struct flow_core *core, struct s3_replicate_resync *ret_resync)
+int s3_replicate_resync_next(struct s3 *s3, struct flow_core *core, struct slice after,
+	struct s3_replicate_resync *ret_resync)
 {
 	struct document document;
 	struct mem_arena arena;
@@ -99,7 +99,10 @@ int s3_replicate_resync_next(
 	int ret;
 
 	*ret_resync = (struct s3_replicate_resync){.kind = S3_REPLICATE_RESYNC_NEW};
-	ret = document_list(s3->store, SLICE(NAME_PREFIX), SLICE_NONE, first, ret_resync);
+	ret = document_list(
+		s3->store, SLICE(NAME_PREFIX), document_name(after, text), first, ret_resync);
+	if (!ret && !ret_resync->bucket[0])
+		ret = document_list(s3->store, SLICE(NAME_PREFIX), SLICE_NONE, first, ret_resync);
 	if (ret || !ret_resync->bucket[0])
 		return ret ? ret : -ENOENT;
 	mem_arena_init(&arena);
@@ -127,7 +130,8 @@ struct step {
 	uint32_t count;
 	size_t key_len;
 	char key[LIMIT_KEY_LEN_MAX];
-	uint32_t keys; /* that were marked */
+	uint32_t keys;	  /* that were marked */
+	uint32_t skipped; /* versions that cannot be marked */
 	int error;
 };
 
@@ -244,10 +248,27 @@ void s3_replicate_version(struct s3 *s3, const struct s3_settings *settings,
 	s3_replicate_poke(s3);
 }
 
+/* The error is one of this version alone: the walk goes on. The first of a step is told. */
+static void version_skip(struct step *step, const struct found *found)
+{
+	if (!step->skipped++)
+		log_warn("replicate",
+			"resync of bucket %s: version %s of %.*s, and perhaps others, cannot be "
+			"noted: %s; it is not replicated",
+			step->resync->bucket, found->version_id, SLICE_FMT(key_of(step)),
+			strerror(-step->error));
+	step->error = 0;
+}
+
 static void key_mark(struct step *step)
 {
-	while (step->count && !step->error)
-		version_mark_all(step, &step->found[--step->count]);
+	while (step->count && !step->error) {
+		const struct found *found = &step->found[--step->count];
+
+		version_mark_all(step, found);
+		if (step->error == -EINVAL || step->error == -EIO)
+			version_skip(step, found);
+	}
 	if (step->error || !step->key_len)
 		return;
 	memcpy(step->resync->after, step->key, step->key_len);
@@ -354,9 +375,12 @@ int s3_replicate_resync_step(
 		if (!resync->after_len)
 			s3_settings_changed(s3, slice_str(resync->bucket));
 		ret = walk(s3, resync, settings->parsed[S3_CONFIG_REPLICATION], ret_more);
-		if (!ret)
+		if (ret)
+			(void)remember(s3, core, resync);
+		else
 			ret = *ret_more ? remember(s3, core, resync) : end(s3, core, resync);
-		s3_replicate_poke(s3);
+		if (!ret)
+			s3_replicate_poke(s3);
 	}
 	s3_settings_put(settings);
 	return ret;

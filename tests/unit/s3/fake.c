@@ -15,7 +15,7 @@
 #define REGION_BYTES (32 * MIB)
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
-int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
+int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edit_error;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 void (*fake_get_opened)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
@@ -64,6 +64,8 @@ static int counted_put_open(
 static int counted_edit(struct store *store, const struct store_name *name, store_edit_fn *edit,
 	void *arg, struct store_outbox_row *outbox_row)
 {
+	if (fake_edit_error && slice_eq(name->key, SLICE(FAKE_BAD_KEY)))
+		return fake_edit_error;
 	return fake_put_error ? fake_put_error : engine->edit(store, name, edit, arg, outbox_row);
 }
 

@@ -21,6 +21,9 @@ int fake_open(void **state);
 int fake_close(void **state);
 /* Each opening of an object, put, commit or read fails with this -errno; 0: none. */
 extern int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
+/* The same of edits of this key. */
+#define FAKE_BAD_KEY "bad"
+extern int fake_edit_error;
 /* Runs before a bucket is made; or NULL. */
 extern void (*fake_bucket_making)(void);
 /* Run once a bucket's deletion or a put is committed, before its caller goes on; or NULL. */

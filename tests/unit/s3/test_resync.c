@@ -139,12 +139,116 @@ static void test_markers_below_replicas(void **state)
 	assert_marker(marker, -EALREADY);
 }
 
+/* ---- Walks. ---- */
+
+static const char *status_of(const char *path)
+{
+	static char status[16];
+	struct fake_call call;
+
+	fake_call_init(&call, "HEAD", path, "");
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, 200);
+	slice_copy_str(
+		fake_reply_header(&call, "x-amz-replication-status"), status, sizeof(status));
+	fake_call_free(&call);
+	return status;
+}
+
+static uint32_t pokes;
+
+static void poked(void *arg)
+{
+	(void)arg;
+	pokes++;
+}
+
+/* Buckets with objects that are older than their rules. */
+static void resyncs_ask(void)
+{
+	bucket_make("bkt2");
+	root("PUT", "/bkt/a", "", "1", 200);
+	root("PUT", "/bkt/" FAKE_BAD_KEY, "", "2", 200);
+	root("PUT", "/bkt/z", "", "3", 200);
+	root("PUT", "/bkt2/k", "", "4", 200);
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt2", "replication", RULES, 200);
+	for (int i = 1; i <= 2; i++)
+		assert_int_equal(s3_replicate_resync_ask(fake_s3, &fake_core,
+					 i == 1 ? SLICE("bkt") : SLICE("bkt2"),
+					 S3_REPLICATE_RESYNC_NEW, SLICE_NONE),
+			0);
+	s3_replicate_on_work(fake_s3, poked, NULL);
+	pokes = 0;
+}
+
+static void step(const char *after, const char *bucket, int expected)
+{
+	static struct s3_replicate_resync resync;
+	bool more;
+
+	assert_int_equal(
+		s3_replicate_resync_next(fake_s3, &fake_core, slice_str(after), &resync), 0);
+	assert_string_equal(resync.bucket, bucket);
+	assert_int_equal(s3_replicate_resync_step(fake_s3, &fake_core, &resync, &more), expected);
+	assert_false(more);
+}
+
+static void assert_none_waits(void)
+{
+	static struct s3_replicate_resync resync;
+
+	assert_int_equal(
+		s3_replicate_resync_next(fake_s3, &fake_core, SLICE_NONE, &resync), -ENOENT);
+}
+
+/* A version that cannot be marked does not hold up the others. */
+static void test_bad_versions_are_passed(void **state)
+{
+	(void)state;
+	resyncs_ask();
+	fake_edit_error = -EINVAL;
+	step("", "bkt", 0);
+	fake_edit_error = 0;
+	assert_int_equal(pokes, 1);
+	assert_string_equal(status_of("/bkt/a"), "PENDING");
+	assert_string_equal(status_of("/bkt/" FAKE_BAD_KEY), "");
+	assert_string_equal(status_of("/bkt/z"), "PENDING");
+	step("bkt", "bkt2", 0);
+	assert_none_waits();
+}
+
+/* A walk that fails is not asked for again at once, others go first, and it goes on where it was.
+ */
+static void test_walks_that_fail(void **state)
+{
+	static struct s3_replicate_resync resync;
+
+	(void)state;
+	resyncs_ask();
+	fake_edit_error = -ENOSPC;
+	step("", "bkt", -ENOSPC);
+	assert_int_equal(pokes, 0);
+	assert_string_equal(status_of("/bkt/a"), "PENDING");
+	step("bkt", "bkt2", 0);
+	assert_string_equal(status_of("/bkt2/k"), "PENDING");
+	assert_int_equal(s3_replicate_resync_next(fake_s3, &fake_core, SLICE("bkt"), &resync), 0);
+	assert_string_equal(resync.bucket, "bkt");
+	assert_true(slice_eq(slice_of(resync.after, resync.after_len), SLICE("a")));
+	fake_edit_error = 0;
+	step("bkt", "bkt", 0);
+	assert_string_equal(status_of("/bkt/z"), "PENDING");
+	assert_none_waits();
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			test_past_markers_are_not_sent, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_markers_below_replicas, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
 	};
 
 	return cmocka_run_group_tests_name("resync", tests, NULL, NULL);
