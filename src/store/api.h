@@ -318,6 +318,7 @@ void store_rights_changed(struct store *store);
 struct store_deletion {
 	struct slice key;
 	struct slice version_id;
+	bool noncurrent; /* -ECANCELED if the version is the newest of its key by now */
 	store_check_fn *check;
 	void *arg;
 	struct store_outbox_row *outbox_row; /* may be NULL */

@@ -9,8 +9,8 @@
 #include "store/local.h"
 
 /* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
-/* Called on the job's fiber. They may block, except may_delete and is_current, which run in a
- * commit. */
+/* Called on the job's fiber. They may block, except judge, may_delete and is_current, which run in
+ * a commit, too. */
 struct job_lifecycle_ops {
 	/* A bucket's rules. -ENOENT: it has none. */
 	int (*open)(void *arg, struct slice bucket, void **ret_rules);

@@ -1,7 +1,8 @@
 /* server/job/lifecycle.c: carries out buckets' lifecycle rules. One fiber walks the versions of
  * each bucket with rules, page by page, and rests between pages, so that requests go first. Its
- * commit decides every change again, so a version written meanwhile is not changed, and no version
- * by rules that were removed or replaced meanwhile: a later walk sees those. */
+ * commit decides every change again, so a version written meanwhile is not changed, one that became
+ * current is not deleted as one that was not, and nothing is done by rules that were removed or
+ * replaced meanwhile, nor by tags that the version no longer has: a later walk sees those. */
 #include "server/job/job.h"
 
 #include <errno.h>
@@ -55,21 +56,30 @@ struct walk {
 
 /* ---- Actions. ---- */
 
-struct unchanged {
+struct decided {
 	const struct walk *walk;
-	uint64_t mtime_ns;
-	bool lockable;
+	const struct store_lifecycle_version *version;
+	enum store_lifecycle_verdict verdict;
+	struct store_flags flags;
 };
 
-static int check_unchanged(const struct store_meta *current, void *arg)
+/* The rules judge again: a user may have changed the version's tags or its lock. */
+static int check_again(const struct store_meta *current, void *arg)
 {
-	const struct unchanged *unchanged = (const struct unchanged *)arg;
-	const struct walk *walk = unchanged->walk;
-	const struct job_lifecycle_ops *ops = walk->job->opts.ops;
+	const struct decided *decided = (const struct decided *)arg;
+	const struct job_lifecycle_ops *ops = decided->walk->job->opts.ops;
+	struct store_lifecycle_version version = *decided->version;
+	struct store_flags flags = {.mask = 0};
+	void *rules = decided->walk->rules;
 
-	if (!current || current->mtime_ns != unchanged->mtime_ns || !ops->is_current(walk->rules))
+	if (!current || current->mtime_ns != version.meta->mtime_ns || !ops->is_current(rules))
 		return -ECANCELED;
-	if (unchanged->lockable && !ops->may_delete(current))
+	version.meta = current;
+	version.whole = true;
+	if (ops->judge(rules, &version, &flags) != decided->verdict ||
+		flags.flags != decided->flags.flags)
+		return -ECANCELED;
+	if (decided->verdict == STORE_LIFECYCLE_DELETE_VERSION && !ops->may_delete(current))
 		return -ECANCELED;
 	return 0;
 }
@@ -86,15 +96,15 @@ static void told(struct walk *walk, struct counter *counter, const struct store_
 static void version_end(
 	struct walk *walk, const struct store_lifecycle_version *version, bool expire)
 {
-	struct unchanged unchanged = {
-		.walk = walk, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
 	const struct store_lifecycle_action action = {
 		.verdict = expire ? STORE_LIFECYCLE_EXPIRE : STORE_LIFECYCLE_DELETE_VERSION,
 		.key = version->key,
 		.meta = version->meta};
+	struct decided decided = {.walk = walk, .version = version, .verdict = action.verdict};
 	struct store_deletion deletion = {.key = version->key,
-		.check = check_unchanged,
-		.arg = &unchanged,
+		.noncurrent = !version->current,
+		.check = check_again,
+		.arg = &decided,
 		.outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &action)};
 	struct store_outcome outcome;
 
@@ -112,8 +122,11 @@ static void version_end(
 static void version_reclass(
 	struct walk *walk, const struct store_lifecycle_version *version, struct store_flags flags)
 {
-	struct unchanged unchanged = {.walk = walk, .mtime_ns = version->meta->mtime_ns};
-	const struct store_condition condition = {.check = check_unchanged, .arg = &unchanged};
+	struct decided decided = {.walk = walk,
+		.version = version,
+		.verdict = STORE_LIFECYCLE_RECLASS,
+		.flags = flags};
+	const struct store_condition condition = {.check = check_again, .arg = &decided};
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id),

@@ -62,6 +62,7 @@ static int item_prepare(
 		.arg = deletion->arg,
 		.kind = deletion->version_id.len ? ITEM_VERSION_DELETE : ITEM_WRITE,
 		.version_id = deletion->version_id,
+		.noncurrent = deletion->noncurrent,
 		.outbox_row = deletion->outbox_row};
 	ret = record_entry_pin(store->records, round->bucket->info.id, deletion->key, &item->entry);
 	if (ret)

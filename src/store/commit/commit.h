@@ -68,6 +68,7 @@ struct commit_item {
 	 * the version that comes after it, and the change count at which that was true. */
 	struct record_entry *version_entry, *newest, *promote;
 	uint32_t changes_seen;
+	bool noncurrent; /* the version is not deleted if it is the newest */
 	/* For a move: the object as it was, and which of its segments is elsewhere in `object`. */
 	struct object *moved_from;
 	uint32_t moved_segment;

@@ -404,6 +404,8 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 	if (!victim || !slice_eq(slice_str(victim->meta.version_id), item->version_id) ||
 		(newest && !unchanged))
 		return -ERESTART;
+	if (newest && item->noncurrent)
+		return -ECANCELED;
 	if (item->check)
 		ret = item->check(&victim->meta, item->arg);
 	if (ret)

@@ -715,6 +715,8 @@ static int delete_locked(
 
 	if (named && !object)
 		return 0;
+	if (named && !at && deletion->noncurrent)
+		return -ECANCELED;
 	if (deletion->check)
 		ret = deletion->check(object ? &object->meta : NULL, deletion->arg);
 	if (ret)

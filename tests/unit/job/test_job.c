@@ -23,7 +23,7 @@ static uint32_t version_count, page_entries;
 static const char *const *buckets; /* in order; NULL ends */
 static int list_error;		   /* for the first bucket that is listed */
 static uint64_t changed_ns;	   /* the version's time at the commit, if not 0 */
-static bool commit_finds_nothing;
+static bool commit_finds_nothing, committing;
 static uint32_t lists, scrubs, discards, rebuilds;
 static struct fiber *lister; /* while lists_held */
 static bool lists_held;
@@ -93,10 +93,14 @@ static struct version *version_of(struct slice key, struct slice id)
 static int committed(struct version *version, store_check_fn *check, void *arg)
 {
 	struct store_meta now = version->meta;
+	int ret;
 
 	if (changed_ns)
 		now.mtime_ns = changed_ns;
-	return check(commit_finds_nothing ? NULL : &now, arg);
+	committing = true;
+	ret = check(commit_finds_nothing ? NULL : &now, arg);
+	committing = false;
+	return ret;
 }
 
 /* ---- The actions, as text. ---- */
@@ -110,7 +114,7 @@ static void note(const char *format, ...)
 	size_t len = strlen(done);
 	va_list args;
 
-	if (!noting)
+	if (!noting || committing)
 		return;
 	va_start(args, format);
 	vsnprintf(done + len, sizeof(done) - len, format, args);
@@ -128,9 +132,10 @@ int store_delete_each(struct store *store, struct slice bucket, uint64_t bucket_
 	assert_int_equal(count, 1);
 	assert_non_null(version);
 	list->result = committed(version, list->check, list->arg);
-	note("delete %.*s%s%.*s: %d; ", (int)list->key.len, list->key.data,
+	note("delete %.*s%s%.*s%s: %d; ", (int)list->key.len, list->key.data,
 		list->version_id.len ? " " : "", (int)list->version_id.len,
-		list->version_id.data ? list->version_id.data : "", list->result);
+		list->version_id.data ? list->version_id.data : "",
+		list->noncurrent ? " if not current" : "", list->result);
 	if (!list->result && !list->version_id.len) {
 		list->delete_marker = true;
 		strcpy(list->version_id_out, "marker");
@@ -204,6 +209,7 @@ void store_array_monitor(struct store *store)
 static int rules_open_count, tells_open;
 static bool locked;	  /* all versions are locked */
 static bool changed;	  /* the rules, after they judged */
+static bool retagged;	  /* all versions, after they were judged: no rule is theirs any more */
 static uint32_t renewals; /* as many decisions have rules; then they are removed */
 
 static int rules_open(void *arg, struct slice bucket, void **ret_rules)
@@ -244,6 +250,9 @@ static enum store_lifecycle_verdict judge(
 	void *rules, const struct store_lifecycle_version *version, struct store_flags *ret_flags)
 {
 	(void)rules;
+	assert_true(!committing || version->whole);
+	if (committing && retagged)
+		return STORE_LIFECYCLE_KEEP;
 	note("%.*s/%s%s%s", (int)version->key.len, version->key.data, version->meta->version_id,
 		version->current ? " current" : "", version->alone ? " alone" : "");
 	if (!version->current)
@@ -327,7 +336,7 @@ static int setup(void **state)
 	changed_ns = 0;
 	commit_finds_nothing = false;
 	locked = false;
-	changed = false;
+	changed = retagged = false;
 	renewals = UINT32_MAX;
 	lists = scrubs = discards = rebuilds = 0;
 	lists_held = false;
@@ -440,6 +449,34 @@ static void test_changed_versions_are_left_alone(void **state)
 	version_add("e", "1", 10);
 	commit_finds_nothing = true;
 	expect_walk(text);
+}
+
+/* So are versions whose tags changed: the rules judge again in the commit. */
+static void test_changed_tags_are_judged(void **state)
+{
+	char text[512];
+
+	(void)state;
+	version_add("c", "1", 10);
+	version_add("d", "1", 10);
+	version_add("e", "1", 10);
+	retagged = true;
+	snprintf(text, sizeof(text),
+		"[one] c/1 current alone; flags c 4: %d; told %d; "
+		"d/1 current alone; delete d 1: %d; told %d; "
+		"e/1 current alone; delete e: %d; told %d; uploads; ",
+		-ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED, -ECANCELED);
+	expect_walk(text);
+}
+
+/* The store is told when it must not delete the version that is current by then. */
+static void test_noncurrent_versions(void **state)
+{
+	(void)state;
+	version_add("d", "2", 20);
+	version_add("d", "1", 10);
+	expect_walk("[one] d/2 current; delete d 2: 0; told 0; "
+		    "d/1 since 20 behind 0; delete d 1 if not current: 0; told 0; uploads; ");
 }
 
 static void test_changed_rules_do_nothing(void **state)
@@ -615,6 +652,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rules_are_carried_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_changed_versions_are_left_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_changed_tags_are_judged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_noncurrent_versions, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changed_rules_do_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_removed_rules_end_the_walk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_locks_keep_versions, setup, teardown),

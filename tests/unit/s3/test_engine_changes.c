@@ -404,6 +404,43 @@ static void test_versions_suspended(void **state)
 	assert_version("key", what.meta.version_id, 2);
 }
 
+static int noncurrent_delete(const char *version_id)
+{
+	struct store_deletion deletion = {
+		.key = SLICE("key"), .version_id = slice_str(version_id), .noncurrent = true};
+
+	assert_int_equal(store_delete_each(store, SLICE("b"), 0, &deletion, 1), 0);
+	return deletion.result;
+}
+
+/* A version that became the newest one of its key stays, with and without a marker on top. */
+static void test_versions_noncurrent(void **state)
+{
+	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 100};
+	struct object_put first = {.key = "key", .bytes = 40, .seed = 1}, second = first;
+	struct store_deletion marker, above;
+
+	(void)state;
+	second.seed = 2;
+	assert_int_equal(versioning_set(STORE_VERSIONING_ENABLED), 0);
+	assert_int_equal(put_object(&first), 0);
+	marker = version_delete("key", "");
+	assert_int_equal(noncurrent_delete(marker.version_id_out), -ECANCELED);
+	version_delete("key", marker.version_id_out);
+	assert_int_equal(noncurrent_delete(first.meta.version_id), -ECANCELED);
+	assert_holds("key", 40, 1);
+	assert_int_equal(put_object(&second), 0);
+	assert_int_equal(noncurrent_delete(first.meta.version_id), 0);
+	assert_list(&opts, true, "key=2* ");
+	/* A noncurrent marker, and a version below markers. */
+	marker = version_delete("key", "");
+	above = version_delete("key", "");
+	assert_int_equal(noncurrent_delete(marker.version_id_out), 0);
+	assert_int_equal(noncurrent_delete(second.meta.version_id), 0);
+	assert_int_equal(noncurrent_delete(above.version_id_out), -ECANCELED);
+	assert_list(&opts, true, "key=-* ");
+}
+
 /* ---- A bucket that another one replaced. ---- */
 
 static int headers_keep(const struct store_meta *current, struct slice *ret_headers, void *arg)
@@ -815,6 +852,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_edit, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_versions, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_versions_suspended, open_store, close_store),
+		cmocka_unit_test_setup_teardown(test_versions_noncurrent, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_bucket_replaced, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_list, open_store, close_store),
 		cmocka_unit_test_setup_teardown(test_list_versions, open_store, close_store),
