@@ -162,6 +162,13 @@ const struct s3_error *s3_origin_error(struct s3_call *call, const struct s3_ori
 	return s3_fail(call, S3_E_ORIGIN_FAILED, "%s", told->why);
 }
 
+/* The rights were checked before the wait for the origin, when there was no object yet. */
+static const struct s3_error *may_still(struct s3_call *call)
+{
+	call->judged = NULL;
+	return s3_call_may(call, "s3:GetObject", call->key);
+}
+
 /* *ret_here: nothing was answered or opened, because the object is whole, or was a moment ago. */
 static const struct s3_error *get_once(struct s3_call *call, const struct s3_origin_ask *ask,
 	struct s3_origin_told *told, struct s3_read *ret_read, bool *ret_here)
@@ -176,6 +183,11 @@ static const struct s3_error *get_once(struct s3_call *call, const struct s3_ori
 	*ret_here = !error;
 	if (error || told->end != S3_ORIGIN_COMING)
 		return error;
+	error = may_still(call);
+	if (error) {
+		hook->ops->leave(told->stream);
+		return error;
+	}
 	return s3_origin_stream_begin(call, ask, told, ret_read, ret_here);
 }
 
@@ -216,7 +228,10 @@ static const struct s3_error *get_range(struct s3_call *call, const struct s3_or
 		     s3_range_parse(s3_call_header(call, SLICE("range")), meta->bytes,
 			     &range.offset, &range.bytes) == S3_RANGE_WHOLE ||
 		     s3_call_has_header(call, SLICE("if-range"));
-	return *ret_whole ? NULL : s3_origin_range_begin(call, ask, told, meta, ret_read);
+	if (*ret_whole)
+		return NULL;
+	error = may_still(call);
+	return error ? error : s3_origin_range_begin(call, ask, told, meta, ret_read);
 }
 
 static bool wants_range_alone(const struct s3_call *call, const struct s3_origin_ask *ask)
@@ -253,9 +268,7 @@ __attribute__((noinline)) const struct s3_error *s3_origin_get(
 		error = get_once(call, ask, told, ret_read, &here);
 		if (error || !here)
 			return error;
-		/* The rights were checked when there was no object yet. */
-		call->judged = NULL;
-		error = s3_call_may(call, "s3:GetObject", call->key);
+		error = may_still(call);
 		if (!error)
 			error = s3_read_begin(call, ret_read);
 		if (error != s3_error_at(S3_E_NO_SUCH_KEY))
@@ -290,6 +303,8 @@ const struct s3_error *s3_origin_head(struct s3_call *call, const struct s3_erro
 	if (!told)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	error = ask_head(call, &ask, told, &meta);
+	if (!error)
+		error = may_still(call);
 	if (error)
 		return error;
 	result = conditions_of(call, &meta);
