@@ -310,6 +310,23 @@ static void rest(struct course *course, bool found)
 	course->poll_ns = MIN(2 * course->poll_ns, POLL_NS_MAX);
 }
 
+/* Fewer lanes do, too; without any the course tries again at its next look. */
+static void lanes_open(struct course *course)
+{
+	int ret = 0;
+
+	if (course->lane_count)
+		return;
+	while (!ret && course->lane_count < LANES) {
+		ret = lane_open(&course->lanes[course->lane_count], course);
+		course->lane_count += !ret;
+	}
+	if (!course->lane_count && !course->told_lanes)
+		log_error("replicate", "%s: nothing is sent: %s; the server tries again",
+			course->name, strerror(-ret));
+	course->told_lanes = !course->lane_count;
+}
+
 static void course_main(void *arg)
 {
 	struct course *course = arg;
@@ -318,6 +335,7 @@ static void course_main(void *arg)
 
 	course->fiber = fiber_self();
 	while (!atomic_load(&replicate->ending)) {
+		lanes_open(course);
 		look_at_place(course);
 		look_at_refused(course);
 		found = fill(course);
@@ -358,17 +376,13 @@ int course_open(struct replicate *replicate, const char *name, struct course **r
 	course->poll_ns = POLL_NS_MIN;
 	course->sent = 1;
 	slice_copy_str(slice_str(name), course->name, sizeof(course->name));
-	while (!ret && course->lane_count < LANES) {
-		ret = lane_open(&course->lanes[course->lane_count], course);
-		course->lane_count += !ret;
+	ret = fiber_spawn(replicate->opts.core->reactor, "replicate course", course_main, course);
+	if (ret) {
+		free(course);
+		return ret;
 	}
-	/* Fewer lanes do, too. */
-	ret = course->lane_count ? fiber_spawn(replicate->opts.core->reactor, "replicate course",
-					   course_main, course)
-				 : ret;
-	course->ended = ret != 0;
 	*ret_course = course;
-	return ret;
+	return 0;
 }
 
 void course_close(struct course *course)

@@ -188,7 +188,7 @@ struct course {
 	uint64_t poll_ns;
 	/* A target that cannot be reached: nothing is sent before. */
 	uint64_t pause_ns, paused_until_ns;
-	bool told_away, told_gone, told_unversioned, told_kept;
+	bool told_away, told_gone, told_unversioned, told_kept, told_lanes;
 	const char *transport;
 	char error[S3_REPLICATE_ERROR_BYTES];
 	struct lane lanes[LANES];
@@ -249,6 +249,7 @@ struct replicate {
 	uint64_t resync_ns;
 	struct course *courses[COURSES_MAX];
 	uint32_t course_count;
+	bool told_course; /* one that cannot start was logged */
 };
 
 #endif

@@ -49,10 +49,12 @@ static void course_start(struct replicate *replicate, const char *name)
 	int ret = replicate->course_count < COURSES_MAX ? course_open(replicate, name, &course)
 							: -EDQUOT;
 
-	if (course)
+	if (!ret)
 		replicate->courses[replicate->course_count++] = course;
-	if (ret)
-		log_error("replicate", "%s: nothing is sent: %s", name, strerror(-ret));
+	else if (!replicate->told_course)
+		log_error("replicate", "%s: nothing is sent: %s; the server tries again", name,
+			strerror(-ret));
+	replicate->told_course = ret != 0;
 }
 
 /* A target that was removed by force, and whose rows have not all been failed yet. */
