@@ -159,8 +159,10 @@ static int open_all(void **state)
 
 	(void)state;
 	main_thread = pthread_self();
-	main_waits = asked = 0;
-	dead = let_go = false;
+	main_waits = 0;
+	atomic_store(&asked, 0);
+	atomic_store(&dead, false);
+	let_go = false;
 	key_set = SET(KEY_P256);
 	sem_init(&waits, 0, 0);
 	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
