@@ -297,9 +297,9 @@ static void test_values_are_no_wildcards(void **state)
 				fail_msg("value %zu, of another: %s", i, cases[k].text);
 		}
 	}
+	facts = NULL;
 	assert_int_equal(ask(preset, POLICY_IDENTITY, &alice, "s3:GetObject", HOME "r/x"),
 		POLICY_DECISION_NONE);
-	facts = NULL;
 #undef HOME
 #undef ABOUT
 #undef POLICY

@@ -734,7 +734,7 @@ static void begin_twice(void)
 /* The second one; its body comes when `awaited` has run. */
 static void complete_second(const char *xml, void (*awaited)(void), const char *condition)
 {
-	char query[128];
+	static char query[128]; /* the call keeps it */
 
 	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
 	begin("POST", "/bkt/twice", query);
