@@ -214,7 +214,7 @@ static int multipart_complete(struct upload *upload)
 	};
 	struct neb_result result;
 	struct buf xml;
-	char query[300], code[64];
+	char query[300];
 	int ret;
 
 	buf_init(&xml, COMPLETE_BYTES_MAX);
@@ -229,14 +229,7 @@ static int multipart_complete(struct upload *upload)
 	body = (struct neb_iov){xml.data, xml.len};
 	ret = neb_perform(transfer->client, &request, &result);
 	buf_free(&xml);
-	if (ret)
-		return remote_failed(transfer->key, &result);
-	if (answer_text(upload->answer, result.bytes, "Code", code, sizeof(code)) == 0) {
-		fprintf(stderr, "nebulaio: %s: the upload could not be completed: %s\n",
-			remote_text(transfer->key), code);
-		return CLI_FAILED;
-	}
-	return CLI_OK;
+	return ret ? remote_failed(transfer->key, &result) : CLI_OK;
 }
 
 /* True if the server already has a part with these bytes. */

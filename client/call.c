@@ -464,6 +464,7 @@ static int document_check(struct client_call *call, const char *document)
 
 void client_call_finish(struct client_call *call, int error)
 {
+	const char *document = document_of(call);
 	struct neb_result *result = &call->result;
 
 	if (call->internal) {
@@ -482,8 +483,8 @@ void client_call_finish(struct client_call *call, int error)
 		return;
 	if (result->status == 400 && strcmp(result->code, "BufferTooSmall") == 0)
 		error = -EMSGSIZE;
-	if (__builtin_expect(document_of(call) != NULL, 0) && !error)
-		error = document_check(call, document_of(call));
+	if (__builtin_expect(document != NULL, 0) && !error)
+		error = document_check(call, document);
 	if (call->client->gpu_failed) {
 		call->client->gpu_failed = false;
 		snprintf(result->message, sizeof(result->message),

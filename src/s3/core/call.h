@@ -85,7 +85,7 @@ struct s3_call {
 	struct slice session_bucket;	    /* directory bucket of the caller's session; or empty */
 	uint64_t session_store_id, session_bucket_id;
 	bool session_read_only;
-	struct slice form; /* a body that was read early to verify the signature */
+	struct slice form; /* the document or form, once s3_call_read has read it */
 	bool form_read;
 	bool presigned;
 	int64_t signed_ms; /* when the request was signed; 0: unsigned, or unknown */
