@@ -11,6 +11,7 @@
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/index_apply.h"
+#include "store/space/space.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 
@@ -78,6 +79,8 @@ static void regain_run(void *arg)
 	struct regain *regain = (struct regain *)arg;
 
 	regain->ret = index_apply_regain(regain->store, regain->members);
+	if (!regain->ret && atomic_exchange(&regain->store->group_held, false))
+		space_let_go(regain->store->space);
 }
 
 int stripe_regain(struct store *store)

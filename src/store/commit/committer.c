@@ -8,6 +8,7 @@
 #include "store/commit/index_apply.h"
 #include "store/log/journal.h"
 #include "store/object/object.h"
+#include "store/space/space.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 
@@ -279,6 +280,15 @@ static void commits_wake(struct commit *commit)
 	}
 }
 
+/* The group may be on the medium all the same. Until the log goes on in a new epoch, a start would
+ * replay it, and a large body is not verified then: so nothing else takes the space of its bodies.
+ */
+static void group_hold(struct store *store)
+{
+	if (!atomic_exchange(&store->group_held, true))
+		space_hold(store->space);
+}
+
 static void group_run(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -294,8 +304,11 @@ static void group_run(struct store *store, struct group *group)
 		return;
 	}
 	ret = store_refuses(store);
-	if (!ret)
+	if (!ret) {
 		ret = group_write(store, group);
+		if (ret == -EHOSTDOWN)
+			group_hold(store);
+	}
 	if (ret) {
 		store_fence(store, "the log", ret);
 		for (struct commit *commit = commits; commit; commit = commit->next)

@@ -65,8 +65,10 @@ struct store {
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
-	bool index_suspect;	/* the start found damage in the index */
-	_Atomic bool suspended; /* too few volumes are left */
+	bool index_suspect;	 /* the start found damage in the index */
+	_Atomic bool suspended;	 /* too few volumes are left */
+	_Atomic bool group_held; /* the space of a group that may be on the medium, though it was
+				    reported as failed */
 	_Atomic uint64_t
 		regains; /* from 1: a body whose write began before one cannot be committed */
 	_Atomic bool quiescing;

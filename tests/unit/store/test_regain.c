@@ -13,6 +13,7 @@
 
 #define KEYS  40u
 #define BYTES 70000u
+#define SMALL 8000u /* its group writes it */
 
 static void keys_put(struct rig *rig, uint64_t seed)
 {
@@ -413,6 +414,43 @@ static void test_a_number_that_was_not_written_is_taken_back(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A group that was reported as failed, and that a start would find on the medium. ---- */
+
+static void keeps_space(struct rig *rig, void *arg)
+{
+	struct space *space = rig->store->space;
+	uint64_t before;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), SMALL, 1, NULL), 0);
+	before = space_free_blocks(space);
+	memory_disk_lose(1);
+	memory_disk_lose(2);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), SMALL, 2, NULL), -EHOSTDOWN);
+	assert_int_equal(space_free_blocks(space), before - 1);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), SMALL, 3, NULL), -EHOSTDOWN);
+	assert_int_equal(space_free_blocks(space), before - 1);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	memory_disk(1)->away = memory_disk(2)->away = false;
+	writable_await(rig, true);
+	assert_int_equal(space_free_blocks(space), before);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key"), SMALL, 1), 0);
+}
+
+static void test_the_bodies_of_a_group_that_failed_stay_until_the_store_goes_on(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, keeps_space, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- A put that does not end. ---- */
 
 static void slow_put(struct rig *rig, void *arg)
@@ -460,6 +498,8 @@ int main(void)
 		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_cannot_be_taken_keeps_no_other_out),
 		cmocka_unit_test(test_a_number_that_was_not_written_is_taken_back),
+		cmocka_unit_test(
+			test_the_bodies_of_a_group_that_failed_stay_until_the_store_goes_on),
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
 	};
 
