@@ -7,6 +7,7 @@ Options are RDMAClient's. Each thread and each process has its own client, which
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from datetime import datetime
@@ -19,6 +20,7 @@ from .multipart import MultipartUpload
 from .rdma import ObjectInfo, RDMAClient
 
 CREATE = {"if-none-match": "*"}
+CLIENT_OPTIONS = frozenset(inspect.signature(RDMAClient).parameters)
 
 
 class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -28,15 +30,13 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, endpoint: str | None = None, access_key: str | None = None, secret_key: str | None = None,
                  **options: Any) -> None:
         super().__init__(endpoint=endpoint, access_key=access_key, secret_key=secret_key, **options)
-        names = ("endpoints", "fallback_http", "transport", "region", "device_name", "pool_bytes", "requests_max",
-                 "connect_timeout", "request_timeout", "spin")
-        unknown = [name for name in options if name not in names and name not in (
+        unknown = [name for name in options if name not in CLIENT_OPTIONS and name not in (
             "use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache", "asynchronous", "loop",
             "batch_size")]
         if unknown:
             raise TypeError(f"nebulaio has no option {', '.join(unknown)}")
         self._named = dict(endpoint=endpoint, access_key=access_key, secret_key=secret_key,
-                           **{name: options[name] for name in names if name in options})
+                           **{name: options[name] for name in options if name in CLIENT_OPTIONS})
         self._mine = threading.local()
 
     @property

@@ -1027,6 +1027,9 @@ def test_fsspec():
     fs.makedirs("fs-bucket/below", exist_ok=True)
     fs.rmdir("fs-bucket")
     tap.check(not fs.exists("fs-bucket"), "fsspec: buckets come and go")
+    sealed = fsspec.filesystem("nebulaio", **options, require_encryption=True, registration_cache_bytes=MIB)
+    tap.check(sealed.cat(f"{root}/a/one.txt") == b"1111" and raised(TypeError, fsspec.filesystem, "nebulaio", **options, encryption=1),
+              "fsspec: all options of the client, and no others")
     fs.rm(root, recursive=True)
     tap.check(not fs.exists(root), "fsspec: rm")
 
