@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from . import _native, npy, settings
 from ._native import Buffer, Map, Registration, Result, Stats
 from .errors import BufferTooSmallError, NebulaError, PreconditionError, invalid
-from .multipart import MultipartUpload
+from .multipart import MultipartUpload, crc32_of
 
 PUT_BYTES_MAX = 5 << 30  # S3's limit of one request
 PART_BYTES = 256 << 20
@@ -332,29 +331,17 @@ class RDMAClient:
         for name, value in (metadata or {}).items():
             headers[f"x-amz-meta-{name}"] = value
         pieces = list(body) if isinstance(body, (list, tuple)) else [body]
+        if sum(map(_length, pieces)) > PUT_BYTES_MAX:
+            upload = MultipartUpload(self, bucket, key, headers, checksum=checksum, timeout=timeout)
+            return self._keep(upload.put(map(_bytes_of, pieces), PART_BYTES))
         options: dict[str, Any] = {"timeout": timeout, "headers": headers or None}
         if checksum:
-            crc = 0
-            for piece in pieces:
-                crc = zlib.crc32(_bytes_of(piece), crc)
-            options.update(checksum_kind=_native.CHECKSUM_CRC32, checksum=crc.to_bytes(4, "big"))
-        if len(pieces) == 1 and _length(pieces[0]) > PUT_BYTES_MAX:
-            return self._put_parts(bucket, key, _bytes_of(pieces[0]), headers)
+            options.update(checksum_kind=_native.CHECKSUM_CRC32, checksum=crc32_of(map(_bytes_of, pieces)))
         return self._keep(self.native.perform(_native.PUT_OBJECT, bucket, key, body=pieces, **options))
 
     def put_from(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
         """put_object() under the name that matches get_into()."""
         return self.put_object(bucket, key, buffer, **options)
-
-    def _put_parts(self, bucket: str, key: str, view: memoryview, headers: dict[str, str]) -> Result:
-        upload = MultipartUpload(self, bucket, key, headers or None)
-        try:
-            for at in range(0, len(view), PART_BYTES):
-                upload.part(view[at:at + PART_BYTES])
-            return self._keep(upload.complete())
-        except BaseException:
-            upload.abort()
-            raise
 
     def delete_object(self, bucket: str, key: str, *, version_id: str | None = None) -> Result:
         return self._keep(self.native.perform(_native.DELETE_OBJECT, bucket, key, version_id=version_id))

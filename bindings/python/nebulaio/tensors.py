@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,9 @@ import numpy
 from . import _native
 from ._native import Map
 from .errors import PreconditionError
-from .multipart import PART_BYTES_MIN, MultipartUpload
+from .multipart import MultipartUpload
 from .npy import memory as memory_of
-from .rdma import PUT_BYTES_MAX, RDMAClient
+from .rdma import RDMAClient
 
 PART_BYTES = 64 << 20
 ALIGNMENT = 8
@@ -119,42 +119,11 @@ def _empty(name: str, info: TensorInfo, framework: str) -> Any:
 # ---- Saving. ----
 
 
-def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
-    """Groups pieces of memory into parts of PART_BYTES, each with at most as many pieces as a request takes. Where
-    small pieces would make a part too short, a copy gathers them."""
-    group: list[Any] = []
-    size = 0
-    for piece in pieces:
-        view = memoryview(piece).cast("B")
-        while len(view):
-            cut = view[:PART_BYTES - size]
-            view = view[len(cut):]
-            if len(group) == _native.PIECES_MAX:
-                group = [b"".join(group)] if size < PART_BYTES_MIN else group
-                if len(group) > 1:
-                    yield group
-                    group, size = [], 0
-            group.append(cut)
-            size += len(cut)
-            if size >= PART_BYTES:
-                yield group
-                group, size = [], 0
-    if group:
-        yield group
-
-
 def put_pieces(client: RDMAClient, bucket: str, key: str, pieces: list[Any]) -> _native.Result:
     """Stores pieces of memory, one behind the other, as one object: by one request, or in parts."""
-    if len(pieces) <= _native.PIECES_MAX and sum(len(piece) for piece in pieces) <= PUT_BYTES_MAX:
+    if len(pieces) <= _native.PIECES_MAX:
         return client.put_object(bucket, key, pieces)
-    upload = MultipartUpload(client, bucket, key)
-    try:
-        for group in _parts(pieces):
-            upload.part(group)
-        return upload.complete()
-    except BaseException:
-        upload.abort()
-        raise
+    return MultipartUpload(client, bucket, key).put(pieces, PART_BYTES)
 
 
 def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str, Any],

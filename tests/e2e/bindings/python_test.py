@@ -1158,6 +1158,13 @@ def test_put_in_parts():
                   "in parts: a condition holds", (put, error))
         client.put_object(BUCKET, "conditional", body[::-1], headers={"if-match": f'"{head.etag}"'})
         tap.check(client.get_object(BUCKET, "conditional") == body[::-1], "in parts: a condition that is met")
+        pieces = [body[:2 * MIB], body[2 * MIB:]]
+        put = client.put_object(BUCKET, "conditional", pieces, checksum=True, timeout=60)
+        tap.check(client.get_object(BUCKET, "conditional") == body and put.etag.endswith("-2"), "in parts: pieces of memory")
+        with mock.patch.object(nebulaio.multipart, "crc32_of", lambda pieces: b"none"):
+            error = raised(nebulaio.NebulaError, client.put_object, BUCKET, "conditional", body[::-1], checksum=True)
+        tap.check(error and error.code == "BadDigest" and client.get_object(BUCKET, "conditional") == body,
+                  "in parts: a checksum that is wrong", error)
         client.delete_object(BUCKET, "conditional")
 
 
