@@ -22,8 +22,11 @@ int client_body_seal(struct client_session *session, struct client_call *call,
 {
 	struct aead_stream *stream;
 	uint8_t *at;
-	int ret = client_memory_lease(call, MAX(call->body_bytes, call->into_bytes), ret_run);
+	int ret;
 
+	if (call->body_bytes > AEAD_MESSAGE_BYTES_MAX)
+		return -EFBIG;
+	ret = client_memory_lease(call, MAX(call->body_bytes, call->into_bytes), ret_run);
 	if (ret)
 		return ret;
 	at = (uint8_t *)(uintptr_t)ret_run->addr;

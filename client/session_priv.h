@@ -101,7 +101,7 @@ struct client_session {
 
 /* ---- crypt.c ---- */
 /* Encrypts the call's body into separate memory, which the run names, for the session's next
- * capsule. The server's answer may land there, too. */
+ * capsule. The server's answer may land there, too. -EFBIG: beyond AEAD_MESSAGE_BYTES_MAX. */
 int client_body_seal(struct client_session *session, struct client_call *call,
 	struct capsule_run *ret_run, uint8_t ret_tag[AEAD_TAG_BYTES]);
 /* Decrypts in place what the server has written so far, in all bytes; nobody may use it yet. */

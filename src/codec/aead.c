@@ -161,6 +161,8 @@ int aead_seal(struct aead *aead, const struct aead_message *message)
 	EVP_CIPHER_CTX *ctx = aead->seal;
 	int done;
 
+	if (message->len > AEAD_MESSAGE_BYTES_MAX)
+		return -EMSGSIZE;
 	if (aead->key.mb) {
 		mb_message(&aead->key, true, message, message->tag);
 		return 0;
@@ -188,6 +190,8 @@ int aead_unseal(struct aead *aead, const struct aead_message *message)
 	uint8_t tag[AEAD_TAG_BYTES];
 	int done;
 
+	if (message->len > AEAD_MESSAGE_BYTES_MAX)
+		return -EMSGSIZE;
 	if (aead->key.mb) {
 		mb_message(&aead->key, false, message, tag);
 		return secret_equal(tag, message->tag, sizeof(tag)) ? 0 : refuse(message);
@@ -206,6 +210,7 @@ struct aead_stream {
 	struct mb_key key;
 	struct mb_state state;
 	EVP_CIPHER_CTX *ctx;
+	uint64_t bytes_left; /* of the message, at most */
 	bool seal;
 };
 
@@ -229,7 +234,7 @@ int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD
 	if (posix_memalign(&memory, _Alignof(struct aead_stream), sizeof(*stream)))
 		return -ENOMEM;
 	stream = memory;
-	*stream = (struct aead_stream){.seal = seal};
+	*stream = (struct aead_stream){.bytes_left = AEAD_MESSAGE_BYTES_MAX, .seal = seal};
 	ret = mb_key_open(key, &stream->key);
 	if (ret == 0 && stream->key.mb)
 		mb_begin(&stream->key, &stream->state, nonce);
@@ -254,6 +259,7 @@ void aead_stream_close(struct aead_stream *stream)
 
 int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NONCE_BYTES])
 {
+	stream->bytes_left = AEAD_MESSAGE_BYTES_MAX;
 	if (stream->key.mb) {
 		mb_begin(&stream->key, &stream->state, nonce);
 		return 0;
@@ -288,6 +294,9 @@ void aead_stream_keep(struct aead_stream **spare, struct aead_stream *stream)
 
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len)
 {
+	if (len > stream->bytes_left)
+		return -EMSGSIZE;
+	stream->bytes_left -= len;
 	if (!stream->key.mb)
 		return feed(stream->ctx, src, dst, len);
 	mb_feed(&stream->key, &stream->state, stream->seal, src, dst, len);

@@ -14,6 +14,8 @@
 #define AEAD_KEY_BYTES	 32u
 #define AEAD_NONCE_BYTES 12u
 #define AEAD_TAG_BYTES	 16u
+/* Of one message: the 32 bits of its block counter hold no more (SP 800-38D, 5.2.1.1). */
+#define AEAD_MESSAGE_BYTES_MAX ((1ull << 36) - 32)
 
 struct aead; /* a key with its schedule; one thread at a time */
 
@@ -32,7 +34,8 @@ struct aead_message {
 	uint8_t *tag; /* AEAD_TAG_BYTES: seal writes it, unseal checks it */
 };
 
-/* No heap use. -EIO: libcrypto refused. */
+/* No heap use. -EIO: libcrypto refused; -EMSGSIZE, both: beyond AEAD_MESSAGE_BYTES_MAX, and nothing
+ * was done. */
 int aead_seal(struct aead *aead, const struct aead_message *message);
 /* -EBADMSG when the tag does not match: dst is then zeroed and must not be used. */
 int aead_unseal(struct aead *aead, const struct aead_message *message);
@@ -54,7 +57,8 @@ int aead_stream_take(struct aead_stream **spare, const uint8_t key[AEAD_KEY_BYTE
  * one already. Takes NULL. */
 void aead_stream_keep(struct aead_stream **spare, struct aead_stream *stream);
 /* src and dst as in struct aead_message. Do not trust decrypted output before aead_stream_end has
- * verified the tag. */
+ * verified the tag. -EMSGSIZE: the message would pass AEAD_MESSAGE_BYTES_MAX, and these bytes were
+ * not taken; -EIO. */
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len);
 /* Seals: writes the tag. Unseals: 0, or -EBADMSG when the tag does not match. */
 int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES]);

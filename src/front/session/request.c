@@ -248,11 +248,18 @@ static uint64_t runs_bytes(const struct native_request *request)
 	return bytes;
 }
 
-/* A payload outside the capsule is encrypted separately. */
+/* A payload outside the capsule is encrypted separately, as one message. */
 static int sink_seal(struct native_request *request, struct flow_sink **sink)
 {
-	int ret = request->session->encrypted ? native_crypt_sink(request, sink) : 0;
+	int ret;
 
+	if (!request->session->encrypted)
+		return 0;
+	if (request->bytes_announced > AEAD_MESSAGE_BYTES_MAX)
+		ret = refuse(request, 400, "TransferTooLarge",
+			"One encrypted transfer has at most 68719476704 bytes. Ask for ranges.");
+	else
+		ret = native_crypt_sink(request, sink);
 	if (ret)
 		flow_sink_finish(*sink, true);
 	return ret;

@@ -124,6 +124,21 @@ static void test_ended_half_way(void **state)
 	assert_true(is_zero(parted->into, 5000));
 }
 
+/* A body that one message cannot hold is refused before memory is taken for it. */
+static void test_too_large(void **state)
+{
+	struct parted *parted = *state;
+	struct capsule_run run = {0};
+	uint8_t tag[AEAD_TAG_BYTES];
+
+	parted->call->body[0] = (struct neb_iov){parted->plain, AEAD_MESSAGE_BYTES_MAX + 1};
+	parted->call->body_count = 1;
+	parted->call->body_bytes = AEAD_MESSAGE_BYTES_MAX + 1;
+	assert_int_equal(client_body_seal(parted->session, parted->call, &run, tag), -EFBIG);
+	assert_null(parted->session->spare_out);
+	assert_int_equal(run.bytes, 0);
+}
+
 static void add_parts(const struct counter *counter, void *arg)
 {
 	if (strcmp(counter->name, "nebulaio_native_body_parts_total") == 0)
@@ -181,6 +196,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_parts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_changed_on_the_way, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_half_way, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_too_large, setup, teardown),
 		cmocka_unit_test(test_over_a_session),
 	};
 

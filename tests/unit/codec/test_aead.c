@@ -147,6 +147,39 @@ static void test_stream(void **state)
 	aead_close(aead);
 }
 
+/* Bytes that would pass the limit of a message are refused before one of them is read. */
+static void test_limit(void **state)
+{
+	uint8_t key[AEAD_KEY_BYTES] = {1}, nonce[AEAD_NONCE_BYTES] = {2}, tag[AEAD_TAG_BYTES];
+	uint8_t text[100] = {0};
+	struct aead_message message = {.nonce = nonce,
+		.src = text,
+		.dst = text,
+		.len = AEAD_MESSAGE_BYTES_MAX + 1,
+		.tag = tag};
+	struct aead_stream *stream;
+	struct aead *aead;
+
+	(void)state;
+	for (int seal = 0; seal < 2; seal++) {
+		assert_int_equal(aead_stream_open(key, nonce, seal, &stream), 0);
+		assert_int_equal(aead_stream_update(stream, text, text, AEAD_MESSAGE_BYTES_MAX + 1),
+			-EMSGSIZE);
+		assert_int_equal(aead_stream_update(stream, text, text, 100), 0);
+		assert_int_equal(
+			aead_stream_update(stream, text, text, AEAD_MESSAGE_BYTES_MAX - 99),
+			-EMSGSIZE);
+		/* The message goes on without those bytes. */
+		assert_int_equal(aead_stream_update(stream, text, text, 1), 0);
+		assert_int_equal(aead_stream_end(stream, tag), seal ? 0 : -EBADMSG);
+		aead_stream_close(stream);
+	}
+	assert_int_equal(aead_open(key, &aead), 0);
+	assert_int_equal(aead_seal(aead, &message), -EMSGSIZE);
+	assert_int_equal(aead_unseal(aead, &message), -EMSGSIZE);
+	aead_close(aead);
+}
+
 /* Messages after each other and beside each other: each is what a new stream makes of it. */
 static void test_spare_streams(void **state)
 {
@@ -238,6 +271,7 @@ int main(void)
 		BOTH(test_round_trips),
 		BOTH(test_any_change_is_refused),
 		BOTH(test_stream),
+		BOTH(test_limit),
 		BOTH(test_spare_streams),
 		cmocka_unit_test_setup_teardown(test_libraries_agree, use_any, use_any),
 	};

@@ -533,6 +533,40 @@ static void encrypted_without_frames(void *arg)
 }
 RIG_TEST(encrypted_without_frames);
 
+/* One message of AES-GCM has a limit. Nothing of a longer answer is sent. */
+static void encrypted_beyond_one_message(void *arg)
+{
+	struct capsule_run runs[2] = {run_of(0, MIB), run_of(MIB, 1ull << 37)};
+	struct capsule_request request = GET;
+	struct peer peer;
+
+	(void)arg;
+	encrypted_open(&peer);
+	fake_s3.handle = handle_get;
+	memset(client_memory, 0, sizeof(client_memory));
+	answer_piece = 64 * KIB;
+	answer_bytes = AEAD_MESSAGE_BYTES_MAX + 1;
+	answer_ret = 0;
+	request.runs = runs;
+	request.run_count = 2;
+	request.flags = CAPSULE_REQUEST_PARTS;
+	peer_expect(&peer, &request, 400, "TransferTooLarge");
+	assert_int_equal(answer_ret, -ECANCELED);
+	assert_int_equal(peer.response.bytes_moved, 0);
+	assert_int_equal(peer.response.bytes_total, answer_bytes);
+	assert_int_equal(peer.response.payload_tag.len, 0);
+	for (size_t i = 0; i < sizeof(client_memory); i++)
+		assert_int_equal(client_memory[i], 0);
+	/* This does not harm the session. */
+	answer_bytes = 15 * KIB;
+	request.flags = 0;
+	peer_request(&peer, &request);
+	assert_int_equal(parts_take(&peer, answer_bytes), 0);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(encrypted_beyond_one_message);
+
 /* An answer that waited for a full send queue is sealed again when there is room: with the counter
  * of that time, and from its plain text. */
 static void a_parked_answer_is_sealed_anew(void *arg)
@@ -806,6 +840,7 @@ int main(void)
 		RIG_UNIT(encrypted_bodies, 0),
 		RIG_UNIT(encrypted_bodies_in_parts, 0),
 		RIG_UNIT(encrypted_without_frames, 0),
+		RIG_UNIT(encrypted_beyond_one_message, 0),
 		RIG_UNIT(a_parked_answer_is_sealed_anew, 0),
 		RIG_UNIT(pages_follow_each_other, 0),
 		RIG_UNIT(a_page_that_cannot_be_sent, .inline_bytes = UINT32_MAX),
