@@ -82,7 +82,8 @@ static int cluster_make(struct rv *rv, bool quiet)
 			"the Ceph cluster of %s cannot be reached as %s: %s failed: %s: check the "
 			"monitors' addresses there and the keyring of that user",
 			conf ? conf : "the default ceph.conf", user, step, strerror(-ret));
-	return ret;
+	/* -ENOENT would say that the cluster has no such volume. */
+	return ret == -ENOENT ? -ENODEV : ret;
 }
 
 int rv_cluster(struct rv *rv, bool quiet, rados_t *ret_cluster)
@@ -116,7 +117,9 @@ static int pool_open(
 		return ret == -ENOENT ? -ENODEV : ret;
 	}
 	ret = rados_ioctx_pool_requires_alignment2(*ret_pool, &whole);
-	if (!ret && whole) {
+	if (ret) {
+		log_error("rados", "%s: pool %s: %s", volume->path, pool, strerror(-ret));
+	} else if (whole) {
 		log_error("rados",
 			"%s: pool %s is erasure coded and takes no overwrites: ceph osd pool set "
 			"%s allow_ec_overwrites true",

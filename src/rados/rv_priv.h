@@ -93,9 +93,10 @@ struct rv_volume {
 };
 
 /* ---- cluster.c ---- */
-/* The connection of this process, made at the first call. The log has the reason of a failure. */
+/* The connection of this process, made at the first call. The log has the reason of a failure.
+ * -EOPNOTSUPP: librados cannot be loaded; -ENODEV: no configuration, or no key. */
 int rv_cluster(struct rv *rv, bool quiet, rados_t *ret_cluster);
-/* Opens both pools. -ENOENT, -EINVAL, with a log line. */
+/* Opens both pools. -ENODEV, -EOPNOTSUPP and others, with a log line. */
 int rv_pools_open(struct rv_volume *volume, rados_t cluster);
 void rv_pools_close(struct rv_volume *volume);
 /* Logs what the cluster says about its health, when that has changed. Blocks. */

@@ -268,22 +268,42 @@ static void volume_close(void *arg)
 	free(volume);
 }
 
+/* Of the head and of the lock. The reasons of the first four are in the log, or are none. */
+static int cannot_open(const struct rv_volume *volume, const struct disk_opts *opts, int ret)
+{
+	if (ret != -ENOENT && ret != -EINVAL && ret != -EUCLEAN && ret != -EBUSY && !opts->probe)
+		log_error("rados", "%s: cannot be opened: %s", volume->path, strerror(-ret));
+	return ret;
+}
+
 /* Reads the head, or makes it. */
 static int head_find(struct rv_volume *volume, rados_t cluster, const struct disk_opts *opts)
 {
 	int ret = rv_head_read(volume);
 
-	if (ret == -ENOENT && (opts->read_only || !opts->create))
-		return ret;
 	/* The pool of bodies comes from the head, or from the path for a head that is made. */
-	if (ret == -ENOENT) {
+	if (ret == -ENOENT && !opts->read_only && opts->create) {
 		ret = rv_pools_open(volume, cluster);
-		if (!ret)
-			ret = rv_head_make(volume);
+		if (ret)
+			return ret;
+		ret = rv_head_make(volume);
 	}
-	return ret ? ret : rv_pools_open(volume, cluster);
+	return ret ? cannot_open(volume, opts, ret) : rv_pools_open(volume, cluster);
 }
 
+static int own(struct rv_volume *volume, const struct disk_opts *opts)
+{
+	int ret = rv_own(volume, opts->lock_wait_ns);
+
+	/* The former owner may have grown it meanwhile. */
+	if (!ret)
+		ret = rv_head_read(volume);
+	if (!ret)
+		ret = keeper_start(volume);
+	return ret ? cannot_open(volume, opts, ret) : 0;
+}
+
+/* The log has the reason of a failure. */
 static int volume_begin(struct rv_volume *volume, const struct disk_opts *opts)
 {
 	char body_pool[sizeof(volume->body_pool)];
@@ -300,17 +320,8 @@ static int volume_begin(struct rv_volume *volume, const struct disk_opts *opts)
 	}
 	if (!ret)
 		ret = head_find(volume, cluster, opts);
-	if (!ret && !opts->read_only) {
-		ret = rv_own(volume, opts->lock_wait_ns);
-		/* The former owner may have grown it meanwhile. */
-		if (!ret)
-			ret = rv_head_read(volume);
-		if (!ret)
-			ret = keeper_start(volume);
-	}
-	if (ret && ret != -ENOENT && ret != -EINVAL && ret != -EUCLEAN && ret != -EBUSY &&
-		!opts->probe)
-		log_error("rados", "%s: cannot be opened: %s", volume->path, strerror(-ret));
+	if (!ret && !opts->read_only)
+		ret = own(volume, opts);
 	return ret;
 }
 

@@ -233,8 +233,11 @@ int store_load(struct store *store, bool create)
 		modes_check(store->dir);
 	if (!ret)
 		ret = volume_locate(&volume, &store->volume);
-	if (!ret && volume_missing(&store->volume))
-		ret = index_unexpected(store);
+	if (!ret) {
+		ret = volume_find(&store->volume);
+		if (ret == -ENOENT)
+			ret = index_unexpected(store);
+	}
 	if (!ret)
 		ret = volume_open(&volume, &store->volume);
 	if (!ret) {

@@ -196,11 +196,12 @@ int volume_super_read(const char *path, bool probe, struct superblock *ret_super
 	return ret;
 }
 
-bool volume_missing(const struct volume *volume)
+int volume_find(const struct volume *volume)
 {
 	struct superblock super;
+	int found = volume->set_count ? 0 : volume_super_read(volume->path, false, &super);
 
-	return !volume->set_count && volume_super_read(volume->path, false, &super) == -ENOENT;
+	return found == -EMEDIUMTYPE ? 0 : found;
 }
 
 /* Whether two names lead to the same file or device. */

@@ -158,8 +158,10 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
 void volume_close(struct volume *volume);
 /* Fills in volume->path. -EUCLEAN with a log line: the store's volume is a file of its own. */
 int volume_locate(const struct volume_opts *opts, struct volume *volume);
-/* Whether there is no volume, or one whose creation never began. */
-bool volume_missing(const struct volume *volume);
+/* 0: there is one, or volume_open says what is wrong with it. -ENOENT: there is none, or one whose
+ * creation never began. Other errors are those of opening it: opening it again would fail, and log,
+ * again. */
+int volume_find(const struct volume *volume);
 /* Makes DIR/volume lead to a volume elsewhere, so that the next start and fsck find it. */
 int volume_link(const char *dir, const struct volume *volume);
 /* Writes the next superblock and flushes; blocks. */

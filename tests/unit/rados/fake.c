@@ -96,7 +96,7 @@ const char *fake_attr(const struct fake_object *object, const char *name)
 
 const char *rv_lacking(void)
 {
-	return NULL;
+	return fake.lacking ? "it is not there" : NULL;
 }
 
 int rados_create2(rados_t *cluster, const char *name, const char *user, uint64_t flags)

@@ -27,7 +27,8 @@ struct fake {
 	char fail_oid[32]; /* only this object; "": all */
 	int fail_lock;	   /* of the head's lock */
 	bool unconnected;
-	bool whole; /* the pools take no overwrites */
+	bool lacking; /* the library */
+	bool whole;   /* the pools take no overwrites */
 	uint32_t reads, writes, removes, zeroes;
 	bool locked;
 	char lock_cookie[64];

@@ -566,6 +566,53 @@ static void test_on_a_reactor(void **state)
 	fake_reset();
 }
 
+/* The lines that the attempt logs. */
+static uint32_t lines_of_try(const char *path, int expected)
+{
+	enum log_level level = log_level_now;
+	FILE *caught = tmpfile();
+	int before = dup(STDERR_FILENO), byte;
+	uint32_t lines = 0;
+	struct disk *disk;
+
+	assert_non_null(caught);
+	fflush(stderr);
+	assert_int_equal(dup2(fileno(caught), STDERR_FILENO), STDERR_FILENO);
+	log_set_level(LOG_WARN);
+	assert_int_equal(volume_try(path, true, false, &disk), expected);
+	log_set_level(level);
+	fflush(stderr);
+	assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+	close(before);
+	rewind(caught);
+	while ((byte = fgetc(caught)) != EOF)
+		lines += byte == '\n';
+	fclose(caught);
+	return lines;
+}
+
+static void test_a_failure_is_logged_once(void **state)
+{
+	struct rv *rv = driver_open();
+
+	(void)state;
+	fake.lacking = true;
+	assert_int_equal(lines_of_try(PATH, -EOPNOTSUPP), 1);
+	fake.lacking = false;
+	fake.unconnected = true;
+	assert_int_equal(lines_of_try(PATH, -ETIMEDOUT), 1);
+	fake.unconnected = false;
+	assert_int_equal(lines_of_try("rados://nowhere/a", -ENODEV), 1);
+	assert_int_equal(lines_of_try("rados://front/a?data=nowhere", -ENODEV), 1);
+	fake.whole = true;
+	assert_int_equal(lines_of_try(PATH, -EOPNOTSUPP), 1);
+	fake.whole = false;
+	fake.fail_lock = -ETIMEDOUT;
+	assert_int_equal(lines_of_try(PATH, -ETIMEDOUT), 1);
+	rv_close(rv);
+	fake_reset();
+}
+
 static void test_no_cluster(void **state)
 {
 	const struct rv_opts opts = {.conf_file = "/nowhere", .user = "x"};
@@ -580,7 +627,8 @@ static void test_no_cluster(void **state)
 	assert_int_equal(volume_try(PATH, true, false, &disk), -ETIMEDOUT);
 	rv_close(rv);
 	assert_int_equal(rv_open(&opts, &rv), 0);
-	assert_int_equal(volume_try(PATH, true, false, &disk), -ENOENT);
+	/* It is not the volume that is not there. */
+	assert_int_equal(volume_try(PATH, true, false, &disk), -ENODEV);
 	rv_close(rv);
 	rv_close(NULL);
 	fake_reset();
@@ -600,6 +648,7 @@ int main(void)
 		cmocka_unit_test(test_life_lost),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_on_a_reactor),
+		cmocka_unit_test(test_a_failure_is_logged_once),
 		cmocka_unit_test(test_no_cluster),
 	};
 

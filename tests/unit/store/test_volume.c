@@ -130,6 +130,37 @@ static void test_one_of_several_with_content_is_refused(void **state)
 	rig_dir_remove(&rig);
 }
 
+static int away_open(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
+	void **ret_volume)
+{
+	uint32_t *opened = arg;
+
+	(void)opts;
+	(void)ret_identity;
+	(void)ret_volume;
+	*opened += 1;
+	return -ETIMEDOUT;
+}
+
+/* A volume that cannot be reached is tried, and complained of, once. */
+static void test_a_volume_that_is_away_is_tried_once(void **state)
+{
+	uint32_t opened = 0;
+	const struct disk_driver away = {
+		.scheme = "away://", .name = "volume", .arg = &opened, .open = away_open};
+	struct rig rig;
+
+	(void)state;
+	disk_driver_add(&away);
+	rig_init(&rig, 1);
+	rig.opts.volume = "away://x";
+	rig_run(&rig, nothing, NULL);
+	assert_int_equal(rig.open_result, -ETIMEDOUT);
+	assert_int_equal(opened, 1);
+	rig_dir_remove(&rig);
+	disk_driver_remove(&away);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +168,7 @@ int main(void)
 		cmocka_unit_test(test_a_strange_file_in_the_stores_folder_is_refused),
 		cmocka_unit_test(test_an_empty_file_is_taken),
 		cmocka_unit_test(test_one_of_several_with_content_is_refused),
+		cmocka_unit_test(test_a_volume_that_is_away_is_tried_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
