@@ -34,6 +34,7 @@
 #define CLIENT_CLIENT_PRIV_H
 
 #include <curl/curl.h>
+#include <poll.h>
 
 #include "base/base.h"
 #include "memory_priv.h"
@@ -90,9 +91,17 @@ struct client_device {
 	struct rp_pd *pd;
 	struct rp_cq *cq;
 	bool simulated;
+	bool lost[2]; /* the descriptor of cq, of rp: it was removed or reset */
 	char name[sizeof(((struct rp_found *)0)->device_name)];
 	struct reg_cache *reg_cache; /* NULL: off */
 };
+
+/* The device of a descriptor was removed or reset. The descriptor reports that for ever, so a poll
+ * of it would never sleep again. */
+static inline bool client_fd_lost(const struct pollfd *wait)
+{
+	return wait->revents & (POLLERR | POLLHUP | POLLNVAL) && !(wait->revents & POLLIN);
+}
 
 struct neb_client {
 	enum neb_transport transport;
@@ -130,6 +139,7 @@ struct neb_client {
 	int wake_fd;	      /* an eventfd that neb_wake writes */
 	int watch_fd; /* a wait that sleeps ends when it is readable, as by neb_wake; -1: none */
 	bool watch_quiet;    /* it only ends the sleep */
+	bool watch_lost;     /* it reported an error */
 	_Atomic bool woken;  /* a wait that spins reads this */
 	char *device_wanted; /* the option; NULL: none */
 	uint64_t reg_cache_bytes;

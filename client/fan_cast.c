@@ -45,6 +45,7 @@ struct cast {
 	struct aead *aead;
 	struct rp_member member;
 	bool joined;
+	bool deaf;     /* the member's descriptor reports an error */
 	uint64_t full; /* bytes of a part, but the last */
 	struct part parts[PARTS];
 	uint8_t *ring;	      /* the parts' memory, when the bytes go to a function */
@@ -353,11 +354,12 @@ static void sleep_short(struct cast *cast)
 
 	if (cast->joined && !rp_cq_arm(cast->member.cq))
 		return;
-	if (cast->joined && watch_fd < 0) {
+	if (cast->joined && watch_fd < 0 && !cast->deaf) {
 		client->watch_fd = rp_cq_fd(cast->member.cq);
 		client->watch_quiet = true;
 	}
 	client_sleep(client, clock_now_ns() + CHECK_NS);
+	cast->deaf |= client->watch_lost && client->watch_quiet;
 	client->watch_fd = watch_fd;
 	client->watch_quiet = false;
 	if (cast->joined)
@@ -471,6 +473,8 @@ static const char *join_wait(struct cast *cast)
 		if (joined == -ENETUNREACH)
 			return "the network refuses the group";
 		poll(&wait, 1, 10);
+		if (client_fd_lost(&wait))
+			return "the device is gone";
 	}
 	return "the network does not answer";
 }

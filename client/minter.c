@@ -35,6 +35,9 @@ static void *run(void *arg)
 			continue;
 		pthread_mutex_unlock(&minter->lock);
 		poll(waits, ARRAY_LEN(waits), -1);
+		for (uint32_t i = 1; i < ARRAY_LEN(waits); i++)
+			if (client_fd_lost(&waits[i]))
+				waits[i].fd = -1;
 		pthread_mutex_lock(&minter->lock);
 		rp_cq_disarm(minter->cq);
 	}

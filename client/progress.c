@@ -301,47 +301,58 @@ static bool devices_arm(struct neb_client *client)
 	return false;
 }
 
+/* Polls the first two, and the devices in the others: their completions and their connections. */
+static void waits_poll(struct neb_client *client, struct pollfd waits[SLEEP_FDS], int timeout_ms)
+{
+	const uint32_t fd_count = 2 + 2 * client->device_count;
+
+	for (uint32_t i = 2; i < fd_count; i++) {
+		const struct client_device *device = &client->devices[(i - 2) / 2];
+
+		/* poll passes over -1. */
+		waits[i] = (struct pollfd){.fd = device->lost[i % 2] ? -1
+						 : i % 2	     ? rp_cm_fd(device->rp)
+								     : rp_cq_fd(device->cq),
+			.events = POLLIN};
+	}
+	if (client->http_running) {
+		struct curl_waitfd extra[SLEEP_FDS];
+		uint32_t count = 0;
+
+		for (uint32_t i = 0; i < fd_count; i++)
+			if (waits[i].fd >= 0)
+				extra[count++] = (struct curl_waitfd){
+					.fd = waits[i].fd, .events = CURL_WAIT_POLLIN};
+		curl_multi_poll(client->multi, extra, count, timeout_ms, NULL);
+		/* curl tells no errors. */
+		timeout_ms = 0;
+	}
+	poll(waits, fd_count, timeout_ms);
+	for (uint32_t i = 2; i < fd_count; i++)
+		if (client_fd_lost(&waits[i]))
+			client->devices[(i - 2) / 2].lost[i % 2] = true;
+}
+
 void client_sleep(struct neb_client *client, uint64_t until_ns)
 {
 	uint64_t now_ns = clock_now_ns();
 	/* Deadlines and back-offs are checked at least this often. */
 	uint64_t ns = MIN(until_ns > now_ns ? until_ns - now_ns : 0, 20 * NS_PER_MS);
 	int timeout_ms = (int)((ns + NS_PER_MS - 1) / NS_PER_MS);
-	int fds[SLEEP_FDS] = {client->wake_fd};
-	uint32_t fd_count = 1;
+	struct pollfd waits[SLEEP_FDS] = {{.fd = client->wake_fd, .events = POLLIN},
+		{.fd = client->watch_fd, .events = POLLIN}};
 	uint64_t rings;
-	bool rung, watched;
 
 	if (!devices_arm(client))
 		return;
-	for (uint32_t i = 0; i < client->device_count; i++) {
-		fds[fd_count++] = rp_cq_fd(client->devices[i].cq);
-		fds[fd_count++] = rp_cm_fd(client->devices[i].rp);
-	}
-	if (client->watch_fd >= 0)
-		fds[fd_count++] = client->watch_fd;
 	client->stats.sleeps++;
-	if (client->http_running) {
-		struct curl_waitfd waits[SLEEP_FDS];
-
-		for (uint32_t i = 0; i < fd_count; i++)
-			waits[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
-		curl_multi_poll(client->multi, waits, fd_count, timeout_ms, NULL);
-		rung = waits[0].revents;
-		watched = waits[fd_count - 1].revents;
-	} else {
-		struct pollfd waits[SLEEP_FDS];
-
-		for (uint32_t i = 0; i < fd_count; i++)
-			waits[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-		poll(waits, fd_count, timeout_ms);
-		rung = waits[0].revents;
-		watched = waits[fd_count - 1].revents;
-	}
+	waits_poll(client, waits, timeout_ms);
 	/* neb_wake sets woken before it writes; the caller looks at woken next. */
-	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
+	while (waits[0].revents && read(client->wake_fd, &rings, sizeof(rings)) < 0 &&
+		errno == EINTR)
 		continue;
-	if (watched && client->watch_fd >= 0 && !client->watch_quiet)
+	client->watch_lost = client_fd_lost(&waits[1]);
+	if (waits[1].revents && !client->watch_quiet)
 		client->woken = true;
 	for (uint32_t i = 0; i < client->device_count; i++)
 		rp_cq_disarm(client->devices[i].cq);

@@ -139,6 +139,19 @@ static bool handle_source(
 	return false;
 }
 
+/* The device was removed or reset. The descriptor reports that for ever, and whoever waits for the
+ * events of both would never sleep again. */
+static bool is_lost(struct verbs_device *device, const struct epoll_event *event)
+{
+	int fd = event->data.u32 == SOURCE_ASYNC ? device->context->async_fd : -1;
+
+	if (fd < 0 || event->events & EPOLLIN || !(event->events & (EPOLLERR | EPOLLHUP)))
+		return false;
+	epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	log_warn("rdma", "%s: the device is gone", verbs_device_name(device));
+	return true;
+}
+
 int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event)
 {
 	struct verbs_device *device = verbs_device(base);
@@ -151,6 +164,8 @@ int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event)
 
 		if (epoll_wait(device->epoll_fd, &event, 1, 0) != 1)
 			break;
+		if (is_lost(device, &event))
+			continue;
 		found = handle_source(device, event.data.u32, ret_event) ||
 			verbs_told_pop(device, ret_event);
 	}

@@ -5,7 +5,9 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -250,10 +252,37 @@ static void test_a_refusal_to_report_keeps_nobody_awake(void **state)
 	rig_close(&rig);
 }
 
+/* The descriptor of a removed device reports an error for ever. A thread that waits for its events
+ * sleeps nevertheless. */
+static void test_the_removal_keeps_nobody_awake(void **state)
+{
+	struct epoll_event async = {.events = EPOLLIN, .data.u32 = 1};
+	struct rp_cm_event event;
+	struct pollfd wait;
+	struct rig rig;
+	int ends[2];
+
+	(void)state;
+	rig_open(&rig);
+	rig.device.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(pipe(ends), 0);
+	close(ends[0]);
+	context.async_fd = ends[1];
+	assert_int_equal(epoll_ctl(rig.device.epoll_fd, EPOLL_CTL_ADD, ends[1], &async), 0);
+	wait = (struct pollfd){.fd = rp_cm_fd(&rig.device.base), .events = POLLIN};
+	assert_int_equal(poll(&wait, 1, 0), 1);
+	assert_int_equal(rp_cm_poll(&rig.device.base, &event), 0);
+	assert_int_equal(poll(&wait, 1, 0), 0);
+	close(rig.device.epoll_fd);
+	close(ends[1]);
+	rig_close(&rig);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_nothing_is_given_back),
 	cmocka_unit_test(test_window_is_bound),
 	cmocka_unit_test(test_a_refusal_to_report_keeps_nobody_awake),
+	cmocka_unit_test(test_the_removal_keeps_nobody_awake),
 };
 
 int main(void)
