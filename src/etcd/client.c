@@ -128,7 +128,9 @@ void etcd_why_add(struct etcd_client *client, uint32_t endpoint, const char *why
 		client->endpoints[endpoint], why);
 }
 
-/* The handle keeps its connection from call to call. */
+/* The handle keeps its connection from call to call. When that breaks without a byte of the answer,
+ * libcurl sends the call again by itself. Each transaction of owner.c may arrive twice: the answer
+ * is then the second one's. docs/design/cluster.md, "Twice". */
 static CURLcode perform(struct etcd_client *client, const char *url, struct slice body,
 	long timeout_ms, struct buf *reply, long *ret_status)
 {
