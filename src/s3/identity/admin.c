@@ -301,65 +301,52 @@ static void put_entity(struct admin *admin)
 	json_decref(description);
 }
 
-struct owning {
-	const char *owner;
-	bool found;
-};
-
-static bool is_owned(const struct store_bucket *bucket, void *arg)
+/* -EBUSY, with the reason: the account or the user owns buckets, or may. */
+static int check_owner(struct admin *admin, const json_t *who)
 {
-	struct owning *owning = arg;
+	struct s3 *s3 = admin->call->s3;
+	int ret = s3_owns_bucket(s3, json_member_text(who, "id"));
 
-	owning->found |= s3_bucket_name_any(slice_str(bucket->name)) &&
-			 strcmp(bucket->owner, owning->owner) == 0;
-	return !owning->found;
+	if (ret > 0)
+		snprintf(admin->why, sizeof(admin->why), "the %s owns buckets",
+			is_part(admin, 2, "users") ? "user" : "account");
+	if (ret)
+		return ret > 0 ? -EBUSY : ret;
+	if (!s3->names.claim || json_is_true(json_object_get(admin->body, "force")))
+		return 0;
+	snprintf(admin->why, sizeof(admin->why),
+		"the %s may own buckets in other stores, which this one does not know: list them "
+		"by a gateway, delete them, and repeat this with {\"force\": true} "
+		"(account-remove NUMBER force)",
+		is_part(admin, 2, "users") ? "user" : "account");
+	return -EBUSY;
 }
 
-/* -EBUSY: the account owns buckets. */
-static int delete_unless_owner(struct admin *admin, const char **ret_why)
+static int delete_unless_owner(struct admin *admin)
 {
 	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
-	struct owning buckets = {0};
-	int ret = account ? 0 : -ENOENT;
+	int ret = account ? check_owner(admin, account) : -ENOENT;
 	const char *name;
-	char owner[IAM_OWNER_LEN_MAX + 1];
 
-	slice_copy_str(json_member_text(account, "id"), owner, sizeof(owner));
-	buckets.owner = owner;
-	if (!ret)
-		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, is_owned, &buckets);
 	json_object_foreach(json_object_get(account, "users"), name, user)
 	{
-		if (ret || buckets.found || !json_member_text(user, "id").len)
-			continue;
-		slice_copy_str(json_member_text(user, "id"), owner, sizeof(owner));
-		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, is_owned, &buckets);
+		if (!ret && json_object_get(user, "id"))
+			ret = check_owner(admin, user);
 	}
 	iam_account_put(account);
-	*ret_why = "the account owns buckets";
-	if (!ret && buckets.found)
-		ret = -EBUSY;
-	if (!ret && admin->call->s3->names.claim &&
-		!json_is_true(json_object_get(admin->body, "force"))) {
-		ret = -EBUSY;
-		*ret_why = "the account may own buckets in other stores, which this one does not "
-			   "know: list the buckets as the account, by a gateway, delete them, and "
-			   "repeat this with {\"force\": true} (account-remove NUMBER force)";
-	}
 	return ret ? ret : iam_delete(admin->call->s3->iam, account_of(admin));
 }
 
 static void delete_account(struct admin *admin)
 {
-	const char *why;
 	int ret;
 
 	/* A bucket that is being made is there before the check, or is not made. */
 	fiber_mutex_lock(&admin->call->s3->owning);
-	ret = delete_unless_owner(admin, &why);
+	ret = delete_unless_owner(admin);
 	fiber_mutex_unlock(&admin->call->s3->owning);
 	if (ret)
-		fail_errno(admin, ret, ret == -EBUSY ? why : "no such account");
+		fail_errno(admin, ret, ret == -EBUSY ? admin->why : "no such account");
 	else
 		done(admin, NULL);
 }
@@ -374,10 +361,16 @@ static int change_entity_delete(json_t *account, void *arg)
 {
 	struct admin *admin = arg;
 	char lower[IAM_NAME_LEN_MAX + 1];
+	json_t *entity = iam_entity(account, admin->parts[2].data, admin->parts[3]);
+	int ret = 0;
 
-	if (!iam_entity(account, admin->parts[2].data, admin->parts[3]) ||
-		iam_lower(admin->parts[3], lower))
+	if (!entity || iam_lower(admin->parts[3], lower))
 		return -ENOENT;
+	/* A user that is an owner of its own. */
+	if (is_part(admin, 2, "users") && json_object_get(entity, "id"))
+		ret = check_owner(admin, entity);
+	if (ret)
+		return ret;
 	json_object_del(json_object_get(account, admin->parts[2].data), lower);
 	return 0;
 }
@@ -483,6 +476,14 @@ static void add_key(struct admin *admin)
 	secret_wipe(&admin->key, sizeof(admin->key));
 }
 
+static void delete_entity(struct admin *admin)
+{
+	/* As in delete_account. */
+	fiber_mutex_lock(&admin->call->s3->owning);
+	edit(admin, change_entity_delete);
+	fiber_mutex_unlock(&admin->call->s3->owning);
+}
+
 /* ---- Paths. ---- */
 
 static void not_allowed(struct admin *admin)
@@ -511,7 +512,7 @@ static void run_entity(struct admin *admin)
 	else if (method == S3_PUT)
 		put_entity(admin);
 	else if (method == S3_DELETE)
-		edit(admin, change_entity_delete);
+		delete_entity(admin);
 	else
 		not_allowed(admin);
 }

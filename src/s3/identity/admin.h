@@ -26,6 +26,9 @@ struct admin_path {
 	uint32_t count;
 	const json_t *body;
 };
+/* 1: the canonical id owns a bucket of this store; 0; -errno. No bucket is made while the caller
+ * has s3->owning. */
+int s3_owns_bucket(struct s3 *s3, struct slice owner);
 void s3_admin_buckets(
 	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer);
 

@@ -161,6 +161,31 @@ static void delete_quota(struct s3_call *call, struct slice name, struct admin_a
 		answer->status = 204;
 }
 
+struct owning {
+	char owner[IAM_OWNER_LEN_MAX + 1];
+	bool found;
+};
+
+/* Not the server's own buckets. */
+static bool is_owned(const struct store_bucket *bucket, void *arg)
+{
+	struct owning *owning = arg;
+
+	owning->found |= s3_bucket_name_any(slice_str(bucket->name)) &&
+			 strcmp(bucket->owner, owning->owner) == 0;
+	return !owning->found;
+}
+
+int s3_owns_bucket(struct s3 *s3, struct slice owner)
+{
+	struct owning owning = {.found = false};
+	int ret = slice_copy_str(owner, owning.owner, sizeof(owning.owner));
+
+	if (!ret)
+		ret = store_bucket_list(s3->store, SLICE_NONE, is_owned, &owning);
+	return ret ? ret : owning.found;
+}
+
 void s3_admin_buckets(
 	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer)
 {

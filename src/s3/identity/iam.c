@@ -7,6 +7,7 @@
 #include "s3/auth/access.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/identity/admin.h"
 #include "s3/identity/api.h"
 
 #define PATH_LEN_MAX 512u
@@ -545,6 +546,18 @@ const struct s3_error *api_delete(struct api *api, json_t *account)
 	if (is_used(account, kind, entity, lower))
 		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
 			"Cannot delete entity, must remove keys, policies and members first.");
+	if (kind == API_USER && json_object_get(entity, "id")) {
+		int owns = s3_owns_bucket(api->call->s3, json_member_text(entity, "id"));
+
+		if (owns < 0)
+			return s3_fail_errno(api->call, owns);
+		if (owns || api->call->s3->names.claim)
+			return s3_fail(api->call, S3_E_DELETE_CONFLICT,
+				"Cannot delete entity, must delete the buckets that the user owns "
+				"first%s.",
+				owns ? ""
+				     : ", in all stores; then use the admin API with \"force\"");
+	}
 	if (json_object_size(json_object_get(entity, "versions")))
 		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
 			"This policy has more than one version: delete those that are not the "

@@ -429,6 +429,52 @@ static void test_an_owner_of_buckets_stays(void **state)
 	assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", ""), 204);
 }
 
+/* By the account's root, by IAM. As as_alice. */
+static uint32_t delete_user(const char *text)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, "POST", "/", "");
+	call.request.session = &owner;
+	fake_call_body(&call, SLICE("Action=DeleteUser&UserName=ann"));
+	fake_call_run(fake_s3, &call);
+	status = fake_reply_has(&call, text) ? call.reply.status : 0;
+	fake_call_free(&call);
+	return status;
+}
+
+/* Users whose own canonical id owns buckets, by both ways to delete them. */
+static void test_a_user_that_owns_buckets_stays(void **state)
+{
+	json_t *account = json_pack("{s:s, s:s, s:[{s:s, s:s}]}", "account_id", "777", "id",
+		"owner", "users", "name", "ann", "id", "ann-herself");
+	struct store_bucket bucket = {.name = "anns", .owner = "ann-herself"};
+	struct buf why;
+
+	(void)state;
+	make_owner();
+	for (int way = 0; way < 2; way++) {
+		buf_init(&why, KIB);
+		assert_int_equal(iam_put(fake_s3->iam, &fake_core, account, &why), 0);
+		buf_free(&why);
+		assert_int_equal(store_bucket_create(fake_store, &bucket), 0);
+		if (way)
+			assert_int_equal(delete_user("DeleteConflict"), 409);
+		else
+			assert_int_equal(admin("DELETE", "/admin/v1/accounts/777/users/ann",
+						 "user owns buckets"),
+				409);
+		assert_int_equal(store_bucket_delete(fake_store, SLICE("anns"), 0), 0);
+		if (way)
+			assert_int_equal(delete_user("DeleteUserResponse"), 200);
+		else
+			assert_int_equal(
+				admin("DELETE", "/admin/v1/accounts/777/users/ann", ""), 204);
+	}
+	json_decref(account);
+}
+
 static void delete_owner(void)
 {
 	assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", ""), 204);
@@ -496,6 +542,8 @@ static int tests_run(void)
 			test_a_session_belongs_to_its_role_alone, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_an_owner_of_buckets_stays, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_user_that_owns_buckets_stays, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_deleted_owner_gets_no_bucket, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(test_an_owner_to_be_stays, fake_open, fake_close),
