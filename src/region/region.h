@@ -342,10 +342,19 @@ void region_target_keep(struct region *region, uint16_t target);
 void region_target_free(struct region *region, uint16_t target);
 
 /* Queues an entry. -EAGAIN: the ring is full, or ring_entries of its signaled entries are still
- * unreaped; let a turn pass. -EFAULT: a base entry's memory does not lie in one arena. Owner thread
- * only, like all of these. */
+ * unreaped, or the target holds its part; let a turn pass. -EFAULT: a base entry's memory does not
+ * lie in one arena. Owner thread only, like all of these. */
 int region_submit(struct region_ring *ring, const struct region_sqe *sqe);
 int region_submit_wr(struct region_ring *ring, const struct region_wr *wr);
+/* Bounds what one target may hold of each pair of rings, so that a device or a peer that completes
+ * nothing leaves places to the others. A target's signaled entry is refused if the target's
+ * unreaped ones are 1/part of the places that are left, or more: alone, a target gets 1/(part + 1)
+ * of the places, and every further one as much of what is left. Receives are neither refused nor
+ * counted for the target: they wait for a peer by their nature. 0, the default: no bound. */
+void region_ring_parts(struct region_ring *ring, uint32_t base_part, uint32_t rdma_part);
+/* Whether a signaled entry for the target would be taken now. It does not count what is full. */
+bool region_admits(const struct region_ring *ring, const struct region_sqe *sqe);
+bool region_admits_wr(const struct region_ring *ring, const struct region_wr *wr);
 
 /* The completion of an entry, for region_complete(), which computes its latency from the time of
  * submission. */

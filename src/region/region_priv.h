@@ -75,6 +75,7 @@ struct ring_pair {
 	struct ring_queue sq;
 	struct ring_queue cq;
 	uint32_t outstanding; /* signaled entries submitted and not yet reaped */
+	uint32_t part;	      /* of the places left, that a target may hold; 0: no bound */
 	struct {	      /* written by the owner, read by any thread */
 		_Atomic uint64_t errors, timed, latency_ns;
 		_Atomic uint64_t latency_buckets[REGION_LATENCY_BUCKETS];
@@ -97,7 +98,9 @@ struct region_ring {
 	uint16_t touched[LIMIT_REGION_TARGETS_MAX];   /* targets whose doorbell this turn rings */
 	uint32_t bell_turn[LIMIT_REGION_TARGETS_MAX]; /* the turn in which it was touched */
 	uint32_t busy_turn[LIMIT_REGION_TARGETS_MAX]; /* the turn in which it refused */
+	uint16_t held[LIMIT_REGION_TARGETS_MAX];      /* outstanding entries, receives excepted */
 };
+_Static_assert(2 * LIMIT_RING_ENTRIES_MAX <= UINT16_MAX, "a target's entries are counted");
 
 struct region {
 	/* Read by the data path. */

@@ -74,6 +74,12 @@ struct region *region_of_ring(const struct region_ring *ring)
 	return ring->region;
 }
 
+void region_ring_parts(struct region_ring *ring, uint32_t base_part, uint32_t rdma_part)
+{
+	ring->pairs[PAIR_BASE].part = base_part;
+	ring->pairs[PAIR_RDMA].part = rdma_part;
+}
+
 void region_timed_set(struct region *region, bool timed)
 {
 	atomic_store_explicit(&region->timed, timed, memory_order_relaxed);

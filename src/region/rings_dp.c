@@ -55,12 +55,35 @@ static inline void queue_publish(struct ring_queue *queue, uint32_t tail)
 	atomic_store_explicit(&control->tail, tail + 1, memory_order_release);
 }
 
-/* True when an entry may be queued: there is room, and its completion will have a place. */
-static inline bool pair_admits(const struct ring_pair *pair, uint8_t flags)
+/* Entries that a target holds. A receive waits for its peer by its nature, and is not one. */
+static inline bool counts_as_held(uint8_t opcode, uint8_t flags)
 {
-	if (queue_tail(&pair->sq) - queue_head(&pair->sq) > pair->sq.mask)
+	return (flags & REGION_F_UNSIGNALED) == 0 && opcode != REGION_OP_RECV;
+}
+
+/* True when an entry may be queued: there is room, its completion will have a place, and its target
+ * holds less than its part of the places that are left. */
+static inline bool pair_admits(
+	const struct region_ring *ring, enum ring_pair_idx pair_idx, const struct entry_head *entry)
+{
+	const struct ring_pair *pair = &ring->pairs[pair_idx];
+	uint32_t entry_count = pair->sq.mask + 1;
+
+	if (queue_tail(&pair->sq) - queue_head(&pair->sq) >= entry_count)
 		return false;
-	return (flags & REGION_F_UNSIGNALED) != 0 || pair->outstanding <= pair->sq.mask;
+	if ((entry->flags & REGION_F_UNSIGNALED) != 0)
+		return true;
+	return pair->outstanding < entry_count &&
+	       (entry->opcode == REGION_OP_RECV ||
+		       ring->held[entry->target] * pair->part < entry_count - pair->outstanding);
+}
+
+static inline void pair_hold(
+	struct region_ring *ring, enum ring_pair_idx pair_idx, const struct entry_head *entry)
+{
+	ring->pairs[pair_idx].outstanding += (entry->flags & REGION_F_UNSIGNALED) == 0;
+	if (counts_as_held(entry->opcode, entry->flags))
+		ring->held[entry->target]++;
 }
 
 /* Entries that wait for their device, or signaled ones that have not been reaped. */
@@ -121,11 +144,11 @@ int region_submit(struct region_ring *ring, const struct region_sqe *sqe)
 	if ((1u << sqe->opcode & OPS_WITH_MEMORY) != 0 &&
 		region_arena_of(ring->region, (const void *)(uintptr_t)sqe->addr, sqe->len) < 0)
 		return -EFAULT;
-	if (!pair_admits(pair, sqe->flags))
+	if (!pair_admits(ring, PAIR_BASE, (const struct entry_head *)sqe))
 		return full(pair, &ring_full, &ring_depth);
 	*entry = *sqe;
 	entry->submitted_ns = ring_time(ring);
-	pair->outstanding += (sqe->flags & REGION_F_UNSIGNALED) == 0;
+	pair_hold(ring, PAIR_BASE, (const struct entry_head *)sqe);
 	queue_publish(&pair->sq, tail);
 	return 0;
 }
@@ -140,13 +163,23 @@ int region_submit_wr(struct region_ring *ring, const struct region_wr *wr)
 	CHECK(wr->opcode == REGION_OP_NOP || wr->opcode >= REGION_OP_SEND);
 	CHECK(wr->opcode < REGION_OP_COUNT && wr->target < LIMIT_REGION_TARGETS_MAX);
 	CHECK(wr->sge_count <= ARRAY_LEN(wr->sge));
-	if (!pair_admits(pair, wr->flags))
+	if (!pair_admits(ring, PAIR_RDMA, (const struct entry_head *)wr))
 		return full(pair, &rdma_ring_full, &rdma_ring_depth);
 	*entry = *wr;
 	entry->submitted_ns = ring_time(ring);
-	pair->outstanding += (wr->flags & REGION_F_UNSIGNALED) == 0;
+	pair_hold(ring, PAIR_RDMA, (const struct entry_head *)wr);
 	queue_publish(&pair->sq, tail);
 	return 0;
+}
+
+bool region_admits(const struct region_ring *ring, const struct region_sqe *sqe)
+{
+	return pair_admits(ring, PAIR_BASE, (const struct entry_head *)sqe);
+}
+
+bool region_admits_wr(const struct region_ring *ring, const struct region_wr *wr)
+{
+	return pair_admits(ring, PAIR_RDMA, (const struct entry_head *)wr);
 }
 
 /* There is one writer, so a load and a store are enough. */
@@ -321,8 +354,10 @@ uint32_t region_ring_turn(struct region_ring *ring)
 	return moved;
 }
 
-static uint32_t pair_reap(struct ring_pair *pair, struct region_cqe *cqes, uint32_t max)
+static uint32_t pair_reap(struct region_ring *ring, enum ring_pair_idx pair_idx,
+	struct region_cqe *cqes, uint32_t max)
 {
+	struct ring_pair *pair = &ring->pairs[pair_idx];
 	uint32_t head = queue_head(&pair->cq);
 	uint32_t count = MIN(max, queue_tail(&pair->cq) - head);
 	uint32_t signaled = 0;
@@ -332,8 +367,14 @@ static uint32_t pair_reap(struct ring_pair *pair, struct region_cqe *cqes, uint3
 	atomic_store_explicit(&pair->cq.control->head, head + count, memory_order_release);
 	if (__builtin_expect(pair->spill_count > 0 && count < max, 0))
 		count += ring_spill_reap(pair, cqes + count, max - count);
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
+		uint16_t target = cqes[i].target;
+
+		CHECK(target < LIMIT_REGION_TARGETS_MAX);
 		signaled += (cqes[i].flags & REGION_F_UNSIGNALED) == 0;
+		if (counts_as_held(cqes[i].opcode, cqes[i].flags) && ring->held[target])
+			ring->held[target]--;
+	}
 	pair->outstanding -= MIN(signaled, pair->outstanding);
 	return count;
 }
@@ -341,11 +382,11 @@ static uint32_t pair_reap(struct ring_pair *pair, struct region_cqe *cqes, uint3
 uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max)
 {
 	uint32_t first = ring->reap_first;
-	uint32_t count = pair_reap(&ring->pairs[first], cqes, max);
+	uint32_t count = pair_reap(ring, first, cqes, max);
 
 	/* The pair that came second goes first next time, so that neither starves the other. */
 	ring->reap_first = (uint8_t)(first ^ 1);
-	return count + pair_reap(&ring->pairs[first ^ 1], cqes + count, max - count);
+	return count + pair_reap(ring, first ^ 1, cqes + count, max - count);
 }
 
 bool region_ring_idle(const struct region_ring *ring)

@@ -286,6 +286,67 @@ static void test_memory_is_checked(void **state)
 	region_close(region);
 }
 
+/* Signaled entries that the ring takes for the target, of at most max; receives with receive. */
+static uint32_t submit_all(struct region_ring *ring, uint16_t target, bool receive, uint32_t max)
+{
+	const struct region_wr wr = {
+		.opcode = receive ? REGION_OP_RECV : REGION_OP_SEND, .target = target};
+	uint32_t count = 0;
+
+	while (count < max && region_submit_wr(ring, &wr) == 0)
+		count++;
+	assert_int_equal(region_admits_wr(ring, &wr), count == max);
+	return count;
+}
+
+/* A target whose device completes nothing holds its part, and leaves places to the others. */
+static void test_parts(void **state)
+{
+	const struct region_opts opts = {
+		.bytes = 4 * MIB, .core_count = 1, .ring_entries = 64, .name = "parts"};
+	struct region *region;
+	struct region_ring *ring;
+	struct recorder dead = {.room = UINT32_MAX},
+			alive = {.room = UINT32_MAX, .completes = true};
+	struct region_cqe cqes[64];
+	uint16_t targets[3], others;
+
+	(void)state;
+	assert_int_equal(region_open(&opts, &region), 0);
+	ring = region_ring(region, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(
+			region_target_add(region, &recorder_ops, &dead, "dead", &targets[i]), 0);
+	assert_int_equal(region_target_add(region, &recorder_ops, &alive, "alive", &others), 0);
+	region_ring_parts(ring, 1, 3);
+	/* A third of what is left: of 64, of 48, of 36. */
+	assert_int_equal(submit_all(ring, targets[0], false, 64), 16);
+	assert_int_equal(submit_all(ring, targets[1], false, 64), 12);
+	assert_int_equal(submit_all(ring, targets[2], false, 64), 9);
+	/* They hold as much when the device has their entries. */
+	assert_int_equal(region_ring_turn(ring), 37);
+	assert_int_equal(submit_all(ring, targets[0], false, 64), 0);
+	/* Another target's are served, and its places come back. */
+	for (uint32_t round = 0; round < 10; round++) {
+		assert_int_equal(submit_all(ring, others, false, 64), 7);
+		assert_int_equal(region_ring_turn(ring), 7);
+		assert_int_equal(region_reap(ring, cqes, 64), 7);
+	}
+	/* Receives have no part, and only take places. */
+	assert_int_equal(submit_all(ring, others, true, 20), 20);
+	assert_int_equal(submit_all(ring, others, false, 64), 2);
+	assert_int_equal(region_ring_turn(ring), 22);
+	assert_int_equal(region_reap(ring, cqes, 64), 22);
+	assert_int_equal(submit_all(ring, others, false, 64), 7);
+	assert_int_equal(region_ring_turn(ring), 7);
+	assert_int_equal(region_reap(ring, cqes, 64), 7);
+	/* The other pair of rings has places and a part of its own. */
+	for (uint32_t i = 0; i < 32; i++)
+		assert_int_equal(submit(ring, others, i), 0);
+	assert_int_equal(submit(ring, others, 32), -EAGAIN);
+	region_close(region);
+}
+
 /* Unsignaled entries take no places; their failures are all delivered, however many. */
 static void test_unsignaled(void **state)
 {
@@ -425,6 +486,7 @@ int main(void)
 		cmocka_unit_test(test_removed_target),
 		cmocka_unit_test(test_memory_is_checked),
 		cmocka_unit_test(test_unsignaled),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_random_against_model),
 		cmocka_unit_test(test_misuse_aborts),
 	};
