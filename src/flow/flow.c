@@ -163,7 +163,10 @@ int flow_core_open(struct reactor *reactor, struct region *region, struct flow_c
 	list_init(&core->runs);
 	list_init(&core->idle_ends);
 	ret = flow_waiting_open(core);
+	if (!ret)
+		ret = flow_places_open(core);
 	if (ret) {
+		flow_waiting_close(core);
 		close(fd);
 		core->region = NULL;
 		return ret;
@@ -182,6 +185,7 @@ void flow_core_close(struct flow_core *core)
 	CHECK(core->in_flight == 0);
 	CHECK(list_empty(&core->lenders) && list_empty(&core->runs));
 	flow_waiting_close(core);
+	flow_places_close(core);
 	reactor_poller_remove(core->reactor, &core->poller);
 	close(core->poller.event_fd);
 	while ((idle = list_pop(&core->idle_ends)) != NULL)

@@ -72,6 +72,8 @@ struct flow_core {
 	uint32_t waiters;	      /* fibers that wait for frames */
 	bool frames_came;	      /* while some wait */
 	struct flow_waiting *waiting; /* of lease.c: fibers waiting for frames */
+	struct flow_places *places;   /* of places.c: fibers waiting for places in the rings */
+	uint32_t lines;		      /* targets that these fibers wait for */
 	struct list lenders;
 	struct list runs;      /* transfers between their first piece and their end */
 	struct list idle_ends; /* sources and sinks between transfers, for reuse */
@@ -82,11 +84,14 @@ void flow_core_close(struct flow_core *core);
 struct flow_core *flow_core_self(void);
 
 /* Ring operations that a fiber waits for: one flow_io counts any number of entries. Zero it first.
- * start lets turns pass while the ring is full; wait parks until all have completed and returns 0
- * or the first -errno. In place of a fiber, the callback done runs when all have completed. */
+ * start parks while the ring is full, or while the target holds its part of it (region_ring_parts);
+ * meanwhile the entry is not pending, because no device has it. wait parks until all have completed
+ * and returns 0 or the first -errno. In place of a fiber, the callback done runs when all have
+ * completed. */
 struct flow_io {
 	struct fiber *fiber;
 	void (*done)(struct flow_io *io);
+	uint64_t *posted; /* counts the entries as they get their places; or NULL */
 	uint32_t pending;
 	int32_t error;
 	int32_t result; /* of the last entry: bytes, or -errno */
@@ -95,7 +100,7 @@ struct flow_io {
 void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe);
 void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
 int flow_io_wait(struct flow_io *io);
-/* Outside fibers: -EAGAIN when the ring is full, and nothing was started. */
+/* Outside fibers: -EAGAIN while start would park, and nothing was started. */
 int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
 /* For an operation outside the rings: begin counts it, and the code that sees its completion ends
  * it, on the core's thread. */
@@ -338,8 +343,10 @@ struct flow_remote {
 struct flow_progress {
 	const struct flow_window *window; /* set by flow; NULL: no transfer runs */
 	uint64_t posted;		  /* work requests in total */
+	bool starting; /* a slot's io counts the start of its piece, which is no work request */
 };
-/* The device's outstanding work requests; *ret_done: the number of completed ones. */
+/* The outstanding work requests, without one that waits for its place in the ring: the device does
+ * not have it. *ret_done: the number of completed ones. */
 uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *ret_done);
 /* How many bytes a running transfer has written to the peer: all before this offset are there. */
 uint64_t flow_progress_moved(const struct flow_progress *progress);

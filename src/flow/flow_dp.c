@@ -52,6 +52,8 @@ static uint32_t core_poll(void *arg)
 		core->in_flight -= count;
 		work += count;
 	} while (count == REAP_BATCH);
+	if (__builtin_expect(core->lines != 0, 0) && work)
+		flow_places_serve(core);
 	if (__builtin_expect(core->frames_came, 0)) {
 		core->frames_came = false;
 		flow_waiting_serve(core);
@@ -85,43 +87,49 @@ void flow_core_poller_init(struct flow_core *core, int event_fd)
 	};
 }
 
-static void ring_begin(struct flow_core *core, struct flow_io *io)
+int flow_entry_begin(struct flow_core *core, const struct flow_entry *entry)
 {
+	struct flow_io *io = entry->io;
+	int ret = entry->sqe ? region_submit(core->ring, entry->sqe)
+			     : region_submit_wr(core->ring, entry->wr);
+
+	if (__builtin_expect(ret != 0, 0)) {
+		CHECK(ret == -EAGAIN);
+		return ret;
+	}
 	flow_io_begin(io);
+	if (io->posted)
+		++*io->posted;
 	core->in_flight++;
+	return 0;
+}
+
+static inline void entry_start(
+	struct flow_core *core, const struct flow_entry *entry, uint16_t target)
+{
+	/* A newcomer does not go ahead of those that wait for the same target. */
+	if (__builtin_expect(core->lines != 0, 0) && flow_place_awaited(core, target))
+		flow_place_wait(core, entry);
+	else if (__builtin_expect(flow_entry_begin(core, entry) != 0, 0))
+		flow_place_wait(core, entry);
 }
 
 void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe)
 {
-	int ret;
-
 	sqe->user_data = (uint64_t)(uintptr_t)io;
-	ring_begin(core, io);
-	while ((ret = region_submit(core->ring, sqe)) == -EAGAIN)
-		fiber_yield();
-	CHECK(ret == 0);
+	entry_start(core, &(struct flow_entry){.io = io, .sqe = sqe}, sqe->target);
 }
 
 void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr)
 {
-	int ret;
-
 	wr->user_data = (uint64_t)(uintptr_t)io;
-	ring_begin(core, io);
-	while ((ret = region_submit_wr(core->ring, wr)) == -EAGAIN)
-		fiber_yield();
-	CHECK(ret == 0);
+	entry_start(core, &(struct flow_entry){.io = io, .wr = wr}, wr->target);
 }
 
 int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr)
 {
-	int ret;
-
 	wr->user_data = (uint64_t)(uintptr_t)io;
-	ret = region_submit_wr(core->ring, wr);
-	if (ret == 0)
-		ring_begin(core, io);
-	return ret;
+	return flow_entry_begin(core, &(struct flow_entry){.io = io, .wr = wr});
 }
 
 int flow_io_wait(struct flow_io *io)

@@ -7,6 +7,11 @@
 
 _Static_assert(FLOW_SHARES <= REACTOR_SHARES, "fibers run in the share of their principal");
 
+/* A volume holds at most as many places of a core's ring as it leaves. A queue pair holds an eighth
+ * of those that it leaves: alone 114 of 1,024, about what its send queue holds. */
+#define FLOW_BASE_PART 1u
+#define FLOW_RDMA_PART 8u
+
 /* The position of the next byte in a peer's scatter list. */
 struct flow_cursor {
 	struct flow_peer peer;
@@ -45,6 +50,25 @@ int flow_waiting_open(struct flow_core *core);
 void flow_waiting_close(struct flow_core *core); /* does nothing when it is not open */
 /* Gives frames to the waiters, as far as frames are free. */
 void flow_waiting_serve(struct flow_core *core);
+
+/* A ring's entry, of either kind. */
+struct flow_entry {
+	struct flow_io *io;
+	const struct region_sqe *sqe; /* NULL: wr */
+	const struct region_wr *wr;
+};
+/* flow_dp.c. Submits the entry and counts it for its io. -EAGAIN: there is no place for it. */
+int flow_entry_begin(struct flow_core *core, const struct flow_entry *entry);
+
+/* ---- places.c. ---- */
+/* Parks until it has begun. Fibers that wait for the same target come in turn. */
+void flow_place_wait(struct flow_core *core, const struct flow_entry *entry) __attribute__((cold));
+/* Whether fibers wait for the target. */
+bool flow_place_awaited(const struct flow_core *core, uint16_t target) __attribute__((cold));
+/* Gives places to waiters, as far as places are free: one for each target in turn. */
+void flow_places_serve(struct flow_core *core) __attribute__((cold));
+int flow_places_open(struct flow_core *core);
+void flow_places_close(struct flow_core *core); /* does nothing when it is not open */
 
 /* ---- budget.c. ---- */
 /* Counts the frames in the share. False (not counted): the share would exceed its limit. */

@@ -49,6 +49,8 @@ static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum
 
 	CHECK(arena >= 0);
 	cursor->offset += left;
+	if (cursor->peer.progress)
+		slot->io.posted = &cursor->peer.progress->posted;
 	while (left) {
 		const struct flow_remote *run = &cursor->peer.runs[cursor->run_idx];
 		uint32_t bytes = (uint32_t)MIN((uint64_t)left, run->bytes - cursor->run_offset);
@@ -65,8 +67,6 @@ static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum
 					.lkey = cursor->peer.lkeys[arena]},
 			};
 
-			if (cursor->peer.progress)
-				cursor->peer.progress->posted++;
 			flow_io_start_wr(core, &slot->io, &wr);
 		}
 		data += bytes;
@@ -85,6 +85,12 @@ static void progress_begin(const struct flow_peer *peer, const struct flow_windo
 		peer->progress->window = window;
 }
 
+static void progress_starting(const struct flow_peer *peer, bool starting)
+{
+	if (peer->progress)
+		peer->progress->starting = starting;
+}
+
 static void progress_end(const struct flow_peer *peer)
 {
 	if (peer->progress)
@@ -98,6 +104,7 @@ uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *r
 
 	for (uint32_t i = 0; window && i < FLOW_WINDOW_MAX; i++)
 		pending += window->slots[i].io.pending;
+	pending -= progress->starting;
 	*ret_done = progress->posted - pending;
 	return pending;
 }
@@ -209,10 +216,9 @@ static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
 	self->bytes_left -= piece->bytes;
 	slot = flow_writer_begin(&self->writer, piece);
-	/* Until it is started, the slot itself counts as an operation in flight. */
-	if (self->cursor.peer.progress)
-		self->cursor.peer.progress->posted++;
+	progress_starting(&self->cursor.peer, true);
 	cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
+	progress_starting(&self->cursor.peer, false);
 	flow_writer_started(slot);
 	return 0;
 }

@@ -496,7 +496,7 @@ static uint32_t submit_wr(
 	qp->held_ring = ring;
 	memcpy(qp->held + qp->held_count, entries, taken * sizeof(*entries));
 	qp->held_count += taken;
-	if (!fake.hold_ring)
+	if (!fake.hold_ring || (fake.hold_only && fake.hold_only != qp))
 		ring_end(qp, qp->state == RP_QPS_ERR);
 	return taken;
 }

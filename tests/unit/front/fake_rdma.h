@@ -16,10 +16,11 @@ struct fake_rdma {
 	int cq_open_error, pd_open_error, mr_open_error, qp_open_error, target_error;
 	int listen_error, accept_error, post_recv_error, post_send_error;
 	int address_error, join_error, ah_error, aim_error;
-	uint32_t post_recvs; /* number of successes before post_recv_error */
-	bool hold_sends;     /* until fake_sends_go */
-	bool hold_ring;	     /* until fake_ring_go */
-	bool never_flushes;  /* a queue pair in error does not flush: the card is broken */
+	uint32_t post_recvs;	       /* number of successes before post_recv_error */
+	bool hold_sends;	       /* until fake_sends_go */
+	bool hold_ring;		       /* until fake_ring_go */
+	const struct rp_qp *hold_only; /* hold_ring is for this one; NULL: for all */
+	bool never_flushes; /* a queue pair in error does not flush: the card is broken */
 	/* The calls that it received. */
 	uint32_t qps_open, ahs_open, state_asked, rejected;
 	struct list qps; /* including closed ones */

@@ -229,17 +229,23 @@ static inline void peer_prove(struct peer *peer)
 	peer_deliver(peer, &proof, sizeof(proof));
 }
 
-static inline void peer_open(struct peer *peer)
+/* Opens the session of a peer that was set up by peer_init. */
+static inline void peer_open_as(struct peer *peer)
 {
 	const struct capsule_head *head;
 
-	peer_init(peer);
 	assert_int_equal(peer_accept(peer), 0);
 	peer_challenge(peer);
 	peer_prove(peer);
 	head = peer_take(peer);
 	assert_int_equal(head->kind, CAPSULE_WELCOME);
 	assert_int_equal(peer->session->phase, NATIVE_OPEN);
+}
+
+static inline void peer_open(struct peer *peer)
+{
+	peer_init(peer);
+	peer_open_as(peer);
 }
 
 static inline void peer_refused(struct peer *peer, uint16_t status, const char *code)
