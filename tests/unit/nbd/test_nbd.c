@@ -87,6 +87,32 @@ static void test_medium_fails(void **state)
 		assert_int_equal(error_at(at + i * ANSWER_BYTES), NBD_EIO);
 }
 
+/* The medium fails one flush and nothing else: the writes before it may be lost, so that no later
+ * flush, of this connection or of another one, may say that they are not. */
+static void test_a_failed_flush_is_not_forgotten(void **state)
+{
+	static const uint16_t later[] = {
+		NBD_CMD_FLUSH, NBD_CMD_WRITE, NBD_CMD_WRITE_ZEROES, NBD_CMD_TRIM, NBD_CMD_READ};
+	size_t at = HELLO_BYTES + 10;
+
+	(void)state;
+	rig_open(&rig, "eio=0.2,seed=934");
+	say_hello();
+	say_request(NBD_CMD_WRITE, 0, 4096, 1);
+	assert_int_equal(talk(), at + ANSWER_BYTES);
+	assert_int_equal(error_at(at), 0);
+	say_hello();
+	say_request(NBD_CMD_FLUSH, 0, 0, 2);
+	assert_int_equal(talk(), at + ANSWER_BYTES);
+	assert_int_equal(error_at(at), NBD_EIO);
+	for (uint32_t i = 0; i < ARRAY_LEN(later); i++) {
+		say_hello();
+		say_request(later[i], 0, later[i] == NBD_CMD_FLUSH ? 0 : 4096, 3);
+		talk();
+		assert_int_equal(error_at(at), later[i] == NBD_CMD_READ ? 0 : NBD_EIO);
+	}
+}
+
 /* A client that goes in the middle of a payload, of an option and of a head. */
 static void test_cut_anywhere(void **state)
 {
@@ -181,6 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_medium_fails, teardown),
+		cmocka_unit_test_teardown(test_a_failed_flush_is_not_forgotten, teardown),
 		cmocka_unit_test_teardown(test_cut_anywhere, teardown),
 		cmocka_unit_test_teardown(test_zeros, teardown),
 		cmocka_unit_test_teardown(test_draining, teardown),
