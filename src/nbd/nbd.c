@@ -62,6 +62,7 @@ static void connection_start(struct nbd *nbd, struct net_stream *stream)
 	connection->nbd = nbd;
 	connection->stream = stream;
 	list_init(&connection->senders);
+	net_keepalive(stream, NBD_KEEPALIVE_S);
 	list_push_back(&nbd->connections, &connection->link);
 	nbd->connection_count++;
 	if (fiber_spawn(nbd->opts.reactor, "nbd", connection_main, connection)) {

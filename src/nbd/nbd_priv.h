@@ -96,6 +96,9 @@ _Static_assert(sizeof(struct nbd_answer_wire) == 16, "as the protocol has it");
 /* Nor may it take one byte now and then, when another client's request has waited this long for
  * frames. */
 #define NBD_STARVED_NS (30 * NS_PER_S)
+/* A client that lost its power, or its network, says no word. Its place is free after twice that.
+ */
+#define NBD_KEEPALIVE_S 60u
 /* From the connection to the choice of an export. */
 #define NBD_HANDSHAKE_NS (30 * NS_PER_S)
 

@@ -83,6 +83,10 @@ int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
  * that is sent arrives. Never waits. Any thread, while the stream stays open. */
 enum net_gone { NET_THERE, NET_ENDED, NET_GONE };
 enum net_gone net_gone(struct net_stream *stream);
+/* Lets the kernel ask a peer that has sent nothing for idle_s seconds whether it is still there.
+ * When it does not answer for as long again, receives fail with -ETIMEDOUT. For streams that may be
+ * silent without end, whose peer may lose its power. */
+void net_keepalive(struct net_stream *stream, uint32_t idle_s);
 /* Tells the peer that this side sends no more; the peer may go on sending. TLS may wait a moment
  * for room. */
 void net_send_end(struct net_stream *stream);

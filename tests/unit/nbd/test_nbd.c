@@ -2,6 +2,9 @@
  * tests/e2e/nbd has the rest, by other people's clients. */
 #include "../unit.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include "rig.h"
 
 #define HELLO_BYTES  18u
@@ -203,6 +206,79 @@ static void test_answers_not_taken(void **state)
 		reactor_turn(rig.reactor);
 }
 
+struct draining {
+	struct nbd *nbd;
+	bool done;
+};
+
+static void drain(void *arg)
+{
+	struct draining *draining = arg;
+
+	nbd_drain(draining->nbd);
+	draining->done = true;
+}
+
+/* The timer of the server's side of a connection on loopback, as proc_net_tcp(5) has it. */
+static unsigned tcp_timer(uint16_t server_port, uint16_t client_port)
+{
+	FILE *file = fopen("/proc/net/tcp", "re");
+	unsigned local, remote, timer, found = UINT32_MAX;
+	char line[256];
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, " %*u: %*8x:%x %*8x:%x %*x %*x:%*x %x:", &local, &remote,
+			    &timer) == 3 &&
+			local == server_port && remote == client_port)
+			found = timer;
+	fclose(file);
+	return found;
+}
+
+#define TCP_TIMER_RETRANSMISSION 1u
+#define TCP_TIMER_KEEPALIVE	 2u
+
+/* A client may be silent for ever, but the kernel finds out when it is not there any more. */
+static void test_a_client_without_power_leaves(void **state)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct draining draining = {.done = false};
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	struct nbd_opts opts;
+	unsigned timer;
+	int fd;
+
+	(void)state;
+	rig_open(&rig, NULL);
+	opts = rig.nbd.opts;
+	opts.exports = rig.nbd.exports;
+	assert_int_equal(nbd_open(&opts, "127.0.0.1:0", &draining.nbd), 0);
+	to.sin_port = htons(nbd_port(draining.nbd));
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&from, &len), 0);
+	say_hello();
+	assert_int_equal(send(fd, sent, sent_bytes, 0), sent_bytes);
+	for (size_t got = 0; got < HELLO_BYTES + 10;) {
+		ssize_t took = recv(fd, answers, sizeof(answers), MSG_DONTWAIT);
+
+		got += took > 0 ? (size_t)took : 0;
+		reactor_turn(rig.reactor);
+	}
+	/* Until everything is acknowledged, it is the timer of the retransmission. */
+	do
+		timer = tcp_timer(nbd_port(draining.nbd), ntohs(from.sin_port));
+	while (timer == TCP_TIMER_RETRANSMISSION);
+	assert_int_equal(fiber_spawn(rig.reactor, "drain", drain, &draining), 0);
+	while (!draining.done)
+		reactor_turn(rig.reactor);
+	close(fd);
+	nbd_close(draining.nbd);
+	assert_int_equal(timer, TCP_TIMER_KEEPALIVE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -212,6 +288,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_zeros, teardown),
 		cmocka_unit_test_teardown(test_draining, teardown),
 		cmocka_unit_test_teardown(test_answers_not_taken, teardown),
+		cmocka_unit_test_teardown(test_a_client_without_power_leaves, teardown),
 	};
 
 	return cmocka_run_group_tests_name("nbd", tests, NULL, NULL);
