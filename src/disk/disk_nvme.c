@@ -240,7 +240,7 @@ static void nvme_detach(struct disk_core *core)
 
 static int command_now(struct disk *disk, const struct nvme_command *command)
 {
-	int ret = disk->nvme->transport->now(disk, command);
+	int ret = nvme_now(disk, command);
 
 	if (ret <= 0)
 		return ret;

@@ -41,10 +41,13 @@ struct nvme_command {
 	struct nvme_uring_cmd words;
 	bool fixed;
 	bool vectored; /* addr is an array of data_len iovecs */
+	uint8_t tries; /* that a passing status ended */
 	uint32_t bytes;
 	struct disk_io *io;
 	struct nvme_command *next_free;
 	struct nvme_range range;
+	struct nvme_core *self; /* while it rests before it is sent again */
+	struct reactor_timer rest;
 };
 
 struct nvme_transport {
@@ -77,7 +80,7 @@ struct nvme {
 	char model[41];
 	struct {
 		uint32_t lba_shift, mdts, metadata_bytes, status;
-		uint64_t after;
+		uint64_t after, times; /* times 0: without end */
 		/* The kernel refuses more than this but does not report the limit. 0: no limit */
 		uint64_t bytes_taken, segments_taken, fixed_rest;
 		bool bare;
@@ -117,6 +120,13 @@ int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BY
 int nvme_status_errno(uint32_t status);
 const char *nvme_status_name(uint32_t status);
 
+/* disk_nvme_again.c */
+/* Sends a command again, after a rest, that ended with a status which may pass by itself. False:
+ * the status does not pass, or has not. */
+bool nvme_again(struct nvme_core *self, struct nvme_command *command, int32_t status);
+/* A command that blocks, and is repeated in the same way. 0, a status or -errno. */
+int nvme_now(struct disk *disk, const struct nvme_command *command);
+
 /* disk_nvme_pieces.c */
 /* The kernel or the controller refused a transfer for its form, because of a limit that we do not
  * know. A helper thread repeats it in pieces of one page, and it ends in nvme_command_late. False:
@@ -130,6 +140,8 @@ static inline uint32_t nvme_segments_of(const void *data, uint64_t bytes)
 
 	return (uint32_t)(((uint64_t)(uintptr_t)data + bytes - 1) / NVME_PAGE_BYTES - first + 1);
 }
+/* Sends a command of an operation to the controller. */
+void nvme_send(struct nvme_core *self, struct nvme_command *command);
 /* A command ended outside its ring, on its core's fiber. result: 0, a status or -errno. */
 void nvme_command_late(struct nvme_core *self, struct nvme_command *command, int32_t result);
 void nvme_issue(struct disk_io *io, const struct disk_core *core);

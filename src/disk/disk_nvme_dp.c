@@ -20,6 +20,7 @@ void nvme_words(const struct nvme *nvme, struct nvme_command *command, uint8_t o
 
 	memset(&command->words, 0, sizeof(command->words));
 	command->vectored = false;
+	command->tries = 0;
 	command->bytes = (uint32_t)bytes;
 	command->words.opcode = opcode;
 	command->words.nsid = nvme->nsid;
@@ -121,7 +122,7 @@ static struct nvme_ring *ring_of(struct nvme_core *self, const struct nvme_comma
 	return transfer && self->polled.open ? &self->polled : &self->plain;
 }
 
-static void command_send(struct nvme_core *self, struct nvme_command *command)
+void nvme_send(struct nvme_core *self, struct nvme_command *command)
 {
 	bool transfer = command->words.opcode == NVME_READ || command->words.opcode == NVME_WRITE;
 	struct nvme_ring *ring = ring_of(self, command);
@@ -151,7 +152,7 @@ static void pump(struct nvme_core *self)
 
 		self->free = command->next_free;
 		command_build(self->disk->nvme, io, command);
-		command_send(self, command);
+		nvme_send(self, command);
 		if (io->split.issued) {
 			self->first = io->split.next;
 			if (!self->first)
@@ -229,7 +230,7 @@ static __attribute__((noinline, cold)) bool form_refused(
 	if (command->fixed) {
 		fixed_refused(self, ring_of(self, command));
 		command->io->split.pending--;
-		command_send(self, command);
+		nvme_send(self, command);
 		return true;
 	}
 	if (command->words.opcode != NVME_READ && command->words.opcode != NVME_WRITE)
@@ -267,11 +268,12 @@ static void command_done(struct nvme_core *self, struct nvme_command *command, i
 
 	if (__builtin_expect(res == -EAGAIN || res == -EINTR, 0)) {
 		command->io->split.pending--;
-		command_send(self, command);
+		nvme_send(self, command);
 		return;
 	}
 	result = self->disk->nvme->transport->result(self->disk, command, res);
-	if (__builtin_expect(result != 0, 0) && form_refused(self, command, result))
+	if (__builtin_expect(result != 0, 0) &&
+		(form_refused(self, command, result) || nvme_again(self, command, result)))
 		return;
 	command_end(self, command, result);
 }

@@ -31,7 +31,7 @@ static int32_t piece_run(struct pieces *pieces, char *data, uint64_t bytes)
 			disk->nvme, &command, pieces->command->words.opcode, pieces->offset, part);
 		command.words.addr = (uint64_t)(uintptr_t)data;
 		command.words.data_len = (uint32_t)part;
-		ret = disk->nvme->transport->now(disk, &command);
+		ret = nvme_now(disk, &command);
 		if (ret)
 			return ret;
 		pieces->offset += part;

@@ -37,6 +37,8 @@ static int option_parse(struct nvme *nvme, struct slice name, struct slice value
 		nvme->simulated.status = (uint32_t)number;
 	else if (slice_eq(name, SLICE("after")))
 		nvme->simulated.after = number;
+	else if (slice_eq(name, SLICE("times")))
+		nvme->simulated.times = number;
 	else if (slice_eq(name, SLICE("max_segments")))
 		nvme->segments_max = (uint32_t)number;
 	else if (slice_eq(name, SLICE("bytes_taken")))
@@ -108,9 +110,9 @@ static uint32_t status_due(struct disk *disk)
 {
 	struct nvme *nvme = disk->nvme;
 	uint64_t number = atomic_fetch_add(&nvme->simulated.commands, 1);
+	uint64_t after = nvme->simulated.after, times = nvme->simulated.times;
 
-	return nvme->simulated.status && number >= nvme->simulated.after ? nvme->simulated.status
-									 : 0;
+	return number >= after && (!times || number - after < times) ? nvme->simulated.status : 0;
 }
 
 static off_t offset_of(const struct nvme *nvme, const struct nvme_command *command)

@@ -398,6 +398,59 @@ static void test_nvme_statuses_end_operations(void **state)
 	fixture_end(&fixture);
 }
 
+static void passing_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span out, in;
+
+	assert_int_equal(region_lease(fixture->region, 16, OWNER_DISK, &out), 0);
+	assert_int_equal(region_lease(fixture->region, 16, OWNER_DISK, &in), 0);
+	memset(out.data, 7, 16 * 4096);
+	assert_int_equal(
+		direct_run(fixture->disk, DISK_WRITE, out.data, 16 * 4096, 8192), 16 * 4096);
+	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, 16 * 4096, 8192), 16 * 4096);
+	assert_memory_equal(in.data, out.data, 16 * 4096);
+	assert_int_equal(direct_run(fixture->disk, DISK_FLUSH, NULL, 0, 0), 0);
+	region_give(fixture->region, out, OWNER_DISK);
+	region_give(fixture->region, in, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+/* A controller that could not do some commands at the moment (command interrupted, namespace not
+ * ready), and says that they may be sent again, has not failed. */
+static void test_nvme_passing_statuses_pass(void **state)
+{
+	static const char *const CONTROLLERS[] = {"lba=4096,mdts=3,status=0x21,after=1,times=3",
+		"lba=512,mdts=3,status=0x1882,after=0,times=1",
+		"lba=4096,mdts=3,status=0x22,after=4,times=2"};
+	uint8_t block[4096] __attribute__((aligned(4096))) = {9},
+			    read[4096] __attribute__((aligned(4096)));
+	struct fixture fixture;
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(CONTROLLERS); i++) {
+		fixture_init(&fixture, MEDIUM_BYTES);
+		assert_int_equal(nvme_sim_open(&fixture, CONTROLLERS[i], &fixture.disk), 0);
+		reactor_with(&fixture, passing_fiber);
+		fixture_end(&fixture);
+	}
+	/* Blocking. */
+	fixture_init(&fixture, MEDIUM_BYTES);
+	assert_int_equal(
+		nvme_sim_open(&fixture, "lba=4096,status=0x21,after=0,times=2", &fixture.disk), 0);
+	assert_int_equal(disk_write_now(fixture.disk, block, sizeof(block), 0), 0);
+	assert_int_equal(disk_read_now(fixture.disk, read, sizeof(read), 0), 0);
+	assert_memory_equal(read, block, sizeof(block));
+	disk_close(fixture.disk);
+	fixture_end(&fixture);
+	/* One that stays ends the command. */
+	fixture_init(&fixture, MEDIUM_BYTES);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=4096,status=0x21,after=0", &fixture.disk), 0);
+	assert_int_equal(disk_flush_now(fixture.disk), -EIO);
+	disk_close(fixture.disk);
+	fixture_end(&fixture);
+}
+
 static void test_nvme_status_names(void **state)
 {
 	(void)state;
@@ -541,6 +594,7 @@ int main(void)
 		cmocka_unit_test(test_nvme_without_deallocate),
 		cmocka_unit_test(test_an_array_discards_where_it_can),
 		cmocka_unit_test(test_nvme_statuses_end_operations),
+		cmocka_unit_test(test_nvme_passing_statuses_pass),
 		cmocka_unit_test(test_nvme_status_names),
 		cmocka_unit_test(test_nvme_refuses_what_it_cannot_use),
 		cmocka_unit_test(test_controllers_may_say_anything),
