@@ -55,21 +55,35 @@ static uint64_t stat_read(const char *group, const char *name)
 	return found;
 }
 
+static const struct names *names_of(bool version_2)
+{
+	return version_2 ? &VERSION_2 : &VERSION_1;
+}
+
+bool cgroup_memory_used(const char *folder, bool version_2, uint64_t *ret_bytes)
+{
+	const struct names *names = names_of(version_2);
+	long long used;
+
+	if (!number_read(folder, names->used, &used))
+		return false;
+	*ret_bytes = (uint64_t)MAX(used, 0);
+	*ret_bytes -= MIN(*ret_bytes, stat_read(folder, names->inactive));
+	return true;
+}
+
 static void memory_count(void *arg, const char *group, bool version_2)
 {
-	const struct names *names = version_2 ? &VERSION_2 : &VERSION_1;
 	struct cgroup_limits *limits = (struct cgroup_limits *)arg;
-	long long limit, used;
-	uint64_t in_use;
+	long long limit;
+	uint64_t used;
 
-	if (!number_read(group, names->limit, &limit) || limit < 0 ||
-		(uint64_t)limit >= UNLIMITED || !number_read(group, names->used, &used))
+	if (!number_read(group, names_of(version_2)->limit, &limit) || limit < 0 ||
+		(uint64_t)limit >= UNLIMITED || !cgroup_memory_used(group, version_2, &used))
 		return;
-	in_use = (uint64_t)MAX(used, 0);
-	in_use -= MIN(in_use, stat_read(group, names->inactive));
 	limits->memory_bytes = MIN(limits->memory_bytes, (uint64_t)limit);
 	limits->memory_free =
-		MIN(limits->memory_free, (uint64_t)limit - MIN(in_use, (uint64_t)limit));
+		MIN(limits->memory_free, (uint64_t)limit - MIN(used, (uint64_t)limit));
 }
 
 /* Version 2 has "QUOTA PERIOD" or "max PERIOD" in one file. */

@@ -23,4 +23,8 @@ void cgroup_limits_read(const char *root, struct cgroup_limits *ret_limits);
 typedef void cgroup_visit_fn(void *arg, const char *folder, bool version_2);
 void cgroup_visit(const char *root, const char *controller, cgroup_visit_fn *visit, void *arg);
 
+/* The memory that the group of a folder uses, without the page cache that the kernel can drop.
+ * False: it is not told there. */
+bool cgroup_memory_used(const char *folder, bool version_2, uint64_t *ret_bytes);
+
 #endif

@@ -65,8 +65,9 @@ static void group_count(void *arg, const char *group, bool version_2)
 		return;
 	snprintf(path, sizeof(path), "%s/memory.pressure", group);
 	stalled_count(sample, path);
-	/* Above memory.high the kernel slows the group down. */
-	if (number_read(group, "memory.high", &high) && number_read(group, "memory.current", &used))
+	/* Above memory.high the kernel slows the group down, once it has dropped page cache, which
+	 * otherwise fills all that is below. */
+	if (number_read(group, "memory.high", &high) && cgroup_memory_used(group, true, &used))
 		room_count(sample, high, high - MIN(high, used));
 }
 

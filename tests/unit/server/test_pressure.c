@@ -58,6 +58,14 @@ static void test_of_control_groups(void **state)
 	sample = sample_read();
 	assert_int_equal(sample.free_bytes, 10 * MIB);
 	assert_int_equal(sample.all_bytes, 60 * MIB);
+	/* The page cache that the kernel can drop is free, there and below memory.max. */
+	sysfs_put("sys/fs/cgroup/a/b/memory.current", "62914560\n");
+	sysfs_put("sys/fs/cgroup/a/b/memory.stat", "anon 20971520\ninactive_file 41943040\n");
+	sample = sample_read();
+	assert_int_equal(sample.free_bytes, 40 * MIB);
+	assert_int_equal(sample.all_bytes, 60 * MIB);
+	sysfs_put("sys/fs/cgroup/a/b/memory.current", "52428800\n");
+	sysfs_put("sys/fs/cgroup/a/b/memory.stat", "anon 52428800\ninactive_file 0\n");
 	/* Above it, nothing is free. */
 	sysfs_put("sys/fs/cgroup/a/b/memory.high", "41943040\n");
 	assert_int_equal(sample_read().free_bytes, 0);
