@@ -76,6 +76,15 @@ void s3_origin_check_note(struct slice bucket, struct slice key)
 	note(checks, bucket, key);
 }
 
+void s3_origin_check_forget(struct slice bucket, struct slice key)
+{
+	uint64_t hash = use_hash(bucket, key);
+	uint64_t check = atomic_load_explicit(&checks[hash % USES], memory_order_relaxed);
+
+	if (check >> 32 == hash >> 32)
+		atomic_compare_exchange_strong(&checks[hash % USES], &check, 0);
+}
+
 bool s3_origin_is_copy(const struct store_meta *meta)
 {
 	return s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_ORIGIN_HEADER))

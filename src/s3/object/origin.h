@@ -21,6 +21,8 @@ void s3_origin_answer(struct s3_call *call, struct slice value);
 /* When a copy was compared with its origin last, as s3_origin_used_s. */
 uint64_t s3_origin_checked_s(struct slice bucket, struct slice key);
 void s3_origin_check_note(struct slice bucket, struct slice key);
+/* It was not compared, after all: the next reader does it. */
+void s3_origin_check_forget(struct slice bucket, struct slice key);
 /* False: the bucket has no origin. */
 bool s3_origin_ask_of(struct s3_call *call, struct s3_origin_ask *ret_ask);
 const struct s3_error *s3_origin_hook_of(struct s3_call *call, const struct s3_origin_ask *ask,

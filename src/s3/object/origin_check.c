@@ -42,13 +42,18 @@ static void compare(struct s3_call *call, const struct s3_origin_ask *ask, char 
 	struct s3_origin_told *told = mem_arena_get(&call->arena, sizeof(*told));
 	bool known;
 
-	if (!hook || !told)
+	if (!hook || !told) {
+		s3_origin_check_forget(call->bucket, call->key);
 		return;
+	}
 	hook->ops->head(hook->arg, ask, told);
 	s3_call_check(call);
 	known = told->end == S3_ORIGIN_GIVEN || told->end == S3_ORIGIN_ABSENT;
 	if (!known) {
 		counter_add(&failed, 1);
+		/* The origin was not asked. */
+		if (told->end == S3_ORIGIN_BUSY)
+			s3_origin_check_forget(call->bucket, call->key);
 	} else if (told->end == S3_ORIGIN_GIVEN &&
 		   (!told->object.etag[0] || strcmp(told->object.etag, etag) == 0)) {
 		counter_add(&same, 1);
