@@ -51,7 +51,8 @@ struct console_now {
 };
 void console_session_put(struct console_session *session); /* wipes; takes NULL */
 /* Takes the reference over and gives the session a cookie. If there is no room, ends the oldest
- * session of the same principal, or the session that was idle for longest. */
+ * session of the same principal, or the one of the account with most sessions that was idle for
+ * longest. */
 void console_table_add(struct console_table *table, struct console_session *session,
 	struct console_now now, char ret_cookie[CONSOLE_COOKIE_LEN + 1]);
 /* A reference to the session with that cookie; NULL: there is none, or it is over. touch: the user

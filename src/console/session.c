@@ -31,13 +31,41 @@ static void drop(struct console_table *table, uint32_t idx)
 	table->items[idx] = NULL;
 }
 
+static uint32_t account_sessions(const struct console_table *table, const char *account)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < CONSOLE_SESSIONS_MAX; i++)
+		count += table->items[i] && strcmp(table->items[i]->account, account) == 0;
+	return count;
+}
+
+/* In a full table an account with most sessions, the new one's counted, gives way: the one of them
+ * that was idle for longest. An account can make users and roles without end. */
+static uint32_t place_of_most(
+	const struct console_table *table, const struct console_session *session)
+{
+	uint32_t idx = 0, most = 0;
+
+	for (uint32_t i = 0; i < CONSOLE_SESSIONS_MAX; i++) {
+		const struct console_session *other = table->items[i];
+		uint32_t count = account_sessions(table, other->account) +
+				 (strcmp(other->account, session->account) == 0);
+
+		if (count < most || (count == most && other->used_ns >= table->items[idx]->used_ns))
+			continue;
+		most = count;
+		idx = i;
+	}
+	return idx;
+}
+
 /* The place of a new session: a free one; that of the same principal's oldest session when the
- * principal has the maximum; or that of the session that was idle for longest. Names do not count:
- * users of an identity provider choose their own. */
+ * principal has the maximum; or one of the account with most sessions. Names do not count: users of
+ * an identity provider choose their own. */
 static uint32_t place(const struct console_table *table, const struct console_session *session)
 {
-	uint32_t free_idx = CONSOLE_SESSIONS_MAX, idle_idx = CONSOLE_SESSIONS_MAX;
-	uint32_t own_idx = CONSOLE_SESSIONS_MAX, own_count = 0;
+	uint32_t free_idx = CONSOLE_SESSIONS_MAX, own_idx = CONSOLE_SESSIONS_MAX, own_count = 0;
 
 	for (uint32_t i = 0; i < CONSOLE_SESSIONS_MAX; i++) {
 		const struct console_session *other = table->items[i];
@@ -46,9 +74,6 @@ static uint32_t place(const struct console_table *table, const struct console_se
 			free_idx = i;
 			continue;
 		}
-		if (idle_idx == CONSOLE_SESSIONS_MAX ||
-			other->used_ns < table->items[idle_idx]->used_ns)
-			idle_idx = i;
 		if (strcmp(other->arn, session->arn) != 0)
 			continue;
 		own_count++;
@@ -58,7 +83,7 @@ static uint32_t place(const struct console_table *table, const struct console_se
 	}
 	if (own_count >= CONSOLE_SESSIONS_PER_KEY)
 		return own_idx;
-	return free_idx < CONSOLE_SESSIONS_MAX ? free_idx : idle_idx;
+	return free_idx < CONSOLE_SESSIONS_MAX ? free_idx : place_of_most(table, session);
 }
 
 void console_table_add(struct console_table *table, struct console_session *session,

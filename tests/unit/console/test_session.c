@@ -35,6 +35,7 @@ static struct console_now at(uint64_t seconds)
 }
 
 static const char *named_arn; /* NULL: of the name */
+static const char *account = "";
 
 static void add(const char *name, uint64_t seconds, char ret_cookie[CONSOLE_COOKIE_LEN + 1])
 {
@@ -45,6 +46,7 @@ static void add(const char *name, uint64_t seconds, char ret_cookie[CONSOLE_COOK
 	session->expires_ms = ENDS_MS;
 	snprintf(session->signed_in, sizeof(session->signed_in), "%s", name);
 	snprintf(session->arn, sizeof(session->arn), "arn:%s", named_arn ? named_arn : name);
+	snprintf(session->account, sizeof(session->account), "%s", account);
 	console_table_add(&table, session, at(seconds), ret_cookie);
 }
 
@@ -171,6 +173,34 @@ static void test_a_full_table_gives_up_the_most_idle(void **state)
 	assert_true(has(cookies[CONSOLE_SESSIONS_MAX], 3, false));
 }
 
+/* An account makes as many users as it likes: they take their own places, not those of others. */
+static void test_an_account_leaves_places(void **state)
+{
+	char operator[CONSOLE_COOKIE_LEN + 1], other[CONSOLE_COOKIE_LEN + 1],
+		cookie[CONSOLE_COOKIE_LEN + 1], name[32];
+
+	(void)state;
+	account = "000000000000";
+	add("root", 1, operator);
+	account = "111122223333";
+	add("other", 1, other);
+	account = "444455556666";
+	for (uint32_t i = 0; i < 2 * CONSOLE_SESSIONS_MAX; i++) {
+		snprintf(name, sizeof(name), "user%u", i);
+		add(name, 2 + i / CONSOLE_SESSIONS_MAX, cookie);
+	}
+	assert_true(has(cookie, 3, false));
+	assert_true(has(operator, 3, false));
+	assert_true(has(other, 3, false));
+	assert_int_equal(console_table_count(&table), CONSOLE_SESSIONS_MAX);
+	/* And the others get one. */
+	account = "111122223333";
+	add("third", 3, cookie);
+	assert_true(has(cookie, 3, false));
+	assert_true(has(other, 3, false));
+	account = "";
+}
+
 static bool may_try(const char *peer, uint64_t seconds)
 {
 	uint32_t wait_s = 0;
@@ -242,6 +272,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_name_is_nobodys, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_full_table_gives_up_the_most_idle, begin, end),
+		cmocka_unit_test_setup_teardown(test_an_account_leaves_places, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_host_that_fails_waits, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_success_does_not_count, begin, end),
 		cmocka_unit_test_setup_teardown(test_an_ipv6_network_is_one_host, begin, end),
