@@ -1,7 +1,5 @@
 /* server/drain.c: the orderly end: fronts finish what runs, the first core waits for the others,
  * and the store's last checkpoint covers all changes. */
-#include <string.h>
-
 #include "server/server_priv.h"
 
 /* Runs after all requests that other cores have handed over. */
@@ -87,13 +85,9 @@ static void drain_main(void *arg)
 static void drain_post(struct reactor_msg *msg)
 {
 	struct core *core = CONTAINER_OF(msg, struct core, drain_msg);
-	int ret = fiber_spawn(core->reactor, "drain", drain_main, core);
 
-	if (ret) {
-		log_error("server", "cannot start the orderly shutdown: %s; stopping at once",
-			strerror(-ret));
-		reactor_stop(core->reactor);
-	}
+	/* The other cores wait for this one. */
+	eventual_spawn(&core->drain, core->reactor, "drain", drain_main, core);
 }
 
 void server_stop(struct server *server)

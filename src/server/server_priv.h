@@ -16,6 +16,7 @@
 #include "rdma/rdma.h"
 #include "origin/origin.h"
 #include "replicate/replicate.h"
+#include "reactor/eventual.h"
 #include "server/admin/admin.h"
 #include "server/https.h"
 #include "server/job/job.h"
@@ -43,6 +44,7 @@ struct core {
 	bool attached; /* the store has a fiber here */
 	bool running;
 	struct reactor_msg drain_msg, end_msg;
+	struct eventual drain;
 };
 
 struct server {

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "reactor/eventual.h"
 #include "reactor/reactor_priv.h"
 
 static void note_and_yield(void *arg)
@@ -509,6 +510,37 @@ static void test_measure_lives(void **state)
 	assert_int_equal(rig->fibers_mapped, 1);
 }
 
+static void parks_once(void *arg)
+{
+	*(struct fiber **)arg = fiber_self();
+	fiber_park();
+}
+
+static void test_one_that_must_run_waits_for_a_fiber(void **state)
+{
+	struct fiber *fibers[2] = {NULL};
+	struct eventual eventual;
+
+	(void)state;
+	reactor_close(rig);
+	rig_open_with((struct reactor_opts){.fibers_max = 2});
+	rig_spawn(parks_once, &fibers[0]);
+	eventual_spawn(&eventual, rig, "at once", spawned, "1");
+	reactor_turn(rig);
+	assert_string_equal(journal, "1");
+	rig_spawn(parks_once, &fibers[1]);
+	eventual_spawn(&eventual, rig, "must", spawned, "2");
+	for (uint32_t i = 0; i < 3; i++)
+		reactor_turn_wait(rig, clock_now_ns() + 20 * NS_PER_MS);
+	assert_string_equal(journal, "1");
+	fiber_wake(fibers[0]);
+	while (strcmp(journal, "12") != 0)
+		reactor_turn_wait(rig, clock_now_ns() + NS_PER_S);
+	fiber_wake(fibers[1]);
+	rig_run();
+	assert_int_equal(rig_stats().fibers, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -517,6 +549,7 @@ int main(void)
 		RIG_TEST(test_a_fiber_may_run_at_once),
 		RIG_TEST(test_starts_have_no_stack_until_they_run),
 		RIG_TEST(test_starts_count_as_fibers),
+		RIG_TEST(test_one_that_must_run_waits_for_a_fiber),
 		RIG_TEST(test_wakes_before_return_count_once),
 		RIG_TEST(test_one_wake_is_remembered),
 		RIG_TEST(test_a_wake_during_a_yield_is_remembered),
