@@ -15,6 +15,8 @@
 
 #define FILE_BYTES_MAX (4 * MIB)
 #define DEPTH_MAX      24
+/* Each alias stands for its whole node, so few of them could expand to any size. */
+#define PARTS_MAX 100000u
 
 static int refuse(struct config_error *error, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -43,36 +45,39 @@ static json_t *scalar(const yaml_node_t *node)
 	return json_stringn(text, node->data.scalar.length);
 }
 
-static json_t *to_json(yaml_document_t *document, int index, int depth);
+struct reading {
+	yaml_document_t document;
+	uint32_t parts; /* that were read, aliases expanded */
+};
 
-static json_t *sequence(yaml_document_t *document, const yaml_node_t *node, int depth)
+static json_t *to_json(struct reading *reading, int index, int depth);
+
+static json_t *sequence(struct reading *reading, const yaml_node_t *node, int depth)
 {
 	json_t *list = json_array();
 
 	for (yaml_node_item_t *at = node->data.sequence.items.start;
 		at < node->data.sequence.items.top; at++)
-		if (json_array_append_new(list, to_json(document, *at, depth + 1))) {
+		if (json_array_append_new(list, to_json(reading, *at, depth + 1))) {
 			json_decref(list);
 			return NULL;
 		}
 	return list;
 }
 
-static json_t *mapping(yaml_document_t *document, const yaml_node_t *node, int depth)
+static json_t *mapping(struct reading *reading, const yaml_node_t *node, int depth)
 {
 	json_t *object = json_object();
 
 	for (yaml_node_pair_t *at = node->data.mapping.pairs.start;
 		at < node->data.mapping.pairs.top; at++) {
-		const yaml_node_t *key = yaml_document_get_node(document, at->key);
-		const char *name;
+		const yaml_node_t *key = yaml_document_get_node(&reading->document, at->key);
+		const char *name = NULL;
 
-		if (!key || key->type != YAML_SCALAR_NODE)
-			break;
-		name = (const char *)key->data.scalar.value;
-		if (json_object_get(object, name) ||
-			json_object_set_new(
-				object, name, to_json(document, at->value, depth + 1))) {
+		if (key && key->type == YAML_SCALAR_NODE)
+			name = (const char *)key->data.scalar.value;
+		if (!name || json_object_get(object, name) ||
+			json_object_set_new(object, name, to_json(reading, at->value, depth + 1))) {
 			json_decref(object);
 			return NULL;
 		}
@@ -80,20 +85,21 @@ static json_t *mapping(yaml_document_t *document, const yaml_node_t *node, int d
 	return object;
 }
 
-/* NULL: nested too deeply (an alias can reach itself), a key that comes twice, or not UTF-8. */
-static json_t *to_json(yaml_document_t *document, int index, int depth)
+/* NULL: nested too deeply (an alias can reach itself), too many parts, a key that comes twice or is
+ * no text, or not UTF-8. */
+static json_t *to_json(struct reading *reading, int index, int depth)
 {
-	const yaml_node_t *node = yaml_document_get_node(document, index);
+	const yaml_node_t *node = yaml_document_get_node(&reading->document, index);
 
-	if (!node || depth > DEPTH_MAX)
+	if (!node || depth > DEPTH_MAX || ++reading->parts > PARTS_MAX)
 		return NULL;
 	switch (node->type) {
 	case YAML_SCALAR_NODE:
 		return scalar(node);
 	case YAML_SEQUENCE_NODE:
-		return sequence(document, node, depth);
+		return sequence(reading, node, depth);
 	case YAML_MAPPING_NODE:
-		return mapping(document, node, depth);
+		return mapping(reading, node, depth);
 	default:
 		return NULL;
 	}
@@ -102,29 +108,29 @@ static json_t *to_json(yaml_document_t *document, int index, int depth)
 static int read_document(
 	FILE *file, const char *path, json_t **ret_root, struct config_error *ret_error)
 {
-	yaml_document_t document;
+	struct reading reading = {.parts = 0};
 	yaml_parser_t parser;
 	int ret = 0;
 
 	if (!yaml_parser_initialize(&parser))
 		return refuse(ret_error, -ENOMEM, "%s: no memory", path);
 	yaml_parser_set_input_file(&parser, file);
-	if (!yaml_parser_load(&parser, &document)) {
+	if (!yaml_parser_load(&parser, &reading.document)) {
 		ret = refuse(ret_error, -EINVAL, "%s:%zu: not YAML: %s", path,
 			parser.problem_mark.line + 1,
 			parser.problem ? parser.problem : "it cannot be read");
 		yaml_parser_delete(&parser);
 		return ret;
 	}
-	/* Each alias stands for its whole node, so many aliases could expand to any size. */
-	if (document.nodes.top - document.nodes.start > 100000)
+	*ret_root = to_json(&reading, 1, 0);
+	if (!*ret_root && reading.parts > PARTS_MAX)
 		ret = refuse(ret_error, -EINVAL, "%s: it has too many parts", path);
-	else
-		*ret_root = to_json(&document, 1, 0);
-	if (!ret && !*ret_root)
+	else if (!*ret_root)
 		ret = refuse(ret_error, -EINVAL,
-			"%s: it is empty, nests too deeply, or has a key twice", path);
-	yaml_document_delete(&document);
+			"%s: it is empty, nests too deeply, or has a key twice or one that is no "
+			"text",
+			path);
+	yaml_document_delete(&reading.document);
 	yaml_parser_delete(&parser);
 	return ret;
 }

@@ -202,6 +202,43 @@ static void test_another_recovery_key(void **state)
 	folder_remove(&folder);
 }
 
+/* ---- The accounts' file. ---- */
+
+static int accounts_read(const char *text, char **ret_json, struct config_error *ret_error)
+{
+	char path[] = "/tmp/nebulaio-accounts-XXXXXX";
+	int fd = mkstemp(path), ret;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	ret = identities_load(path, ret_json, ret_error);
+	unlink(path);
+	return ret;
+}
+
+/* A part that cannot be read refuses the file: a denial may stand behind it. */
+static void test_accounts_are_read_whole_or_refused(void **state)
+{
+	static const char *const BAD[] = {"? [a, b]\n: c\nStatement: deny\n",
+		"first: 1\n? {a: b}\n: c\nStatement: deny\n", "a: 1\na: 2\n", ""};
+	char bomb[1024] = "a0: &a0 [x, x]\n", *json = NULL;
+	struct config_error error;
+
+	(void)state;
+	assert_int_equal(accounts_read("a: [true, '1', 01]\nb: {c: d}\n", &json, &error), 0);
+	assert_string_equal(json, "{\"a\":[true,\"1\",\"01\"],\"b\":{\"c\":\"d\"}}");
+	free(json);
+	for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
+		assert_int_equal(accounts_read(BAD[i], &json, &error), -EINVAL);
+	/* Two million parts of twenty lines. */
+	for (uint32_t i = 1; i < 20; i++)
+		snprintf(bomb + strlen(bomb), sizeof(bomb) - strlen(bomb),
+			"a%u: &a%u [*a%u, *a%u]\n", i, i, i - 1, i - 1);
+	assert_int_equal(accounts_read(bomb, &json, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "too many parts"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -209,6 +246,7 @@ int main(void)
 		cmocka_unit_test(test_made_again_after_a_kill),
 		cmocka_unit_test(test_no_room_is_told),
 		cmocka_unit_test(test_another_recovery_key),
+		cmocka_unit_test(test_accounts_are_read_whole_or_refused),
 	};
 
 	return cmocka_run_group_tests_name("key_files", tests, NULL, NULL);
