@@ -113,7 +113,10 @@ static void socket_refused(const struct xp_port *port, int error)
 			port->interface);
 	else
 		log_error("xdp", "%s: no AF_XDP socket: %s%s", port->interface, strerror(-error),
-			error == -EAFNOSUPPORT ? "; the kernel needs CONFIG_XDP_SOCKETS" : "");
+			error == -EAFNOSUPPORT
+				? "; the kernel needs CONFIG_XDP_SOCKETS, and a systemd unit with "
+				  "RestrictAddressFamilies= has to list AF_XDP"
+				: "");
 }
 
 int queue_open(struct xp_queue *queue, int umem_fd)
