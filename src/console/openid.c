@@ -235,6 +235,18 @@ static struct slice claim_text(
 	return SLICE_NONE;
 }
 
+/* Operators write an issuer with a slash at its end, or without. */
+static bool is_issuer(const struct console_visit *visit, struct slice issuer)
+{
+	struct slice wanted = slice_str(visit->console->opts.openid.issuer);
+
+	if (slice_ends(issuer, SLICE("/")))
+		issuer.len--;
+	if (slice_ends(wanted, SLICE("/")))
+		wanted.len--;
+	return slice_eq(issuer, wanted);
+}
+
 /* Checks the token by OpenID Connect Core, 3.1.3.7, except the signature and the times, which STS
  * checks. */
 static bool is_ours(
@@ -242,17 +254,12 @@ static bool is_ours(
 {
 	const struct console_openid *openid = &visit->console->opts.openid;
 	struct slice client = slice_str(openid->client_id);
-	struct slice issuer = json_member_text(claims, "iss"), wanted = slice_str(openid->issuer);
 	struct slice nonce = json_member_text(claims, "nonce");
 	struct slice azp = json_member_text(claims, "azp");
 
-	if (slice_ends(issuer, SLICE("/")))
-		issuer.len--;
-	if (slice_ends(wanted, SLICE("/")))
-		wanted.len--;
-	return slice_eq(issuer, wanted) && claim_text(claims, "aud", client, true).len &&
-	       (!azp.len || slice_eq(azp, client)) && nonce.len == MAC_LEN &&
-	       secret_equal(nonce.data, begun->nonce, MAC_LEN);
+	return is_issuer(visit, json_member_text(claims, "iss")) &&
+	       claim_text(claims, "aud", client, true).len && (!azp.len || slice_eq(azp, client)) &&
+	       nonce.len == MAC_LEN && secret_equal(nonce.data, begun->nonce, MAC_LEN);
 }
 
 /* A name for the session, in the characters that STS accepts. */
@@ -368,7 +375,6 @@ static void redeem(struct console_visit *visit, const struct begun *begun)
 
 static void end(struct console_visit *visit)
 {
-	const struct console_openid *openid = &visit->console->opts.openid;
 	char name[64], text[S3_OPENID_URL_MAX];
 	struct slice issuer;
 	struct begun begun;
@@ -384,7 +390,7 @@ static void end(struct console_visit *visit)
 		return;
 	}
 	issuer = parameter(visit->request->query, "iss", text, sizeof(text));
-	if (issuer.len && !slice_eq(issuer, slice_str(openid->issuer)))
+	if (issuer.len && !is_issuer(visit, issuer))
 		refuse(visit, "provider", "the answer is of another identity provider");
 	else
 		redeem(visit, &begun);

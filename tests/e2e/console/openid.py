@@ -216,6 +216,9 @@ def run(tap, folder):
         with nebula.Server(folder / "openid", folder / "tokens.log", *settings(provider, client_secret_file=secret)) as server:
             tokens(tap, server, provider)
             limited(tap, server)
+        with nebula.Server(folder / "openid", folder / "slash.log", *settings(provider, issuer=provider.url + "/", client_secret_file=secret)) as server:
+            visitor = Visitor(server.console)
+            tap.check(visitor.come_back(visitor.to_provider()) == "/" and visitor.session(), "an issuer that is configured with a slash at its end")
         provider.secret = "another"
         with nebula.Server(folder / "openid", folder / "away.log", *settings(provider, client_secret_file=secret)) as server:
             visitor = Visitor(server.console)
