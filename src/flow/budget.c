@@ -95,7 +95,7 @@ bool flow_budget_take(
 	uint64_t refreshed_ns = atomic_load_explicit(&budget->refreshed_ns, memory_order_relaxed);
 	uint32_t mine, all, max;
 
-	if (now_ns - refreshed_ns > REFRESH_NS && frame_count > FLOW_FRAMES_SMALL &&
+	if (now_ns - refreshed_ns > REFRESH_NS &&
 		atomic_compare_exchange_strong(&budget->refreshed_ns, &refreshed_ns, now_ns))
 		refresh(budget);
 	max = atomic_load_explicit(&budget->frames_max, memory_order_relaxed);

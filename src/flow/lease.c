@@ -409,10 +409,9 @@ int flow_piece_lease_now(
 
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece)
 {
-	uint32_t frame_count = region_frames_for(bytes);
-	const struct flow_want want = {.frame_count = frame_count,
+	const struct flow_want want = {.frame_count = region_frames_for(bytes),
 		.owner = OWNER_APP,
-		.share = frame_count > FLOW_FRAMES_SMALL ? elsewhere->share : FLOW_SHARE_OWN};
+		.share = elsewhere->share};
 
 	CHECK(bytes <= FLOW_PIECE_BYTES_MAX);
 	if (flow_piece_lease_now(elsewhere->core, &want, ret_piece) == 0)

@@ -3,13 +3,12 @@
 
 #include <errno.h>
 
-/* Small pieces are not counted: they have a reserve, and no client delays them. */
 struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count)
 {
 	return (struct flow_want){
 		.frame_count = frame_count,
 		.owner = reader->owner,
-		.share = frame_count > FLOW_FRAMES_SMALL ? reader->source.share : FLOW_SHARE_OWN,
+		.share = reader->source.share,
 		.begun = reader->begun,
 		.deadline_ns = reader->source.deadline_ns,
 	};

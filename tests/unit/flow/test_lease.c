@@ -151,6 +151,88 @@ static void reserve_is_for_small_ones(void)
 	}
 }
 
+/* Small pieces of a transfer whose share is known count like others, in whichever frames. */
+static void small_pieces_count(void)
+{
+	struct flow_elsewhere elsewhere = {.core = &core, .share = 1};
+	struct flow_piece piece, changed;
+	struct flow_source *source;
+
+	fake_store_fill(&fake, content, STORE_CHECK_BYTES);
+	assert_int_equal(
+		local_get_source(fake_get(&fake), &core, 0, STORE_CHECK_BYTES, &source), 0);
+	source->share = 1;
+	assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
+	assert_int_equal(piece.span.frame_count, FLOW_FRAMES_SMALL);
+	assert_int_equal(flow_share_held(budget, 1), FLOW_FRAMES_SMALL);
+	assert_int_equal(flow_elsewhere(&elsewhere, STORE_CHECK_BYTES, &changed), 0);
+	assert_int_equal(changed.hold, FLOW_HOLD_LEASE);
+	assert_int_equal(flow_share_held(budget, 1), 2 * FLOW_FRAMES_SMALL);
+	flow_piece_end(&core, &changed, OWNER_APP);
+	flow_piece_end(&core, &piece, OWNER_APP);
+	assert_int_equal(flow_share_held(budget, 1), 0);
+	flow_source_close(source);
+	flow_elsewhere_close(&elsewhere);
+}
+
+struct reading {
+	struct flow_source *source;
+	struct flow_piece piece;
+	int ret;
+	bool done;
+};
+
+static void reading_main(void *arg)
+{
+	struct reading *reading = arg;
+
+	reading->ret = flow_source_next(reading->source, STORE_CHUNK_BYTES, &reading->piece);
+	reading->done = true;
+}
+
+/* At its share's limit a small piece waits, while other shares have frames, and a change goes
+ * outside the region. */
+static void small_pieces_wait_for_their_share(void)
+{
+	struct flow_want mine = want(CHUNK_FRAMES, 1), others = want(FLOW_FRAMES_SMALL, 2);
+	struct flow_elsewhere elsewhere = {.core = &core, .share = 1};
+	struct region_span mine_spans[SPANS_MAX], span;
+	struct reading reading = {.done = false};
+	struct flow_piece changed;
+	uint32_t count = 0;
+
+	fake_store_fill(&fake, content, STORE_CHECK_BYTES);
+	assert_int_equal(
+		local_get_source(fake_get(&fake), &core, 0, STORE_CHECK_BYTES, &reading.source), 0);
+	reading.source->share = 1;
+	for (; mine.frame_count >= FLOW_FRAMES_SMALL; mine.frame_count /= 2)
+		while (count < SPANS_MAX && flow_lease_now(&core, &mine, &mine_spans[count]) == 0)
+			count++;
+	assert_in_range(count, 4, SPANS_MAX - 1);
+	assert_int_equal(flow_elsewhere(&elsewhere, STORE_CHECK_BYTES, &changed), 0);
+	assert_int_equal(changed.hold, FLOW_HOLD_BORROWED);
+	flow_piece_end(&core, &changed, OWNER_APP);
+	assert_int_equal(fiber_spawn(reactor, "reading", reading_main, &reading), 0);
+	while (!core.waiters && !reading.done)
+		fiber_yield();
+	assert_false(reading.done);
+	assert_int_equal(flow_lease_now(&core, &others, &span), 0);
+	region_give(region, span, OWNER_APP);
+	flow_share_give(&core, 2, FLOW_FRAMES_SMALL);
+	while (count) {
+		region_give(region, mine_spans[--count], OWNER_APP);
+		flow_share_give(&core, 1, mine_spans[count].frame_count);
+	}
+	while (!reading.done)
+		fiber_yield();
+	assert_int_equal(reading.ret, 1);
+	assert_memory_equal(reading.piece.data, content, STORE_CHECK_BYTES);
+	flow_piece_end(&core, &reading.piece, OWNER_APP);
+	flow_source_close(reading.source);
+	flow_elsewhere_close(&elsewhere);
+	assert_int_equal(flow_share_held(budget, FLOW_SHARE_OWN), 0);
+}
+
 /* A transfer that has not begun is refused when its queue does not move; after that, new ones are
  * refused at once. */
 static void queue_that_stands_refuses(void)
@@ -304,6 +386,8 @@ static void test_shares(void **state)
 	(void)state;
 	run(shares_wait_for_themselves);
 	run(reserve_is_for_small_ones);
+	run(small_pieces_count);
+	run(small_pieces_wait_for_their_share);
 	run(walks_are_bounded_by_share);
 }
 
