@@ -458,7 +458,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"When a client has been silent for this time, the server checks that its host "
 		"still answers, and ends the session if it does not; 0: never"),
 	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8",
-		"A transfer that makes no progress for this time is ended"),
+		"A session whose transfers make no progress for this time, or whose client takes "
+		"neither answers nor bodies, is ended. On the simulated device, answers and "
+		"bodies before them have rdma.idle_timeout_s if that is longer"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",
 		"Encryption of sessions: required: of all sessions; off: only for clients "
 		"that ask for it"),

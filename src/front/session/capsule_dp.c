@@ -143,6 +143,7 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 	native_session_check(session);
 	native_send_give(session->front, send);
 	session->sends_signaled--;
+	session->sent_ns = reactor_now_ns(session->front->reactor);
 	session->keeping = false;
 	if (wc->status != RP_WC_SUCCESS)
 		native_session_broken(session, wc->status);
@@ -353,6 +354,15 @@ static void send_failed(struct native_session *session, struct native_send *send
 		native_send_give(session->front, send);
 }
 
+/* The device has the signaled send, and completes it after all that were posted before. */
+static void signaled_posted(struct native_session *session, struct native_send *send)
+{
+	list_push_back(&session->sends, &send->link);
+	if (session->sends_signaled++ == 0)
+		session->sent_ns = reactor_now_ns(session->front->reactor);
+	session->sends_unsignaled = 0;
+}
+
 static void send_posted(
 	struct native_session *session, const struct native_out *out, struct native_send *send)
 {
@@ -361,9 +371,7 @@ static void send_posted(
 		PROBE1(native_capsule_out, session->id);
 	}
 	if (send) {
-		list_push_back(&session->sends, &send->link);
-		session->sends_signaled++;
-		session->sends_unsignaled = 0;
+		signaled_posted(session, send);
 	} else {
 		session->sends_unsignaled++;
 	}
@@ -413,9 +421,7 @@ void native_keepalive_send(struct native_session *session)
 		native_send_give(session->front, send);
 		return;
 	}
-	list_push_back(&session->sends, &send->link);
-	session->sends_signaled++;
-	session->sends_unsignaled = 0;
+	signaled_posted(session, send);
 	session->keeping = true;
 	counter_add(&keepalives, 1);
 }

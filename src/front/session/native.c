@@ -6,6 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define STALLED	     "nebulaio_native_stalled_total"
+#define STALLED_HELP "Sessions that the native front ended because nothing of them moved, by what."
+DEFINE_COUNTER(stalled_transfers, STALLED, "what=\"transfer\"", STALLED_HELP);
+DEFINE_COUNTER(stalled_answers, STALLED, "what=\"answer\"", STALLED_HELP);
+
 /* ---- The sweep. ---- */
 
 /* Notes the progress of the request's transfer. Only time that the device has work to do counts,
@@ -23,15 +28,37 @@ static void request_look(struct native_request *request, uint64_t now_ns)
 	request->progress_pending = pending;
 }
 
-/* Whether the transfer waits for the peer. A queue pair does transfers one after the other: while
- * any transfer of the session moves, those queued after it do not stall. */
+/* How long nothing of the session has moved. A queue pair does its work in order: while transfers
+ * or answers move, those queued after them do not stall. */
+static uint64_t still_ns(const struct native_session *session, uint64_t now_ns)
+{
+	return MIN(now_ns - session->moved_ns, now_ns - session->sent_ns);
+}
+
+/* Whether the transfer waits for the peer. */
 static bool request_stalls(const struct native_request *request, uint64_t now_ns)
 {
 	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
-	uint64_t moved_ns = MAX(request->progress_ns, request->session->moved_ns);
+	uint64_t waits_ns = MIN(now_ns - request->progress_ns, still_ns(request->session, now_ns));
 
 	return request->progress_pending &&
-	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
+	       (now_ns >= request->deadline_ns || (timeout_ns && waits_ns > timeout_ns));
+}
+
+/* Whether the client takes neither its answers nor the small bodies before them. A client has
+ * receives posted for all answers, and its card needs no processor to take them. The simulated
+ * device takes a message when the client's program calls it, so there a client may be silent for as
+ * long as without requests. */
+static bool answers_stall(const struct native_session *session, uint64_t now_ns)
+{
+	const struct front_native_opts *opts = &session->front->opts;
+	uint64_t timeout_ns = opts->request_timeout_ns;
+
+	if (!session->sends_signaled || !timeout_ns)
+		return false;
+	if (session->front->attr.simulated)
+		timeout_ns = MAX(timeout_ns, opts->idle_timeout_ns);
+	return still_ns(session, now_ns) > timeout_ns;
 }
 
 static void moment_forgive(uint64_t *moment_ns, uint64_t lost_ns, uint64_t now_ns)
@@ -46,6 +73,7 @@ static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint
 	moment_forgive(&session->last_ns, lost_ns, now_ns);
 	moment_forgive(&session->moved_ns, lost_ns, now_ns);
 	moment_forgive(&session->kept_ns, lost_ns, now_ns);
+	moment_forgive(&session->sent_ns, lost_ns, now_ns);
 	moment_forgive(&session->failed_ns, lost_ns, now_ns);
 	LIST_FOR_EACH (link, &session->requests)
 		moment_forgive(&CONTAINER_OF(link, struct native_request, link)->progress_ns,
@@ -71,19 +99,33 @@ static void session_keep(struct native_session *session, uint64_t now_ns)
 	}
 }
 
-static void sweep_session(struct native_session *session, uint64_t now_ns)
+/* Whether nothing of the session moves, for which it has failed. */
+static bool session_stalls(struct native_session *session, uint64_t now_ns)
 {
-	const struct front_native *front = session->front;
-
 	LIST_FOR_EACH (link, &session->requests)
 		request_look(CONTAINER_OF(link, struct native_request, link), now_ns);
 	LIST_FOR_EACH (link, &session->requests) {
 		if (request_stalls(CONTAINER_OF(link, struct native_request, link), now_ns)) {
+			counter_add(&stalled_transfers, 1);
 			native_session_fail(
 				session, "a transfer made no progress, or passed its deadline");
-			return;
+			return true;
 		}
 	}
+	if (!answers_stall(session, now_ns))
+		return false;
+	counter_add(&stalled_answers, 1);
+	native_session_fail(session, "the client has taken no answer and no body for too long");
+	return true;
+}
+
+static void sweep_session(struct native_session *session, uint64_t now_ns)
+{
+	const struct front_native *front = session->front;
+
+	/* One that has failed stalls until it is abandoned. */
+	if (session->phase != NATIVE_FAILED && session_stalls(session, now_ns))
+		return;
 	if (session->lease_pool)
 		native_leases_sweep(session, now_ns);
 	switch (session->phase) {

@@ -144,6 +144,7 @@ struct native_session {
 	uint64_t last_ns;  /* of a capsule */
 	uint64_t kept_ns;  /* of the last keepalive */
 	bool keeping;	   /* a keepalive is outstanding, ahead of all signaled sends */
+	uint64_t sent_ns;  /* last completion of a signaled send, or the post of the first */
 	uint64_t moved_ns; /* last progress of a body */
 	uint64_t id;
 	struct s3_identity identity;

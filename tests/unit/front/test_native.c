@@ -367,6 +367,7 @@ static void transfers_stall(void *arg)
 	RIG_UNTIL(fake_ring_held(peer.qp));
 	assert_false(list_empty(&peer.session->requests));
 	age(&peer.session->moved_ns);
+	age(&peer.session->sent_ns);
 	age(&CONTAINER_OF(peer.session->requests.next, struct native_request, link)->progress_ns);
 	peer_ended(&peer);
 	assert_int_equal(body_came, -ECANCELED);
@@ -379,6 +380,168 @@ static void transfers_stall(void *arg)
 	rig_drain(0);
 }
 RIG_TEST(transfers_stall);
+
+/* ---- Answers that are not taken. ---- */
+
+#define SMALL_BYTES (64u * KIB)
+
+static void handle_small(const struct s3_request *request, struct s3_reply *reply)
+{
+	fake_send_bytes(request->core, reply, SMALL_BYTES, SMALL_BYTES, false);
+}
+
+static uint64_t rdma_frames(void)
+{
+	struct region_usage usage;
+
+	region_usage(rig_region, &usage);
+	return usage.frames_by_owner[OWNER_RDMA];
+}
+
+static void peer_asks(struct peer *peer)
+{
+	const struct capsule_run run = {.addr = (uint64_t)(uintptr_t)client_memory,
+		.bytes = sizeof(client_memory),
+		.rkey = FAKE_RKEY};
+	const struct capsule_request get = {.opcode = CAPSULE_OP_GET,
+		.bucket = SLICE("bucket"),
+		.key = SLICE("key"),
+		.runs = &run,
+		.run_count = 1};
+
+	peer_request(peer, &get);
+}
+
+/* The device has so many bodies, with their answers, and completes none. */
+static void peer_takes_nothing(struct peer *peer, uint32_t count)
+{
+	fake_s3.handle = handle_small;
+	peer_open(peer);
+	fake.hold_sends = true;
+	for (uint32_t i = 0; i < count; i++)
+		peer_asks(peer);
+	RIG_UNTIL(fake_sends(peer->qp) == 2 * count);
+	assert_int_equal(peer->session->sends_signaled, count);
+	assert_int_equal(peer->session->in_flight, 0);
+}
+
+/* Time for at least one sweep. */
+static void rig_sweep(void)
+{
+	fiber_sleep_ns(3 * NATIVE_SWEEP_NS);
+}
+
+/* A client that stays and takes nothing does not hold the frames of its bodies for longer than the
+ * limit. */
+static void answers_are_not_taken(void *arg)
+{
+	uint64_t before;
+	struct peer peer;
+
+	(void)arg;
+	peer_takes_nothing(&peer, 3);
+	before = rdma_frames();
+	assert_in_range(before, 3 * region_frames_for(SMALL_BYTES), UINT32_MAX);
+	rig_sweep();
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	age(&peer.session->sent_ns);
+	peer_ended(&peer);
+	assert_int_equal(rdma_frames(), 0);
+	rig_drain(0);
+}
+RIG_TEST(answers_are_not_taken);
+
+/* Answers that find no room behind those end with their session. */
+static void parked_answers_are_not_taken(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	fake.hold_sends = true;
+	for (uint32_t i = 0; i < 8; i++)
+		peer_request(&peer, &RIG_PING);
+	/* The WELCOME before them was not signaled: its place is not free. */
+	RIG_UNTIL(fake_sends(peer.qp) == 3);
+	rig_settle();
+	assert_int_equal(peer.session->in_flight, 5);
+	assert_true(peer.session->sends_signaled > 0);
+	age(&peer.session->sent_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(parked_answers_are_not_taken);
+
+/* A client that takes one answer in each two thirds of the limit stays. */
+static void slow_answers_keep_the_session(void *arg)
+{
+	const uint64_t slow_ns = rig_front_opts.request_timeout_ns * 2 / 3;
+	struct peer peer;
+
+	(void)arg;
+	peer_takes_nothing(&peer, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		peer.session->sent_ns -= slow_ns;
+		rig_sweep();
+		assert_int_equal(peer.session->phase, NATIVE_OPEN);
+		fake_sends_go(peer.qp, 2);
+		assert_int_equal(peer_response(&peer)->status, 200);
+		RIG_UNTIL(peer.session->sends_signaled == 2 - i);
+	}
+	/* The time in which nothing was outstanding does not count. */
+	age(&peer.session->sent_ns);
+	peer_asks(&peer);
+	RIG_UNTIL(peer.session->sends_signaled);
+	rig_sweep();
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	/* Transfers before the answer move. */
+	age(&peer.session->sent_ns);
+	peer.session->moved_ns = reactor_now_ns(rig);
+	rig_sweep();
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	age(&peer.session->moved_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(slow_answers_keep_the_session);
+
+/* The simulated device takes an answer when the client's program calls it: the program has the time
+ * that it has without requests. */
+static void simulated_answers_have_the_idle_time(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	rig_front->attr.simulated = true;
+	rig_front->opts.idle_timeout_ns = 600 * NS_PER_S;
+	peer_takes_nothing(&peer, 1);
+	peer.session->sent_ns -= 300 * NS_PER_S;
+	rig_sweep();
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	age(&peer.session->sent_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(simulated_answers_have_the_idle_time);
+
+/* If the process did not run for a while, the missing progress is not the client's fault. */
+static void lost_time_is_forgiven_to_answers(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_takes_nothing(&peer, 1);
+	peer.session->sent_ns -= 3600 * NS_PER_S;
+	rig_front->swept_ns -= 3600 * NS_PER_S;
+	rig_sweep();
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	fake.hold_sends = false;
+	fake_sends_go(peer.qp, UINT32_MAX);
+	assert_int_equal(peer_response(&peer)->status, 200);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(lost_time_is_forgiven_to_answers);
 
 /* If the process did not run for a while, the missing progress is not the client's fault. */
 static void lost_time_is_forgiven(void *arg)
@@ -622,6 +785,22 @@ static void a_broken_card_keeps_no_place(void *arg)
 }
 RIG_TEST(a_broken_card_keeps_no_place);
 
+/* Also when the session failed because its transfers stalled, which they go on to do. */
+static void a_broken_card_keeps_no_stalled_session(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_takes_nothing(&peer, 1);
+	fake.never_flushes = true;
+	age(&peer.session->sent_ns);
+	RIG_UNTIL(peer.session->phase == NATIVE_FAILED);
+	age(&peer.session->failed_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_broken_card_keeps_no_stalled_session);
+
 /* ---- A ring that one client could fill. ---- */
 
 #define GREEDY_REQUESTS	 64u
@@ -801,6 +980,11 @@ int main(void)
 		RIG_UNIT(idle_sessions_end_in_order, 0),
 		RIG_UNIT(silent_clients_are_looked_after, 0),
 		RIG_UNIT(transfers_stall, 0),
+		RIG_UNIT(answers_are_not_taken, 0),
+		RIG_UNIT(parked_answers_are_not_taken, .send_room = 4),
+		RIG_UNIT(slow_answers_keep_the_session, 0),
+		RIG_UNIT(simulated_answers_have_the_idle_time, 0),
+		RIG_UNIT(lost_time_is_forgiven_to_answers, 0),
 		RIG_UNIT(lost_time_is_forgiven, 0),
 		RIG_UNIT(a_client_says_goodbye, 0),
 		RIG_UNIT(last_answers_are_not_taken, 0),
@@ -810,6 +994,7 @@ int main(void)
 		RIG_UNIT(the_deadline_cuts_off, 0),
 		RIG_UNIT(a_broken_card_does_not_hold_up, 0),
 		RIG_UNIT(a_broken_card_keeps_no_place, 0),
+		RIG_UNIT(a_broken_card_keeps_no_stalled_session, 0),
 		RIG_UNIT(a_greedy_client_stops_only_itself, .credits = GREEDY_REQUESTS),
 		RIG_UNIT(greedy_answers_end_with_their_session, .credits = GREEDY_REQUESTS),
 		RIG_UNIT(places_come_back, .credits = GREEDY_REQUESTS),
