@@ -133,6 +133,9 @@ struct s3_body_ops {
 struct s3_body {
 	const struct s3_body_ops *ops;
 	uint64_t bytes; /* decoded length if announced, else UINT64_MAX; 0: no body */
+	/* Set by open, of a session's body: its frames count in the share, also when it is small,
+	 * because the client delays others. */
+	bool counts;
 };
 /* trailer of bodies that have none. */
 static inline struct slice s3_body_no_trailer(struct s3_body *body, const char *name)
@@ -304,6 +307,9 @@ struct s3_reply {
 	bool broken; /* the body could not be finished: the front must end the connection or fail
 			the transfer */
 	int error;   /* the error of the body's source or sink: -errno; 0: unknown */
+	/* Set by sink: the body's frames count in the share, also when it is small, because the
+	 * client does not take others. */
+	bool counts;
 	/* The answer is about this process, not about its store: it is given also when another
 	 * process may have the store (base/life.h). */
 	bool of_process;

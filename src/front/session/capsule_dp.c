@@ -225,8 +225,25 @@ static struct native_send *send_lease(struct native_session *session)
 	list_init(&send->link);
 	send->session = session;
 	send->capsule.data = NULL;
+	send->uncounted_frames = 0;
 	send->piece_count = 0;
 	return send;
+}
+
+/* Gives back a capsule's frames. */
+static void capsule_give(struct native_session *session, struct region_span span, uint16_t share,
+	enum region_owner owner)
+{
+	region_give(session->front->region, span, owner);
+	if (share != FLOW_SHARE_OWN)
+		flow_share_give(session->front->opts.core, share, span.frame_count);
+}
+
+void native_span_give(struct native_request *request)
+{
+	if (request->span.data)
+		capsule_give(request->session, request->span, request->span_share, OWNER_APP);
+	request->span.data = NULL;
 }
 
 void native_send_give(struct front_native *front, struct native_send *send)
@@ -234,7 +251,8 @@ void native_send_give(struct front_native *front, struct native_send *send)
 	for (uint32_t i = 0; i < send->piece_count; i++)
 		flow_piece_end(front->opts.core, &send->pieces[i], OWNER_RDMA);
 	if (send->capsule.data)
-		region_give(front->region, send->capsule, OWNER_RDMA);
+		capsule_give(send->session, send->capsule, send->capsule_share, OWNER_RDMA);
+	send->session->uncounted_frames -= send->uncounted_frames;
 	list_remove(&send->link);
 	list_push_front(&front->idle_sends, &send->link);
 }
@@ -337,8 +355,10 @@ static int send_record(
 		if (!send)
 			return -ENOMEM;
 	}
-	if (send)
+	if (send) {
 		send->capsule = out->span;
+		send->capsule_share = out->span_share;
+	}
 	*ret_send = send;
 	return 0;
 }
@@ -363,6 +383,19 @@ static void signaled_posted(struct native_session *session, struct native_send *
 	session->sends_unsignaled = 0;
 }
 
+/* The frames that its client keeps by not taking it, and that no share counts. */
+static uint32_t uncounted_of(const struct native_send *send)
+{
+	uint32_t frames = 0;
+
+	if (send->capsule.data && send->capsule_share == FLOW_SHARE_OWN)
+		frames = send->capsule.frame_count;
+	for (uint32_t i = 0; i < send->piece_count; i++)
+		if (send->pieces[i].share == FLOW_SHARE_OWN)
+			frames += region_frames_for(send->pieces[i].bytes);
+	return frames;
+}
+
 static void send_posted(
 	struct native_session *session, const struct native_out *out, struct native_send *send)
 {
@@ -371,6 +404,8 @@ static void send_posted(
 		PROBE1(native_capsule_out, session->id);
 	}
 	if (send) {
+		send->uncounted_frames = uncounted_of(send);
+		session->uncounted_frames += send->uncounted_frames;
 		signaled_posted(session, send);
 	} else {
 		session->sends_unsignaled++;
@@ -387,7 +422,7 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 
 	if (ret) {
 		if (out->span.data)
-			region_give(session->front->region, out->span, OWNER_RDMA);
+			capsule_give(session, out->span, out->span_share, OWNER_RDMA);
 		native_session_fail(session, "out of memory");
 		return -ENOTCONN;
 	}
@@ -440,6 +475,7 @@ static inline struct native_out respond_out(
 	if (request->span.data) {
 		region_switch(session->front->region, request->span, OWNER_APP, OWNER_RDMA);
 		out.span = request->span;
+		out.span_share = request->span_share;
 		out.capsule = request->span.data;
 		room = region_span_bytes(request->span);
 	}
@@ -451,22 +487,30 @@ static inline struct native_out respond_out(
 	return out;
 }
 
+/* Its send counts what was posted. */
+static void uncount(struct native_request *request)
+{
+	request->session->uncounted_frames -= request->uncounted_frames;
+	request->uncounted_frames = 0;
+}
+
 int native_respond_more(struct native_request *request, const struct capsule_response *response)
 {
 	struct native_out out = respond_out(request, response);
+	int ret = native_send_capsule(request->session, &out);
 
-	return native_send_capsule(request->session, &out);
+	uncount(request);
+	return ret;
 }
 
 /* The client is gone: nothing is sent. */
 static void respond_nobody(struct native_request *request)
 {
-	struct front_native *front = request->session->front;
+	struct native_session *session = request->session;
 
 	if (request->send)
-		native_send_give(front, request->send);
-	if (request->span.data)
-		region_give(front->region, request->span, OWNER_APP);
+		native_send_give(session->front, request->send);
+	native_span_give(request);
 }
 
 void native_respond(struct native_request *request, const struct capsule_response *response)
@@ -483,6 +527,7 @@ void native_respond(struct native_request *request, const struct capsule_respons
 	} else {
 		respond_nobody(request);
 	}
+	uncount(request);
 	magic_clear(&request->magic);
 	session->in_flight--;
 	native_session_settle(session);
@@ -509,6 +554,7 @@ static int direct_copy(struct native_request *request, struct flow_piece *piece)
 {
 	const struct flow_want want = {.frame_count = region_frames_for(piece->bytes),
 		.owner = OWNER_RDMA,
+		.share = request->sink.share,
 		.begun = true,
 		.deadline_ns = request->deadline_ns};
 	const uint8_t *data = piece->data;

@@ -79,6 +79,8 @@ uint32_t native_poll(void *arg);
 int native_recv_post(struct native_recv *recv);
 /* Gives back the send and the frames that it holds. */
 void native_send_give(struct front_native *front, struct native_send *send);
+/* Gives back the frames of the request's response, if it has some. */
+void native_span_give(struct native_request *request);
 /* Posts an encoded capsule after send's writes, in one batch; sealed true: seals it first. Takes
  * send over (NULL: none), and span with the capsule in it (data NULL: the capsule is in the
  * caller's memory and fits a work request), also on an error. With wait, it parks the fiber while
@@ -90,6 +92,7 @@ struct native_out {
 	struct native_send *send; /* its pieces are written to remote, one after the other */
 	struct flow_remote remote;
 	struct region_span span; /* OWNER_RDMA */
+	uint16_t span_share;	 /* that counts it */
 	void *capsule;		 /* NULL: only the writes */
 	bool sealed;
 	bool wait;

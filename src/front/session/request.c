@@ -46,6 +46,26 @@ static int refuse(
 	return -ECANCELED;
 }
 
+/* Whether a small body or answer must count in the share of the request's principal, because the
+ * session's client has not taken enough of what it has already. A client that keeps up is not
+ * counted: its frames come back at once. */
+static bool small_counts(struct native_request *request, uint64_t bytes)
+{
+	struct native_session *session = request->session;
+	uint32_t frame_count = region_frames_for(bytes);
+
+	if (session->uncounted_frames + frame_count > NATIVE_UNCOUNTED_FRAMES_MAX)
+		return true;
+	session->uncounted_frames += frame_count;
+	request->uncounted_frames += frame_count;
+	return false;
+}
+
+static bool body_counts(struct native_request *request, uint64_t bytes)
+{
+	return bytes > FLOW_FRAMES_SMALL * FRAME_BYTES || small_counts(request, bytes);
+}
+
 /* ---- The request's body. ---- */
 
 static int body_open(struct s3_body *body, const struct s3_chunk_signing *signing,
@@ -72,6 +92,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 			return ret;
 		}
 	}
+	body->counts = body_counts(request, request->in.body_bytes);
 	request->progress_ns = reactor_now_ns(core->reactor);
 	list_push_back(&request->session->requests, &request->link);
 	return 0;
@@ -195,8 +216,8 @@ static size_t response_bytes(const struct capsule_response *response)
 static int response_room(struct native_request *request, size_t bytes)
 {
 	const struct native_session *session = request->session;
-	struct front_native *front = session->front;
-	const struct flow_want want = {.frame_count = region_frames_for(bytes), .owner = OWNER_APP};
+	struct flow_core *core = session->front->opts.core;
+	struct flow_want want = {.frame_count = region_frames_for(bytes), .owner = OWNER_APP};
 	size_t room =
 		request->span.data ? region_span_bytes(request->span) : session->wr_inline_bytes;
 
@@ -204,10 +225,12 @@ static int response_room(struct native_request *request, size_t bytes)
 		return -EMSGSIZE;
 	if (bytes <= room)
 		return 0;
-	if (request->span.data)
-		region_give(front->region, request->span, OWNER_APP);
-	request->span.data = NULL;
-	return flow_lease_now(front->opts.core, &want, &request->span);
+	native_span_give(request);
+	/* A refusal is not refused. */
+	if (!request->refusal && small_counts(request, bytes))
+		want.share = fiber_share();
+	request->span_share = want.share;
+	return flow_lease_now(core, &want, &request->span);
 }
 
 int native_response_room(struct native_request *request, const struct capsule_response *response)
@@ -275,12 +298,14 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	native_request_check(request);
 	if (request->session->phase == NATIVE_FAILED)
 		return -ENOTCONN;
+	reply->counts = false;
 	if (fits_inline &&
 		(!request->peer.run_count || (request->in.flags & CAPSULE_REQUEST_INLINE)))
 		return inline_sink(request, ret_sink);
 	if (runs_bytes(request) < bytes)
 		return refuse(
 			request, 400, "BufferTooSmall", "The buffer is smaller than the answer.");
+	reply->counts = body_counts(request, bytes);
 	if (request->peer.run_count == 1 &&
 		bytes <= (request->session->encrypted ? NATIVE_DIRECT_SEALED_BYTES_MAX
 						      : NATIVE_DIRECT_BYTES_MAX)) {
@@ -325,6 +350,8 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 		flow_sink_finish(sink, true);
 		return ret;
 	}
+	if (reply->counts)
+		source->share = fiber_share();
 	return flow_run(source, NULL, 0, sink, &moved);
 }
 
@@ -577,6 +604,7 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->stream = NULL;
 	request->once = NULL;
 	request->direct_offset = 0;
+	request->uncounted_frames = 0;
 	request->span.data = NULL;
 	request->inline_at = NULL;
 	request->inline_bytes = 0;

@@ -33,6 +33,9 @@
  * a window does not do before it is full. */
 #define NATIVE_DIRECT_SEALED_BYTES_MAX MIB
 #define NATIVE_POLL_ROUNDS_MAX	       8u
+/* No share counts small bodies and answers while those that a session's client has not taken yet
+ * need at most so many frames: as long as they come and go, they cost other cores nothing. */
+#define NATIVE_UNCOUNTED_FRAMES_MAX 64u
 
 /* The kind of a work request's wr_id, in its two lowest bits: a pointer to a receive or a send, or
  * a session's number. */
@@ -59,6 +62,9 @@ _Static_assert(LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + NATIVE_SEND
 _Static_assert(NATIVE_SEND_WRS_MIN / NATIVE_UNSIGNALED_PART + NATIVE_SEND_PIECES_MAX + 1 <=
 		       NATIVE_SEND_WRS_MIN,
 	"a send queue that is full has a signaled send in it");
+_Static_assert(NATIVE_UNCOUNTED_FRAMES_MAX >= FLOW_FRAMES_SMALL &&
+		       NATIVE_UNCOUNTED_FRAMES_MAX >= LIMIT_CAPSULE_BYTES_MAX / FRAME_BYTES,
+	"a session's only request is not counted");
 _Static_assert(LIMIT_SESSION_REQUESTS_MAX <= UINT16_MAX, "credits are 16 bits on the wire");
 _Static_assert(NATIVE_DIRECT_BYTES_MAX <= NATIVE_DIRECT_SEALED_BYTES_MAX &&
 		       NATIVE_DIRECT_SEALED_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
@@ -84,6 +90,8 @@ struct native_send {
 	struct list link; /* in the front's idle list, or in its session's list of posted sends */
 	struct native_session *session;
 	struct region_span capsule; /* data NULL: sent inline */
+	uint16_t capsule_share;	    /* that counts the capsule's frames */
+	uint32_t uncounted_frames;  /* of the posted ones, those that no share counts */
 	struct flow_piece pieces[NATIVE_SEND_PIECES_MAX];
 	uint32_t piece_count;
 };
@@ -137,6 +145,7 @@ struct native_session {
 	uint32_t recvs_posted;
 	uint32_t sends_signaled;   /* without their completion */
 	uint32_t sends_unsignaled; /* since the last signaled one */
+	uint32_t uncounted_frames; /* of small bodies and answers, until the client has them */
 	uint32_t unsignaled_max;
 	uint32_t wr_inline_bytes; /* maximum of inline data in a work request */
 	struct list requests;	  /* those with a transfer, for their deadlines */
@@ -265,9 +274,11 @@ struct native_request {
 	bool has_payload_tag;
 	uint8_t payload_tag[AEAD_TAG_BYTES]; /* of the sent bytes */
 	uint64_t direct_offset;		     /* in the run, of the pieces in send */
-	struct region_span span; /* the response, when it needs more room than small; OWNER_APP */
-	uint8_t *inline_at;	 /* end of the inline body so far */
-	uint32_t inline_bytes;	 /* announced */
+	struct region_span span;   /* the response, when it needs more room than small; OWNER_APP */
+	uint16_t span_share;	   /* that counts it */
+	uint32_t uncounted_frames; /* of this request, until its answer is posted */
+	uint8_t *inline_at;	   /* end of the inline body so far */
+	uint32_t inline_bytes;	   /* announced */
 	size_t headers_bytes;
 	uint32_t header_count;
 	uint8_t etag_len, code_len;

@@ -363,6 +363,7 @@ static int open_body(struct s3_call *call, struct flow_source **ret_source)
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta)
 {
+	const struct s3_body *body = call->request->body;
 	struct store_crypt_sink crypt;
 	struct body_stages stages;
 	struct flow_sink *sink;
@@ -385,8 +386,9 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 		}
 		sink = &crypt.sink;
 	}
-	/* A small body of a session arrives at once: it makes no frames wait. */
-	if (!call->request->session || meta->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
+	/* A small body of a session arrives at once, unless its client delays others. */
+	if (!call->request->session || meta->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES ||
+		(body && body->counts))
 		source->share = s3_call_share(call);
 	ret = flow_run(source, stages.list, stages.count, sink, &moved);
 	s3_call_check(call);

@@ -28,7 +28,7 @@ static const struct s3_error *send_body(
 		reply->broken = true;
 		return NULL;
 	}
-	if (read->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
+	if (read->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES || reply->counts)
 		source->share = s3_call_share(call);
 	ret = flow_run(source, NULL, 0, sink, &moved);
 	call->body_bytes += moved;

@@ -24,9 +24,11 @@ struct rig_opts {
 	uint32_t send_room;		/* of a queue pair; 0: as asked */
 	bool encryption_required;
 	bool leases;
+	bool shares; /* the core has a budget */
 };
 
 static struct front_native *rig_front;
+static struct flow_budget *rig_budget;
 static struct front_native_opts rig_front_opts;
 
 static int rig_setup(void **state)
@@ -41,6 +43,9 @@ static int rig_setup(void **state)
 		fake.inline_bytes = opts->inline_bytes == UINT32_MAX ? 0 : opts->inline_bytes;
 	rig_begin(opts->fibers_max);
 	assert_int_equal(flow_core_open(rig, rig_region, &rig_core), 0);
+	if (opts->shares)
+		assert_int_equal(flow_budget_open(rig_region, &rig_budget), 0);
+	rig_core.budget = rig_budget;
 	rig_front_opts = (struct front_native_opts){.core = &rig_core,
 		.device = fake_device(),
 		.sessions_max = opts->sessions_max ? opts->sessions_max : 4,
@@ -64,6 +69,8 @@ static int rig_teardown(void **state)
 	front_native_close(rig_front);
 	assert_int_equal(fake.qps_open, 0);
 	flow_core_close(&rig_core);
+	flow_budget_close(rig_budget);
+	rig_budget = NULL;
 	rig_end();
 	fake_close();
 	return 0;

@@ -408,6 +408,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	call->signing = *signing;
 	memory->error = call->body_error;
 	*ret_source = &memory->source;
+	body->counts = call->counts;
 	return 0;
 }
 
@@ -444,7 +445,10 @@ static int reply_text(struct s3_reply *reply, struct slice text)
 
 static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 {
-	*ret_sink = buf_sink_open(&CONTAINER_OF(reply, struct fake_call, reply)->reply_body);
+	struct fake_call *call = CONTAINER_OF(reply, struct fake_call, reply);
+
+	*ret_sink = buf_sink_open(&call->reply_body);
+	reply->counts = call->counts;
 	return 0;
 }
 

@@ -43,6 +43,7 @@ struct fake_call {
 	int body_error;			 /* after the text */
 	void (*awaited)(void);		 /* runs while the body is awaited; or NULL */
 	struct s3_chunk_signing signing; /* the parameters of the body's open */
+	bool counts;			 /* says so of small bodies, in both directions */
 	struct s3_reply reply;
 	struct buf reply_head; /* "name: value\n" with lower-case names */
 	struct buf reply_body;

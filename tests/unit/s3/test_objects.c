@@ -116,6 +116,27 @@ static void test_put_get_head_delete(void **state)
 	run(404, "NoSuchBucket");
 }
 
+/* A session's small bodies count in their principal's share only when the front says so. */
+static void test_small_bodies_count_when_told(void **state)
+{
+	uint32_t joins[2][3];
+
+	(void)state;
+	for (uint32_t reads = 0; reads < 2; reads++) {
+		/* The first request of a principal computes its share for all. */
+		for (uint32_t i = 0; i < 3; i++) {
+			begin(reads ? "GET" : "PUT", "/bkt/small", "");
+			if (!reads)
+				body("text");
+			call.counts = i == 2;
+			fake_joins = 0;
+			run(200, NULL);
+			joins[reads][i] = fake_joins;
+		}
+		assert_int_equal(joins[reads][2], joins[reads][1] + 1);
+	}
+}
+
 static void test_empty_object(void **state)
 {
 	(void)state;
@@ -717,6 +738,7 @@ static int tests_run(void)
 	const struct CMUnitTest tests[] = {
 		OBJECT_TEST(test_put_get_head_delete),
 		OBJECT_TEST(test_empty_object),
+		OBJECT_TEST(test_small_bodies_count_when_told),
 		OBJECT_TEST(test_headers_are_kept),
 		OBJECT_TEST(test_metadata_beyond_ascii),
 		OBJECT_TEST(test_metadata_limit),
