@@ -24,6 +24,7 @@
 #define FLOW_FRAMES_SMALL  16u /* a lease of at most this many frames may use the reserve */
 #define FLOW_RESERVE_PARTS 8u  /* one part in this many is the reserve for small leases */
 #define FLOW_SHARE_FACTOR  2u  /* a share may hold this many times the free frames */
+#define FLOW_SHARE_ASIDES  32u /* transfers of a share with memory outside the region, per core */
 #define FLOW_SHARE_WALKS   64u /* the most walks over the index that a share may have at a time */
 struct flow_budget;
 /* -ENOMEM. The budget must live longer than the cores that use it. */
@@ -137,10 +138,12 @@ int flow_lease_now(
 struct flow_elsewhere {
 	struct flow_core *core;
 	uint16_t share;
-	uint8_t *aside; /* NULL until needed */
+	uint16_t aside_share; /* that counts the memory */
+	uint8_t *aside;	      /* NULL until needed */
 };
 struct flow_piece;
-/* Finds room and describes it; at most FLOW_PIECE_BYTES_MAX. Never waits. -ENOMEM. */
+/* Finds room and describes it; at most FLOW_PIECE_BYTES_MAX. Never waits. -ENOMEM; -ENOBUFS: the
+ * share has no frames, and too many transfers on this core with memory outside the region. */
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece);
 void flow_elsewhere_close(struct flow_elsewhere *elsewhere);
 /* Releases leased frames, or passes them to a holder outside the share. */
@@ -188,7 +191,8 @@ struct flow_change {
 	uint8_t *room;		 /* place of the bytes that are changed together with the piece's */
 	bool in_place;
 };
-/* Finds room for the bytes, at most FLOW_PIECE_BYTES_MAX. -ENOMEM: the piece has ended. */
+/* Finds room for the bytes, at most FLOW_PIECE_BYTES_MAX. Like flow_elsewhere; on an error the
+ * piece has ended. */
 int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
 	struct flow_change *ret_change);
 /* The piece becomes the changed one; with an error it is ended. Returns ret. */

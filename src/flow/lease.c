@@ -46,6 +46,7 @@ struct flow_waiting {
 	bool out_of[SIZE_COUNT];	/* the region had none of this size at the last request */
 	struct list active[SIZE_COUNT]; /* queues, by turns */
 	struct queue queues[SIZE_COUNT][FLOW_SHARES];
+	uint32_t asides[FLOW_SHARES]; /* flow_elsewhere's memory outside the region */
 };
 
 struct waiter {
@@ -407,6 +408,23 @@ int flow_piece_lease_now(
 	return ret;
 }
 
+/* Without a limit, a principal whose share is at its limit would take the host's memory. */
+static int aside_open(struct flow_elsewhere *elsewhere)
+{
+	uint32_t *asides = &elsewhere->core->waiting->asides[elsewhere->share];
+
+	if (elsewhere->share != FLOW_SHARE_OWN && *asides == FLOW_SHARE_ASIDES) {
+		counter_add(&refused_total, 1);
+		return -ENOBUFS;
+	}
+	elsewhere->aside = malloc(FLOW_PIECE_BYTES_MAX);
+	if (!elsewhere->aside)
+		return -ENOMEM;
+	elsewhere->aside_share = elsewhere->share;
+	++*asides;
+	return 0;
+}
+
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece)
 {
 	const struct flow_want want = {.frame_count = region_frames_for(bytes),
@@ -416,10 +434,12 @@ int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow
 	CHECK(bytes <= FLOW_PIECE_BYTES_MAX);
 	if (flow_piece_lease_now(elsewhere->core, &want, ret_piece) == 0)
 		return 0;
-	if (!elsewhere->aside)
-		elsewhere->aside = malloc(FLOW_PIECE_BYTES_MAX);
-	if (!elsewhere->aside)
-		return -ENOMEM;
+	if (!elsewhere->aside) {
+		int ret = aside_open(elsewhere);
+
+		if (ret)
+			return ret;
+	}
 	ret_piece->span = (struct region_span){.data = NULL};
 	ret_piece->data = elsewhere->aside;
 	ret_piece->hold = FLOW_HOLD_BORROWED;
@@ -429,6 +449,9 @@ int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow
 
 void flow_elsewhere_close(struct flow_elsewhere *elsewhere)
 {
+	if (!elsewhere->aside)
+		return;
+	elsewhere->core->waiting->asides[elsewhere->aside_share]--;
 	free(elsewhere->aside);
 	elsewhere->aside = NULL;
 }

@@ -190,6 +190,25 @@ static void reading_main(void *arg)
 	reading->done = true;
 }
 
+/* One transfer of the share has memory outside the region already. */
+static void asides_are_bounded(void)
+{
+	struct flow_elsewhere others[FLOW_SHARE_ASIDES] = {{.core = NULL}};
+	struct flow_piece changed;
+
+	for (uint32_t turns = 0; turns < 2; turns++) {
+		for (uint32_t i = 1; i < FLOW_SHARE_ASIDES; i++) {
+			others[i] = (struct flow_elsewhere){.core = &core, .share = 1};
+			assert_int_equal(
+				flow_elsewhere(&others[i], STORE_CHECK_BYTES, &changed), 0);
+		}
+		others[0] = (struct flow_elsewhere){.core = &core, .share = 1};
+		assert_int_equal(flow_elsewhere(&others[0], STORE_CHECK_BYTES, &changed), -ENOBUFS);
+		for (uint32_t i = 0; i < FLOW_SHARE_ASIDES; i++)
+			flow_elsewhere_close(&others[i]);
+	}
+}
+
 /* At its share's limit a small piece waits, while other shares have frames, and a change goes
  * outside the region. */
 static void small_pieces_wait_for_their_share(void)
@@ -212,6 +231,7 @@ static void small_pieces_wait_for_their_share(void)
 	assert_int_equal(flow_elsewhere(&elsewhere, STORE_CHECK_BYTES, &changed), 0);
 	assert_int_equal(changed.hold, FLOW_HOLD_BORROWED);
 	flow_piece_end(&core, &changed, OWNER_APP);
+	asides_are_bounded();
 	assert_int_equal(fiber_spawn(reactor, "reading", reading_main, &reading), 0);
 	while (!core.waiters && !reading.done)
 		fiber_yield();
