@@ -106,11 +106,13 @@ static void place_take(struct front_hipobj *front, struct hipobj_session *sessio
 		place = &front->places[session->serial % ARRAY_LEN(front->places)];
 	} while (*place);
 	*place = session;
+	front->place_count++;
 }
 
 static void place_give(struct front_hipobj *front, const struct hipobj_session *session)
 {
 	front->places[session->serial % ARRAY_LEN(front->places)] = NULL;
+	front->place_count--;
 }
 
 static int places_take(struct front_hipobj *front, struct hipobj_session *session)
@@ -120,7 +122,7 @@ static int places_take(struct front_hipobj *front, struct hipobj_session *sessio
 
 	if (bytes > front->opts.staging_bytes_max / HIPOBJ_SHARE_PARTS)
 		return -EFBIG;
-	if (front->session_count >= front->sessions_max ||
+	if (front->place_count >= front->sessions_max ||
 		!count_up(&shared->sessions, &shared->share_sessions[session->share],
 			front->opts.sessions_max)) {
 		counter_add(&sessions_full, 1);
@@ -355,26 +357,43 @@ static int qp_open(struct hipobj_session *session)
 	return rp_qp_target(session->qp, front->opts.core->region, &session->target);
 }
 
-/* The token has no MTU: each end uses its port's. */
+struct joining {
+	struct hipobj_session *session;
+	struct rp_address theirs;
+	int ret;
+};
+
+/* On a helper thread: the kernel looks for the address on the network, for a second when nobody has
+ * it. */
+static void join_main(void *arg)
+{
+	struct joining *joining = arg;
+
+	joining->ret = rp_qp_join(joining->session->qp, &joining->theirs, true);
+}
+
+/* The token has no MTU: each end uses its port's. Parks. */
 static int qp_join(struct hipobj_session *session, const struct hipobj_request *asked)
 {
 	static const uint8_t NONE[16] = {0};
 	const struct rp_recv_wr recv = {.wr_id = session->serial};
-	struct rp_address theirs = {.lid = asked->token.lid,
-		.qpn = asked->token.qpn,
-		.psn = asked->psn,
-		.mtu = session->ours.mtu};
+	struct joining joining = {.session = session,
+		.theirs = {.lid = asked->token.lid,
+			.qpn = asked->token.qpn,
+			.psn = asked->psn,
+			.mtu = session->ours.mtu}};
 	uint32_t posted;
 	int ret = 0;
 
-	theirs.has_gid = memcmp(asked->token.gid, NONE, sizeof(NONE)) != 0;
-	memcpy(theirs.gid, asked->token.gid, sizeof(theirs.gid));
+	joining.theirs.has_gid = memcmp(asked->token.gid, NONE, sizeof(NONE)) != 0;
+	memcpy(joining.theirs.gid, asked->token.gid, sizeof(joining.theirs.gid));
 	/* The receive is posted before a packet can arrive. */
 	if (session->put)
 		ret = rp_post_recv(session->qp, &recv, 1, &posted);
-	if (ret == 0 && rp_qp_join(session->qp, &theirs, true))
-		ret = -EHOSTUNREACH;
-	return ret;
+	if (ret)
+		return ret;
+	fiber_offload_long(join_main, &joining);
+	return joining.ret ? -EHOSTUNREACH : 0;
 }
 
 /* Whether a header of the message applies to the operation. A proxy, or the library that sent the

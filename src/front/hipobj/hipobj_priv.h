@@ -83,7 +83,8 @@ struct front_hipobj {
 	struct reactor_timer sweep;
 	struct list sessions;
 	struct hipobj_session *places[LIMIT_HIPOBJ_SESSIONS_MAX]; /* by serial; NULL: free */
-	uint32_t session_count;
+	uint32_t place_count;	/* with those of sessions that are being opened or freed */
+	uint32_t session_count; /* in the list */
 	uint64_t next_serial;
 };
 

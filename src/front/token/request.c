@@ -40,7 +40,9 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 
 	if (!qp && !job->is_session)
 		qp = token_dci_lease(front, &token->window);
-	else if (qp && !token_qp_ready(qp))
+	else if (qp && token_qp_ready(qp))
+		qp->in_flight++;
+	else
 		qp = NULL;
 	if (!qp) {
 		job->declined =
@@ -51,7 +53,6 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 		return -EOPNOTSUPP;
 	}
 	job->qp = qp;
-	qp->in_flight++;
 	job->deadline_ns = reactor_now_ns(front->reactor) + front->opts.transfer_timeout_ns;
 	list_push_back(&front->jobs, &job->link);
 	job->run = (struct flow_remote){.addr = token->window.addr,

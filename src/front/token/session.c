@@ -97,24 +97,38 @@ bool token_session_evict(struct front_token *front)
 
 /* ---- The two requests. ---- */
 
+/* Counts one more, which its client connects now; false: those that are being connected are the
+ * maximum. */
+static bool unproven_take(struct front_token *front)
+{
+	uint32_t unproven_max = front->opts.queue_pairs_max / TOKEN_UNPROVEN_PARTS;
+
+	if (front->unproven_count >= MAX(unproven_max / front->shared->front_count, 1u) &&
+		!token_session_evict(front))
+		return false;
+	front->unproven_count++;
+	counter_add(&unproven_now, 1);
+	return true;
+}
+
 static const char *session_connect(struct session_job *job)
 {
 	static const uint8_t NONE[16] = {0};
 	struct front_token *front = job->front;
 	const struct hipobj_token *peer = &job->asked.token;
-	uint32_t unproven_max = front->opts.queue_pairs_max / TOKEN_UNPROVEN_PARTS;
+	bool counted = unproven_take(front);
 	struct token_qp *qp;
 	int ret;
 
-	if (front->unproven_count >= MAX(unproven_max / front->shared->front_count, 1u))
-		token_session_evict(front);
 	job->end = (struct s3_token_end){
 		.token = {.lid = peer->lid,
 			.qpn = peer->qpn,
 			.has_gid = memcmp(peer->gid, NONE, sizeof(NONE)) != 0},
 		.psn = job->asked.psn};
 	memcpy(job->end.token.gid, peer->gid, sizeof(peer->gid));
-	ret = token_qp_join_session(front, &job->end, &qp);
+	ret = counted ? token_qp_join_session(front, &job->end, &qp) : -ENOSPC;
+	if (ret && counted)
+		token_session_uncount(front);
 	if (ret) {
 		bool full = ret == -ENOSPC || ret == -ENOMEM;
 
@@ -126,8 +140,6 @@ static const char *session_connect(struct session_job *job)
 	random_fill(qp->session, sizeof(qp->session));
 	qp->session[0] = (uint8_t)front->idx;
 	memcpy(job->session, qp->session, sizeof(job->session));
-	front->unproven_count++;
-	counter_add(&unproven_now, 1);
 	job->qp = qp;
 	return NULL;
 }

@@ -80,12 +80,21 @@ static void qp_free(struct token_qp *qp)
 
 static bool place_try(struct front_token *front)
 {
-	if (front->qp_count < front->queue_pairs_max) {
-		if (atomic_fetch_add(&front->shared->qp_count, 1) < front->opts.queue_pairs_max)
+	if (front->qp_count + front->joining < front->queue_pairs_max) {
+		if (atomic_fetch_add(&front->shared->qp_count, 1) < front->opts.queue_pairs_max) {
+			front->joining++;
 			return true;
+		}
 		front->shared->qp_count--;
 	}
 	return false;
+}
+
+/* A place that was taken and not used. */
+static void place_give(struct front_token *front)
+{
+	front->joining--;
+	front->shared->qp_count--;
 }
 
 /* Whether a principal's queue pair that nobody uses gives way to one for this share, which has
@@ -132,7 +141,7 @@ static bool elsewhere_evict(struct front_token *front, uint16_t share)
 {
 	const struct token_shared *shared = front->shared;
 
-	if (front->qp_count >= front->queue_pairs_max)
+	if (front->qp_count + front->joining >= front->queue_pairs_max)
 		return false;
 	for (uint32_t i = 1; i < shared->front_count; i++) {
 		struct eviction eviction = {
@@ -249,30 +258,46 @@ static int qp_open(struct token_qp *qp, struct front_token *front, enum rp_qp_ty
 	return ret ? ret : rp_qp_target(qp->qp, front->opts.core->region, &qp->target);
 }
 
-/* Connects it to *end; afterwards *end is our end. */
+struct meeting {
+	struct token_qp *qp;
+	struct rp_address theirs;
+	int ret;
+};
+
+/* On a helper thread: the kernel looks for the address on the network, for a second when nobody has
+ * it. */
+static void meet_main(void *arg)
+{
+	struct meeting *meeting = arg;
+
+	meeting->ret = rp_qp_join(meeting->qp->qp, &meeting->theirs, true);
+}
+
+/* Connects it to *end; afterwards *end is our end. Parks. */
 static int qp_meet(struct token_qp *qp, struct s3_token_end *end)
 {
-	struct rp_address theirs = {.has_gid = end->token.has_gid,
-		.lid = end->token.lid,
-		.qpn = end->token.qpn,
-		.psn = end->psn,
-		.mtu = end->mtu};
+	struct meeting meeting = {.qp = qp,
+		.theirs = {.has_gid = end->token.has_gid,
+			.lid = end->token.lid,
+			.qpn = end->token.qpn,
+			.psn = end->psn,
+			.mtu = end->mtu}};
 	struct rp_address ours;
 	int ret;
 
-	memcpy(theirs.gid, end->token.gid, sizeof(theirs.gid));
+	memcpy(meeting.theirs.gid, end->token.gid, sizeof(meeting.theirs.gid));
 	ret = rp_qp_address(qp->qp, &ours);
 	if (ret)
 		return ret;
-	if (!theirs.mtu)
-		theirs.mtu = ours.mtu;
-	ret = rp_qp_join(qp->qp, &theirs, true);
-	if (ret)
-		return ret;
+	if (!meeting.theirs.mtu)
+		meeting.theirs.mtu = ours.mtu;
+	fiber_offload_long(meet_main, &meeting);
+	if (meeting.ret)
+		return meeting.ret;
 	*end = (struct s3_token_end){
 		.token = {.lid = ours.lid, .qpn = ours.qpn, .has_gid = ours.has_gid},
 		.psn = ours.psn,
-		.mtu = MIN(ours.mtu, theirs.mtu)};
+		.mtu = MIN(ours.mtu, meeting.theirs.mtu)};
 	memcpy(end->token.gid, ours.gid, sizeof(ours.gid));
 	return 0;
 }
@@ -283,6 +308,7 @@ static void qp_enlist(struct token_qp *qp)
 
 	list_push_back(&front->qps, &qp->link);
 	counter_add(&queue_pairs, 1);
+	front->joining--;
 	front->shared->share_qps[qp->share]++;
 	if (front->qp_count++ == 0)
 		wake_up(front);
@@ -296,7 +322,7 @@ static struct token_qp *dci_open(struct front_token *front)
 		return NULL;
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
-		front->shared->qp_count--;
+		place_give(front);
 		return NULL;
 	}
 	qp->magic = TOKEN_QP_MAGIC;
@@ -305,7 +331,7 @@ static struct token_qp *dci_open(struct front_token *front)
 	qp->last_ns = reactor_now_ns(front->reactor);
 	snprintf(qp->access_key, sizeof(qp->access_key), "DC");
 	if (qp_open(qp, front, RP_QP_DCI)) {
-		front->shared->qp_count--;
+		place_give(front);
 		rp_qp_close(qp->qp);
 		free(qp);
 		return NULL;
@@ -325,23 +351,41 @@ static struct token_qp *dci_idle(struct front_token *front)
 	return dci_open(front);
 }
 
+struct aiming {
+	struct rp_pd *pd;
+	struct rp_address to;
+	struct rp_ah *ah;
+	int ret;
+};
+
+/* On a helper thread, as meet_main. */
+static void aim_main(void *arg)
+{
+	struct aiming *aiming = arg;
+
+	aiming->ret = rp_ah_open(aiming->pd, &aiming->to, &aiming->ah);
+}
+
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target)
 {
-	struct rp_address to = {.lid = target->lid, .has_gid = target->has_gid};
+	struct aiming aiming = {
+		.pd = front->opts.pd, .to = {.lid = target->lid, .has_gid = target->has_gid}};
 	struct token_qp *qp = front->has_dc ? dci_idle(front) : NULL;
 	int ret;
 
 	if (!qp)
 		return NULL;
-	memcpy(to.gid, target->gid, sizeof(to.gid));
-	ret = rp_ah_open(front->opts.pd, &to, &qp->ah);
+	qp->in_flight++;
+	memcpy(aiming.to.gid, target->gid, sizeof(aiming.to.gid));
+	fiber_offload_long(aim_main, &aiming);
+	qp->ah = aiming.ah;
+	ret = aiming.ret;
 	if (ret == 0)
 		ret = rp_dci_aim(qp->qp, qp->ah, target->qpn, front->opts.dc_key);
 	if (ret == 0)
 		return qp;
 	log_info("token", "cannot reach DC target %06x: %s", target->qpn, strerror(-ret));
-	rp_ah_close(qp->ah);
-	qp->ah = NULL;
+	token_qp_release(qp);
 	return NULL;
 }
 
@@ -369,11 +413,9 @@ static int join(struct front_token *front, const struct owner *owner, struct s3_
 	former_retire(front, owner, &end->token);
 	if (!place_take(front, owner->share))
 		return -ENOSPC;
-	/* Another request may have connected this number meanwhile. */
-	former_retire(front, owner, &end->token);
 	qp = calloc(1, sizeof(*qp));
 	if (!qp) {
-		front->shared->qp_count--;
+		place_give(front);
 		return -ENOMEM;
 	}
 	qp->magic = TOKEN_QP_MAGIC;
@@ -388,11 +430,13 @@ static int join(struct front_token *front, const struct owner *owner, struct s3_
 	if (ret) {
 		log_info("token", "queue pair %06x of '%s' is not connected: %s", qp->peer.qpn,
 			qp->access_key, strerror(-ret));
-		front->shared->qp_count--;
+		place_give(front);
 		rp_qp_close(qp->qp);
 		free(qp);
 		return ret;
 	}
+	/* Another request may have connected this number meanwhile. */
+	former_retire(front, owner, &qp->peer);
 	qp_enlist(qp);
 	counter_add(&joined_total, 1);
 	log_debug("token", "queue pair %06x of '%s' is connected to the server's %06x",

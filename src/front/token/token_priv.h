@@ -76,7 +76,8 @@ struct front_token {
 	struct reactor_timer sweep;
 	uint32_t look_at; /* index in qps of the next one to query */
 	struct list qps;
-	uint32_t qp_count, unproven_count;
+	uint32_t qp_count, unproven_count; /* the latter with sessions that are being connected */
+	uint32_t joining; /* being connected: they have a place, and are in no list */
 	struct list jobs; /* admitted, with their deadlines */
 };
 
@@ -134,8 +135,8 @@ bool token_qp_ready(struct token_qp *qp);
 /* The queue pair of this peer and identity; NULL: none that can be used. */
 struct token_qp *token_qp_find(
 	struct front_token *front, const struct token *peer, const char *access_key);
-/* An initiator aimed at the token's DC target, for one request; NULL: this device has none, or none
- * is free. */
+/* An initiator aimed at the token's DC target, in flight for one request; NULL: this device has
+ * none, or none is free. Fiber call. */
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target);
 /* Connects one; -EINVAL, -ENOSPC, -EOPNOTSUPP and the device's own errors. Fiber call. */
 int token_qp_join(struct front_token *front, const struct s3_identity *identity, uint16_t share,

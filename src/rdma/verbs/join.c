@@ -68,36 +68,55 @@ static int to_rts(struct verbs_qp *qp)
 			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int join_locked(struct verbs_qp *qp, const struct rp_address *peer)
+/* From here on no connection manager has it. */
+static int join_begin(struct verbs_qp *qp)
 {
-	int err;
+	struct verbs_device *device = qp->device;
+	bool begun;
 
-	if (qp->conn != VERBS_CONN_NONE || qp->joined || atomic_load(&qp->state) != RP_QPS_INIT)
-		return -EISCONN;
-	err = to_rtr(qp, peer);
-	if (!err)
-		err = to_rts(qp);
-	if (err) {
-		log_info("rdma", "cannot connect queue pair %u to %u: %s", qp->base.num, peer->qpn,
-			strerror(-err));
-		return err;
-	}
-	qp->joined = true;
-	atomic_store(&qp->state, RP_QPS_RTS);
-	return 0;
+	pthread_mutex_lock(&device->lock);
+	begun = qp->conn == VERBS_CONN_NONE && !qp->joined &&
+		atomic_load(&qp->state) == RP_QPS_INIT;
+	if (begun)
+		qp->joined = true;
+	pthread_mutex_unlock(&device->lock);
+	return begun ? 0 : -EISCONN;
 }
 
+/* The device may have gone meanwhile. */
+static int join_end(struct verbs_qp *qp, int err)
+{
+	struct verbs_device *device = qp->device;
+
+	pthread_mutex_lock(&device->lock);
+	if (!err && atomic_load(&qp->state) != RP_QPS_INIT)
+		err = -EIO;
+	qp->joined = !err;
+	if (!err)
+		atomic_store(&qp->state, RP_QPS_RTS);
+	pthread_mutex_unlock(&device->lock);
+	return err;
+}
+
+/* Without the device's lock: on Ethernet the kernel looks for the peer on the network, for a second
+ * when nobody has its address. */
 int verbs_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first)
 {
 	struct verbs_qp *qp = verbs_qp(base);
-	struct verbs_device *device = qp->device;
 	int err;
 
 	(void)first; /* packets find their queue pair by number, so neither end calls the other */
-	if (qp->type != RP_QP_RC || verbs_is_iwarp(device))
+	if (qp->type != RP_QP_RC || verbs_is_iwarp(qp->device))
 		return -EOPNOTSUPP;
-	pthread_mutex_lock(&device->lock);
-	err = join_locked(qp, peer);
-	pthread_mutex_unlock(&device->lock);
+	err = join_begin(qp);
+	if (err)
+		return err;
+	err = to_rtr(qp, peer);
+	if (!err)
+		err = to_rts(qp);
+	err = join_end(qp, err);
+	if (err)
+		log_info("rdma", "cannot connect queue pair %u to %u: %s", qp->base.num, peer->qpn,
+			strerror(-err));
 	return err;
 }

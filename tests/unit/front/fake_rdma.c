@@ -2,6 +2,8 @@
 #include "fake_rdma.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -73,6 +75,8 @@ struct rp_device {
 	uint32_t keys;
 };
 static struct rp_device the_device;
+static pthread_t loop;
+static sem_t joins;
 
 static int take(int *error)
 {
@@ -85,6 +89,8 @@ static int take(int *error)
 void fake_open(void)
 {
 	memset(&fake, 0, sizeof(fake));
+	loop = pthread_self();
+	sem_init(&joins, 0, 0);
 	memset(&the_device, 0, sizeof(the_device));
 	list_init(&fake.qps);
 	fake.inline_bytes = 512;
@@ -114,6 +120,7 @@ void fake_close(void)
 		free(qp);
 	}
 	close(the_device.fd);
+	sem_destroy(&joins);
 }
 
 struct rp_device *fake_device(void)
@@ -711,12 +718,35 @@ int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address)
 	return ret;
 }
 
+/* Of calls for which a card's driver looks for an address on the network. */
+static void may_block(void)
+{
+	bool on_loop = pthread_equal(pthread_self(), loop);
+
+	if (on_loop)
+		atomic_fetch_add(&fake.loop_blocked, 1);
+	if (on_loop || !atomic_load(&fake.hold_joins))
+		return;
+	atomic_fetch_add(&fake.joins_held, 1);
+	while (sem_wait(&joins))
+		continue;
+}
+
+void fake_joins_go(void)
+{
+	atomic_store(&fake.hold_joins, false);
+	for (; atomic_load(&fake.joins_held); atomic_fetch_sub(&fake.joins_held, 1))
+		sem_post(&joins);
+}
+
 int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first)
 {
-	int ret = take(&fake.join_error);
+	int ret;
 
 	(void)peer;
 	(void)first;
+	may_block();
+	ret = take(&fake.join_error);
 	if (!ret)
 		qp->state = RP_QPS_RTS;
 	return ret;
@@ -724,10 +754,12 @@ int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first)
 
 int rp_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah)
 {
-	int ret = take(&fake.ah_error);
+	int ret;
 
 	(void)pd;
 	(void)to;
+	may_block();
+	ret = take(&fake.ah_error);
 	if (ret)
 		return ret;
 	*ret_ah = calloc(1, sizeof(**ret_ah));

@@ -20,7 +20,11 @@ struct fake_rdma {
 	bool hold_sends;	       /* until fake_sends_go */
 	bool hold_ring;		       /* until fake_ring_go */
 	const struct rp_qp *hold_only; /* hold_ring is for this one; NULL: for all */
-	bool never_flushes; /* a queue pair in error does not flush: the card is broken */
+	bool never_flushes;	 /* a queue pair in error does not flush: the card is broken */
+	_Atomic bool hold_joins; /* until fake_joins_go: the peer's address is looked for */
+	_Atomic uint32_t joins_held;
+	/* Calls that may block, on the thread that called fake_open: the event loop's. */
+	_Atomic uint32_t loop_blocked;
 	/* The calls that it received. */
 	uint32_t qps_open, ahs_open, state_asked, rejected;
 	struct list qps; /* including closed ones */
@@ -53,6 +57,7 @@ uint32_t fake_sends(const struct rp_qp *qp); /* held */
 /* Does the held work requests, at most count. */
 void fake_sends_go(struct rp_qp *qp, uint32_t count);
 void fake_ring_go(struct rp_qp *qp);
+void fake_joins_go(void);
 bool fake_ring_held(const struct rp_qp *qp);
 /* The peer is gone: held work requests fail, and so do all later ones. */
 void fake_break(struct rp_qp *qp, enum rp_status status);

@@ -164,6 +164,7 @@ static void nothing_held(void)
 	for (uint32_t i = 0; i < FLOW_SHARES; i++) {
 		assert_int_equal(group->share_sessions[i], 0);
 		assert_int_equal(group->share_bytes[i], 0);
+		assert_int_equal(atomic_load(&fake.loop_blocked), 0);
 	}
 	for (uint32_t i = 0; i < ARRAY_LEN(rig_front->places); i++)
 		assert_null(rig_front->places[i]);

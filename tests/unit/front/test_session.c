@@ -143,6 +143,7 @@ static void nothing_held(void)
 	assert_int_equal(rig_front->unproven_count, 0);
 	assert_int_equal(rig_front->shared->qp_count, 0);
 	assert_int_equal(fake.qps_open, 0);
+	assert_int_equal(atomic_load(&fake.loop_blocked), 0);
 }
 
 /* ---- Cases. ---- */
@@ -241,6 +242,39 @@ static void the_unproven_give_way(void *arg)
 }
 RIG_TEST(the_unproven_give_way);
 
+static uint32_t connected;
+
+static void connect_slowly(void *arg)
+{
+	(void)arg;
+	assert_int_equal(connect_it(), 200);
+	connected++;
+}
+
+/* Those whose peers are still looked for count, too. */
+static void the_unproven_are_bounded_while_they_connect(void *arg)
+{
+	(void)arg;
+	connected = 0;
+	atomic_store(&fake.hold_joins, true);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(fiber_spawn(rig, "slow", connect_slowly, NULL), 0);
+	while (atomic_load(&fake.joins_held) < 2 && !connected)
+		fiber_yield();
+	assert_int_equal(rig_front->unproven_count, 2);
+	connect_it();
+	assert_string_equal(got.code, "SlowDown");
+	fake_joins_go();
+	while (connected < 2)
+		fiber_yield();
+	assert_int_equal(rig_front->unproven_count, 2);
+	assert_int_equal(connect_it(), 200);
+	assert_int_equal(rig_front->unproven_count, 2);
+	front_token_drain(rig_front);
+	nothing_held();
+}
+RIG_TEST(the_unproven_are_bounded_while_they_connect);
+
 /* Time is the reactor's: the session is made older than its time. */
 static void the_unproven_end(void *arg)
 {
@@ -271,6 +305,7 @@ int main(void)
 		RIG_UNIT(connecting_can_fail_anywhere),
 		RIG_UNIT(the_first_that_names_it_owns_it),
 		RIG_UNIT(the_unproven_give_way),
+		RIG_UNIT(the_unproven_are_bounded_while_they_connect),
 		RIG_UNIT(the_unproven_end),
 	};
 

@@ -582,6 +582,53 @@ static void what_is_in_use_stays(void *arg)
 }
 RIG_TEST(what_is_in_use_stays);
 
+static int slow_ret[2];
+static uint32_t slow_count;
+
+static void join_slowly(void *arg)
+{
+	int *ret = arg;
+
+	*ret = join(&alice, 100);
+	slow_count++;
+}
+
+/* A card's driver looks for a peer's address on the network: the event loop goes on meanwhile, and
+ * what is connected meanwhile has its place. */
+static void a_peer_that_is_not_found_holds_up_no_loop(void *arg)
+{
+	const struct token token = token_of(100, 0);
+	struct token_qp *qp;
+
+	(void)arg;
+	slow_count = 0;
+	rig_front->queue_pairs_max = 2;
+	atomic_store(&fake.hold_joins, true);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(fiber_spawn(rig, "slow", join_slowly, &slow_ret[i]), 0);
+	while (atomic_load(&fake.joins_held) + atomic_load(&fake.loop_blocked) < 2)
+		fiber_yield();
+	assert_int_equal(atomic_load(&fake.loop_blocked), 0);
+	/* Both places of this front's completion queue are taken. */
+	assert_int_equal(join(&bob, 200), -ENOSPC);
+	assert_int_equal(rig_front->qp_count, 0);
+	fake_joins_go();
+	while (slow_count < 2)
+		fiber_yield();
+	assert_int_equal(slow_ret[0], 0);
+	assert_int_equal(slow_ret[1], 0);
+	/* The later one of the two with the same number replaced the other. */
+	assert_int_equal(rig_front->qp_count, 1);
+	assert_int_equal(fake.qps_open, 1);
+	qp = token_qp_find(rig_front, &token, "alice");
+	assert_non_null(qp);
+	assert_int_equal(rig_front->joining, 0);
+	assert_int_equal(rig_front->shared->qp_count, 1);
+	front_token_drain(rig_front);
+	assert_int_equal(rig_front->shared->qp_count, 0);
+}
+RIG_TEST(a_peer_that_is_not_found_holds_up_no_loop);
+
 static void disconnects(void *arg)
 {
 	struct s3_token token = {.window = token_of(100, 0)};
@@ -644,6 +691,7 @@ static void initiators_are_aimed(void *arg)
 		assert_int_equal(fake.ahs_open, 0);
 		assert_int_equal(rig_front->qp_count, 1);
 	}
+	assert_int_equal(atomic_load(&fake.loop_blocked), 0);
 	fake.ah_error = -EINVAL;
 	ask(S3_GET, &token);
 	assert_int_equal(got.status, 501);
@@ -711,6 +759,7 @@ int main(void)
 		RIG_UNIT(the_one_with_the_most_gives_way),
 		RIG_UNIT(it_gives_way_on_any_loop),
 		RIG_UNIT(what_is_in_use_stays),
+		RIG_UNIT(a_peer_that_is_not_found_holds_up_no_loop),
 		RIG_UNIT(disconnects),
 		RIG_UNIT(the_sweep_finds_the_dead),
 		RIG_UNIT_DC(initiators_are_aimed),
