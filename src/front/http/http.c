@@ -430,6 +430,8 @@ static bool serve_one(struct http_conn *conn)
 		net_shutdown(conn->stream);
 		return false;
 	}
+	/* A client may take its time with the rest of a body, but not keep others out. */
+	*conn->opts->ret_serving = false;
 	if (conn->close_after)
 		return false;
 	return !http_body_drain(&conn->body);

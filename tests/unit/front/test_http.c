@@ -776,6 +776,31 @@ static void slow_reader(void *arg)
 }
 RIG_TEST(slow_reader);
 
+/* A connection whose request is answered makes room for others, although its client still sends:
+ * the rest of a short body is skipped, of a long one the connection ends. */
+static void the_rest_of_a_body_serves_nobody(void *arg)
+{
+	static const char *const lengths[] = {
+		"Content-Length: 100\r\n", "Content-Length: 1000000\r\n"};
+
+	(void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		struct client *client = client_open();
+
+		put_head(client, "/refuse", lengths[i]);
+		client_send(client, "some");
+		client_answer(client, &answer, false);
+		assert_int_equal(answer.status, 403);
+		assert_int_equal(answer.closes, i == 1);
+		for (int turns = 0; turns < 20; turns++)
+			fiber_yield();
+		assert_true(rig_serving);
+		assert_false(rig_asked);
+		client_close(client);
+	}
+}
+RIG_TEST(the_rest_of_a_body_serves_nobody);
+
 /* ---- Clients that vanish. ---- */
 
 static void vanish_in_head(void *arg)
@@ -905,6 +930,7 @@ int main(void)
 		RIG_UNIT(slow_head),
 		RIG_UNIT(slow_body),
 		RIG_UNIT(slow_reader),
+		RIG_UNIT(the_rest_of_a_body_serves_nobody),
 		RIG_UNIT(vanish_in_head),
 		RIG_UNIT(vanish_in_body),
 		RIG_UNIT(vanish_in_answer),
