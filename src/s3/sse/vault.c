@@ -116,6 +116,7 @@ struct call {
 	const char *given; /* the member of the request, and of the answer */
 	const char *wanted;
 	struct slice name, value;
+	struct slice text; /* of the key that is looked for; empty: the one that seals now */
 	char answer[S3_VAULT_TEXT_MAX + 1];
 	int ret;
 };
@@ -222,51 +223,6 @@ static void call_run(void *arg)
 	buf_free(&reply);
 }
 
-/* Waits for one of the few turns. For REST_NS after a failure, the call fails with that error. */
-static int turn_take(struct s3_vault *vault)
-{
-	uint64_t end_ns = clock_now_ns() + TURN_NS_MAX;
-
-	for (;;) {
-		uint64_t now_ns = clock_now_ns();
-		bool taken = false;
-		int failed = 0;
-
-		pthread_mutex_lock(&vault->lock);
-		if (vault->failed && now_ns < vault->failed_ns + REST_NS)
-			failed = vault->failed;
-		else if (vault->busy < CALLS_MAX)
-			taken = true;
-		vault->busy += taken;
-		pthread_mutex_unlock(&vault->lock);
-		if (taken || failed)
-			return failed;
-		if (now_ns >= end_ns)
-			return -ETIMEDOUT;
-		fiber_sleep_ns(TURN_NS);
-	}
-}
-
-static int call_do(struct call *call)
-{
-	struct s3_vault *vault = call->vault;
-	int ret = turn_take(vault);
-
-	if (ret)
-		return ret;
-	counter_add(&calls, 1);
-	fiber_offload_long(call_run, call);
-	pthread_mutex_lock(&vault->lock);
-	vault->busy--;
-	/* A refusal concerns one key; a timeout concerns all keys. */
-	vault->failed = call->ret == -EIO || call->ret == -ETIMEDOUT ? call->ret : 0;
-	vault->failed_ns = clock_now_ns();
-	pthread_mutex_unlock(&vault->lock);
-	if (call->ret)
-		counter_add(&failures, 1);
-	return call->ret;
-}
-
 /* ---- The cache. ---- */
 
 /* text empty: finds the key that seals now. */
@@ -306,6 +262,57 @@ static void cache_add(struct s3_vault *vault, const struct cached *cached)
 	pthread_mutex_unlock(&vault->lock);
 }
 
+/* Waits for one of the few turns, or until another call has brought the key. For REST_NS after a
+ * failure, the call fails with that error. */
+static int turn_take(const struct call *call, struct cached *ret_cached, bool *ret_found)
+{
+	struct s3_vault *vault = call->vault;
+	uint64_t end_ns = clock_now_ns() + TURN_NS_MAX;
+
+	for (;;) {
+		uint64_t now_ns = clock_now_ns();
+		bool taken = false;
+		int failed = 0;
+
+		*ret_found = cache_find(vault, call->name, call->text, ret_cached);
+		if (*ret_found)
+			return 0;
+		pthread_mutex_lock(&vault->lock);
+		if (vault->failed && now_ns < vault->failed_ns + REST_NS)
+			failed = vault->failed;
+		else if (vault->busy < CALLS_MAX)
+			taken = true;
+		vault->busy += taken;
+		pthread_mutex_unlock(&vault->lock);
+		if (taken || failed)
+			return failed;
+		if (now_ns >= end_ns)
+			return -ETIMEDOUT;
+		fiber_sleep_ns(TURN_NS);
+	}
+}
+
+/* *ret_found: another call has brought the key meanwhile, and this one was not made. */
+static int call_do(struct call *call, struct cached *ret_cached, bool *ret_found)
+{
+	struct s3_vault *vault = call->vault;
+	int ret = turn_take(call, ret_cached, ret_found);
+
+	if (ret || *ret_found)
+		return ret;
+	counter_add(&calls, 1);
+	fiber_offload_long(call_run, call);
+	pthread_mutex_lock(&vault->lock);
+	vault->busy--;
+	/* A refusal concerns one key; a timeout concerns all keys. */
+	vault->failed = call->ret == -EIO || call->ret == -ETIMEDOUT ? call->ret : 0;
+	vault->failed_ns = clock_now_ns();
+	pthread_mutex_unlock(&vault->lock);
+	if (call->ret)
+		counter_add(&failures, 1);
+	return call->ret;
+}
+
 int s3_vault_current(struct s3_vault *vault, struct slice name, uint8_t ret_key[S3_VAULT_KEY_BYTES],
 	char ret_text[S3_VAULT_TEXT_MAX + 1])
 {
@@ -316,14 +323,15 @@ int s3_vault_current(struct s3_vault *vault, struct slice name, uint8_t ret_key[
 		.name = name};
 	struct cached made = {.current = true};
 	char plain[PLAIN_LEN];
+	bool found;
 	int ret = 0;
 
 	if (!cache_find(vault, name, SLICE_NONE, &made)) {
 		random_fill(made.key, sizeof(made.key));
 		call.value = slice_of(plain, base64_encode(made.key, sizeof(made.key), plain));
-		ret = call_do(&call);
+		ret = call_do(&call, &made, &found);
 		secret_wipe(plain, sizeof(plain));
-		if (!ret) {
+		if (!ret && !found) {
 			slice_copy_str(name, made.name, sizeof(made.name));
 			memcpy(made.text, call.answer, sizeof(made.text));
 			cache_add(vault, &made);
@@ -343,8 +351,10 @@ int s3_vault_key_of(struct s3_vault *vault, struct slice name, struct slice text
 		.given = "ciphertext",
 		.wanted = "plaintext",
 		.name = name,
-		.value = text};
+		.value = text,
+		.text = text};
 	struct cached made = {.current = false};
+	bool found = false;
 	size_t len = 0;
 	int ret = 0;
 
@@ -352,12 +362,12 @@ int s3_vault_key_of(struct s3_vault *vault, struct slice name, struct slice text
 		memchr(text.data, '\\', text.len))
 		return -EIO;
 	if (!cache_find(vault, name, text, &made)) {
-		ret = call_do(&call);
-		if (!ret &&
+		ret = call_do(&call, &made, &found);
+		if (!ret && !found &&
 			(base64_decode(slice_str(call.answer), made.key, sizeof(made.key), &len) ||
 				len != sizeof(made.key)))
 			ret = -EIO;
-		if (!ret) {
+		if (!ret && !found) {
 			slice_copy_str(name, made.name, sizeof(made.name));
 			slice_copy_str(text, made.text, sizeof(made.text));
 			cache_add(vault, &made);
