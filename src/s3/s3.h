@@ -173,7 +173,7 @@ struct s3_token_ops {
 	int (*disconnect)(struct s3_token *token, const struct s3_identity *identity);
 };
 struct s3_token {
-	uint16_t share; /* of the principal that connects */
+	uint16_t share; /* of the principal that connects, or is to be admitted */
 	const struct s3_token_ops *ops;
 	struct token window;
 	const char *bad; /* why the header's text is not a token, or NULL */

@@ -34,9 +34,10 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 {
 	struct token_job *job = job_of(token);
 	struct front_token *front = job->front;
-	struct token_qp *qp =
-		job->is_session ? token_session_claim(front, job->session, identity->access_key)
-				: token_qp_find(front, &token->window, identity->access_key);
+	struct token_qp *qp = job->is_session
+				      ? token_session_claim(front, job->session,
+						identity->access_key, token->share)
+				      : token_qp_find(front, &token->window, identity->access_key);
 
 	if (!qp && !job->is_session)
 		qp = token_dci_lease(front, &token->window);

@@ -64,8 +64,8 @@ void token_session_uncount(struct front_token *front)
 	counter_sub(&unproven_now, 1);
 }
 
-struct token_qp *token_session_claim(
-	struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key)
+struct token_qp *token_session_claim(struct front_token *front,
+	const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key, uint16_t share)
 {
 	struct token_qp *qp = session_find(front, id);
 
@@ -74,8 +74,7 @@ struct token_qp *token_session_claim(
 	if (!qp->access_key[0]) {
 		snprintf(qp->access_key, sizeof(qp->access_key), "%s", access_key);
 		token_session_uncount(front);
-		token_qp_share_set(
-			qp, flow_share_of(front->opts.core->budget, slice_str(access_key)));
+		token_qp_share_set(qp, share);
 	}
 	return strcmp(qp->access_key, access_key) == 0 ? qp : NULL;
 }

@@ -120,6 +120,20 @@ static bool most_evict(struct front_token *front, uint16_t share)
 	return found != NULL;
 }
 
+/* An initiator that no request uses gives way to any principal's queue pair. */
+static bool dci_evict(struct front_token *front)
+{
+	LIST_FOR_EACH (link, &front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+
+		if (!qp->dc || qp->gone || qp->in_flight)
+			continue;
+		token_qp_retire(qp, "a principal's queue pair needs its place");
+		return true;
+	}
+	return false;
+}
+
 /* A question to another front, which it answers on its own reactor. */
 struct eviction {
 	struct front_token *front;
@@ -131,7 +145,7 @@ static void evict_main(void *arg)
 {
 	struct eviction *eviction = arg;
 
-	eviction->done = token_session_evict(eviction->front) ||
+	eviction->done = token_session_evict(eviction->front) || dci_evict(eviction->front) ||
 			 most_evict(eviction->front, eviction->share);
 }
 
@@ -160,6 +174,7 @@ static bool elsewhere_evict(struct front_token *front, uint16_t share)
 static bool place_take(struct front_token *front, uint16_t share)
 {
 	if (place_try(front) || (token_session_evict(front) && place_try(front)) ||
+		(share && dci_evict(front) && place_try(front)) ||
 		(share && most_evict(front, share) && place_try(front)) ||
 		(share && elsewhere_evict(front, share) && place_try(front)))
 		return true;

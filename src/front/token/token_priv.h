@@ -155,9 +155,10 @@ void token_qp_release(struct token_qp *qp);
 struct front_token *token_session_home(
 	const struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES]);
 /* The queue pair of a session that this access key's signed and allowed request names. The first
- * such request binds it to the key. NULL: there is none, or it is another key's. */
-struct token_qp *token_session_claim(
-	struct front_token *front, const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key);
+ * such request binds it to the key, and counts it for the key's principal. NULL: there is none, or
+ * it is another key's. */
+struct token_qp *token_session_claim(struct front_token *front,
+	const uint8_t id[HIPOBJ_SESSION_BYTES], const char *access_key, uint16_t share);
 /* Ends the oldest unproven session; false: there is none. */
 bool token_session_evict(struct front_token *front);
 /* Counts it for another owner: a session is proven. */

@@ -110,6 +110,7 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 		error = check_token(call, token);
 	if (error)
 		return error;
+	token->share = s3_call_share(call);
 	/* The front answers in another way, and no client sees this error. */
 	if (token->ops->admit(token, call->identity))
 		return s3_error_at(S3_E_NOT_IMPLEMENTED);

@@ -15,6 +15,8 @@
 	"01640000000000000000000000000000000000000000" \
 	"00000000000000000000000000000000000000010700"
 
+#define ALICE_SHARE 5u
+
 static struct front_token *rig_front;
 static struct rp_pd *rig_pd;
 static const uint32_t rig_lkeys[LIMIT_ARENAS_MAX];
@@ -134,7 +136,7 @@ static struct token_qp *claim(const char *session, const char *access_key)
 	uint8_t id[HIPOBJ_SESSION_BYTES];
 
 	assert_int_equal(hex_decode(slice_str(session), id, sizeof(id)), 0);
-	return token_session_claim(rig_front, id, access_key);
+	return token_session_claim(rig_front, id, access_key, ALICE_SHARE);
 }
 
 static void nothing_held(void)
@@ -196,6 +198,9 @@ static void the_first_that_names_it_owns_it(void *arg)
 	qp = claim(session, "alice");
 	assert_non_null(qp);
 	assert_int_equal(rig_front->unproven_count, 0);
+	/* It counts for the principal, not for the key: a principal may have many. */
+	assert_int_equal(qp->share, ALICE_SHARE);
+	assert_int_equal(rig_front->shared->share_qps[ALICE_SHARE], 1);
 	assert_null(claim(session, "bob"));
 	assert_ptr_equal(claim(session, "alice"), qp);
 	/* The contract's tokens do not find it, by whatever number. */

@@ -717,6 +717,37 @@ static void initiators_are_aimed(void *arg)
 }
 RIG_TEST(initiators_are_aimed);
 
+/* Initiators that were opened for many requests at once do not keep principals out. */
+static void idle_initiators_give_way(void *arg)
+{
+	const struct token target = token_of(7, 0);
+	struct front_token_opts opts = rig_opts;
+	struct token_qp *leased[3];
+	struct front_token *other;
+
+	(void)arg;
+	opts.first = rig_front;
+	assert_int_equal(front_token_open(&opts, &other), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		leased[i] = token_dci_lease(i < 2 ? rig_front : other, &target);
+		assert_non_null(leased[i]);
+	}
+	assert_null(token_dci_lease(rig_front, &target));
+	/* None that is in use. */
+	assert_int_equal(join_in(1, &alice, 100), -ENOSPC);
+	for (uint32_t i = 0; i < 3; i++)
+		token_qp_release(leased[i]);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(join_in(1, &alice, 100 + i), 0);
+	assert_int_equal(join_in(1, &alice, 103), -ENOSPC);
+	assert_int_equal(rig_front->qp_count, 3);
+	assert_int_equal(other->qp_count, 0);
+	front_token_drain(rig_front);
+	front_token_drain(other);
+	front_token_close(other);
+}
+RIG_TEST(idle_initiators_give_way);
+
 /* ---- Opening. ---- */
 
 static void opening_can_fail_anywhere(void *arg)
@@ -763,6 +794,7 @@ int main(void)
 		RIG_UNIT(disconnects),
 		RIG_UNIT(the_sweep_finds_the_dead),
 		RIG_UNIT_DC(initiators_are_aimed),
+		RIG_UNIT_DC(idle_initiators_give_way),
 		RIG_UNIT(opening_can_fail_anywhere),
 	};
 
