@@ -36,6 +36,7 @@ static bool arena_grow(struct mem_arena *arena, size_t bytes)
 	if (!block)
 		return false;
 	block->next = arena->blocks;
+	block->bytes = header + body;
 	arena->blocks = block;
 	arena->at = (char *)block + header;
 	arena->end = arena->at + body;
@@ -56,6 +57,15 @@ void *mem_arena_get(struct mem_arena *arena, size_t bytes)
 	at = arena->at + skip;
 	arena->at = at + bytes;
 	return at;
+}
+
+size_t mem_arena_bytes(const struct mem_arena *arena)
+{
+	size_t bytes = 0;
+
+	for (const struct mem_arena_block *block = arena->blocks; block; block = block->next)
+		bytes += block->bytes;
+	return bytes;
 }
 
 struct slice mem_arena_copy(struct mem_arena *arena, struct slice s)

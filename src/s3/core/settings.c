@@ -11,12 +11,20 @@
 
 #include "s3/core/call.h"
 
-#define CACHE_SIZE	 1024u /* buckets in a reactor's cache */
+#define CACHE_SIZE 1024u /* buckets in a reactor's cache */
+/* Of a reactor's cache. Most buckets have few documents, of some KiB; a bucket with a thousand
+ * rules has some MiB. Then the largest ones leave: no tenant fills the memory, and those with
+ * ordinary settings notice nothing. */
+#define CACHE_BYTES_MAX	 (32 * MIB)
 #define GENERATION_COUNT 4096u /* slots of generations; buckets with the same hash share one */
+
+DEFINE_COUNTER(cached_bytes, "nebulaio_settings_cached_bytes", NULL,
+	"Memory of the parsed configurations of buckets that event loops keep.");
 
 /* The cache of one thread. */
 struct cache {
 	struct cache *next;
+	size_t bytes;		  /* of the slots' settings */
 	struct s3_settings *last; /* the last one returned; one of the slots, or NULL */
 	struct s3_settings *slots[CACHE_SIZE];
 };
@@ -45,6 +53,18 @@ int s3_settings_open(struct s3_settings_table **ret_table)
 	return 0;
 }
 
+static void slot_clear(struct cache *cache, struct s3_settings **slot)
+{
+	struct s3_settings *settings = *slot;
+
+	if (!settings)
+		return;
+	cache->bytes -= settings->bytes;
+	counter_sub(&cached_bytes, settings->bytes);
+	*slot = NULL;
+	s3_settings_put(settings);
+}
+
 void s3_settings_close(struct s3_settings_table *table)
 {
 	if (!table)
@@ -54,7 +74,7 @@ void s3_settings_close(struct s3_settings_table *table)
 
 		table->caches = cache->next;
 		for (uint32_t i = 0; i < CACHE_SIZE; i++)
-			s3_settings_put(cache->slots[i]);
+			slot_clear(cache, &cache->slots[i]);
 		free(cache);
 	}
 	pthread_mutex_destroy(&table->lock);
@@ -190,12 +210,39 @@ static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *s
 	return ret;
 }
 
+static struct s3_settings **largest_but(struct cache *cache, const struct s3_settings *but)
+{
+	struct s3_settings **largest = NULL;
+
+	for (uint32_t i = 0; i < CACHE_SIZE; i++) {
+		struct s3_settings **slot = &cache->slots[i];
+
+		if (*slot && *slot != but && (!largest || (*slot)->bytes > (*largest)->bytes))
+			largest = slot;
+	}
+	return largest;
+}
+
+/* Takes a reference. */
+static void cache_put(struct cache *cache, struct s3_settings **slot, struct s3_settings *settings)
+{
+	struct s3_settings **largest;
+
+	slot_clear(cache, slot);
+	*slot = settings;
+	cache->bytes += settings->bytes;
+	counter_add(&cached_bytes, settings->bytes);
+	cache->last = settings;
+	settings->references++;
+	while (cache->bytes > CACHE_BYTES_MAX && (largest = largest_but(cache, settings)))
+		slot_clear(cache, largest);
+}
+
 static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_core *core,
 	struct slice bucket, struct s3_settings **ret_settings)
 {
 	_Atomic uint32_t *generation = generation_of(s3, bucket);
 	struct s3_settings *settings = calloc(1, sizeof(*settings));
-	struct s3_settings **slot;
 	struct cache *cache;
 	int ret;
 
@@ -216,13 +263,9 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 		s3_settings_put(settings);
 		return ret;
 	}
-	if (cache) {
-		slot = slot_of(cache, bucket);
-		s3_settings_put(*slot);
-		*slot = settings;
-		cache->last = settings;
-		settings->references++;
-	}
+	settings->bytes = sizeof(*settings) + mem_arena_bytes(&settings->arena);
+	if (cache)
+		cache_put(cache, slot_of(cache, bucket), settings);
 	*ret_settings = settings;
 	return 0;
 }

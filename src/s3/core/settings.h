@@ -111,6 +111,7 @@ struct s3_public_access {
 };
 struct s3_settings {
 	uint32_t references; /* of this reactor */
+	size_t bytes;	     /* of all its memory */
 	uint32_t generation;
 	_Atomic uint32_t *now; /* the current generation */
 	struct slice name;     /* the bucket's */

@@ -272,6 +272,81 @@ static void test_more_buckets_than_remembered(void **state)
 		}
 }
 
+/* A valid document of nearly the largest size: rules with long ids and prefixes. */
+static struct slice many_rules(void)
+{
+	struct buf xml;
+	struct slice text;
+
+	buf_init(&xml, DOCUMENT_BYTES_MAX);
+	buf_put_str(&xml, "<LifecycleConfiguration>");
+	for (int i = 0; i < 1000; i++)
+		buf_printf(&xml,
+			"<Rule><ID>%0200d</ID><Status>Enabled</Status><Filter><Prefix>%0600d"
+			"</Prefix></Filter><Expiration><Days>1</Days></Expiration></Rule>",
+			i, i);
+	buf_put_str(&xml, "</LifecycleConfiguration>");
+	assert_false(xml.failed);
+	text = mem_arena_copy(&arena, buf_slice(&xml));
+	buf_free(&xml);
+	return text;
+}
+
+static void value_of(const struct counter *counter, void *arg)
+{
+	if (!strcmp(counter->name, "nebulaio_settings_cached_bytes"))
+		*(uint64_t *)arg = counter_read(counter);
+}
+
+/* Whether the cache still has them. */
+static bool are_cached(struct slice bucket)
+{
+	struct s3_settings *settings, *again;
+	bool same;
+
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, bucket, &settings), 0);
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, bucket, &again), 0);
+	same = settings == again;
+	s3_settings_put(settings);
+	s3_settings_put(again);
+	return same;
+}
+
+/* Large settings of many buckets have a bound, and do not push out those of ordinary buckets. */
+static void test_large_settings(void **state)
+{
+	struct document document = {.text = many_rules()};
+	struct s3_settings *ordinary, *settings;
+	uint64_t bytes = 0;
+	char name[64];
+
+	(void)state;
+	assert_int_equal(ask("PUT", "/ordinary", ""), 200);
+	assert_int_equal(s3_settings_get(fake_s3, &fake_core, SLICE("ordinary"), &ordinary), 0);
+	for (int i = 0; i < 30; i++) {
+		snprintf(name, sizeof(name), "/bucket-%d", i);
+		assert_int_equal(ask("PUT", name, ""), 200);
+		tags_of(slice_str(name + 1), &document.owner);
+		snprintf(name, sizeof(name), "b/bucket-%d/lifecycle", i);
+		assert_int_equal(
+			document_put(fake_store, &fake_core, slice_str(name), &document, NULL), 0);
+		snprintf(name, sizeof(name), "bucket-%d", i);
+		s3_settings_changed(fake_s3, slice_str(name));
+		assert_int_equal(
+			s3_settings_get(fake_s3, &fake_core, slice_str(name), &settings), 0);
+		assert_non_null(settings->parsed[S3_CONFIG_LIFECYCLE]);
+		assert_true(settings->bytes > MIB);
+		s3_settings_put(settings);
+		counter_visit(value_of, &bytes);
+		assert_in_range(bytes, MIB, 32 * MIB);
+		assert_true(are_cached(slice_str(name)));
+	}
+	assert_true(bytes > 16 * MIB);
+	assert_int_equal(ordinary->references, 2);
+	s3_settings_put(ordinary);
+	assert_true(are_cached(SLICE("ordinary")));
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +358,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_bucket_changes, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_more_buckets_than_remembered, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_large_settings, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
