@@ -178,7 +178,8 @@ struct uploads {
 	uint32_t count;
 	size_t last_len;
 	char last[S3_UPLOAD_NAME_MAX];
-	int ret;
+	int ret;    /* ends the walk */
+	int failed; /* the first error of an upload: those behind it are ended nevertheless */
 };
 
 static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, struct buf *key)
@@ -193,6 +194,7 @@ static void upload_visit(const struct store_list_entry *entry, void *arg)
 	struct store_get *get;
 	struct buf key;
 	bool ignored, due;
+	int failed;
 
 	uploads->last_len = MIN(entry->key.len, sizeof(uploads->last));
 	memcpy(uploads->last, entry->key.data, uploads->last_len);
@@ -200,17 +202,20 @@ static void upload_visit(const struct store_list_entry *entry, void *arg)
 				    entry->key, &get, &ignored))
 		return;
 	buf_init(&key, LIMIT_KEY_LEN_MAX);
-	uploads->ret = record_key(lifecycle, get, &key);
+	failed = record_key(lifecycle, get, &key);
 	store_get_close(get);
-	if (!uploads->ret)
+	if (!failed)
 		uploads->ret = s3_lifecycle_renew(lifecycle);
-	due = !uploads->ret && s3_lifecycle_aborts(lifecycle->rules, buf_slice(&key),
-				       entry->meta->mtime_ns, &lifecycle->now);
+	due = !failed && !uploads->ret &&
+	      s3_lifecycle_aborts(
+		      lifecycle->rules, buf_slice(&key), entry->meta->mtime_ns, &lifecycle->now);
 	buf_free(&key);
-	if (!due)
-		return;
-	uploads->ret = s3_upload_drop(lifecycle->s3, entry->key);
-	uploads->count += !uploads->ret;
+	if (due) {
+		failed = s3_upload_drop(lifecycle->s3, entry->key);
+		uploads->count += !failed;
+	}
+	if (!uploads->failed)
+		uploads->failed = failed;
 }
 
 static bool any_aborts(const struct s3_lifecycle_rules *rules)
@@ -239,5 +244,7 @@ int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_cou
 		ret = ret ? ret : uploads.ret;
 	}
 	*ret_count = uploads.count;
-	return ret == -ENOENT ? 0 : ret;
+	if (ret == -ENOENT)
+		ret = 0;
+	return ret ? ret : uploads.failed;
 }

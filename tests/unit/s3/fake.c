@@ -16,6 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edit_error;
+uint32_t fake_read_fails;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 void (*fake_get_opened)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
@@ -265,6 +266,8 @@ static int counted_get_source(struct store_get *get, struct flow_core *core, uin
 	memory = memory_open(SLICE_NONE);
 	memory->error = fake_read_error;
 	*ret_source = &memory->source;
+	if (fake_read_fails && !--fake_read_fails)
+		fake_read_error = 0;
 	return 0;
 }
 

@@ -21,6 +21,7 @@ int fake_open(void **state);
 int fake_close(void **state);
 /* Each opening of an object, put, commit or read fails with this -errno; 0: none. */
 extern int fake_get_error, fake_put_error, fake_commit_error, fake_read_error;
+extern uint32_t fake_read_fails; /* so many reads fail; 0: all, while there is an error */
 /* The same of edits of this key. */
 #define FAKE_BAD_KEY "bad"
 extern int fake_edit_error;

@@ -822,6 +822,38 @@ static void test_checksum_requests(void **state)
 	run(404, "NoSuchBucket");
 }
 
+/* An upload whose record cannot be read does not keep those behind it. */
+static void test_abandoned_beside_a_damaged_one(void **state)
+{
+	static const char rules[] =
+		"<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Prefix></Prefix>"
+		"<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
+		"</AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>";
+	struct s3_lifecycle *lifecycle;
+	uint32_t count = 0;
+
+	(void)state;
+	begin("PUT", "/bkt", "lifecycle");
+	fake_call_body(&call, slice_str(rules));
+	run(200, NULL);
+	fake_s3->lifecycle_day_s = 0; /* they are all due */
+	assert_int_equal(s3_lifecycle_open(fake_s3, &fake_core, SLICE("bkt"), &lifecycle), 0);
+	assert_int_equal(s3_lifecycle_abort_uploads(lifecycle, &count), 0);
+	s3_lifecycle_close(lifecycle);
+	for (int i = 0; i < 3; i++)
+		create("/bkt/key", NULL);
+	assert_int_equal(s3_lifecycle_open(fake_s3, &fake_core, SLICE("bkt"), &lifecycle), 0);
+	fake_read_error = -EIO;
+	fake_read_fails = 1;
+	assert_int_equal(s3_lifecycle_abort_uploads(lifecycle, &count), -EIO);
+	assert_int_equal(count, 2);
+	assert_int_equal(s3_lifecycle_abort_uploads(lifecycle, &count), 0);
+	assert_int_equal(count, 1);
+	s3_lifecycle_close(lifecycle);
+	begin("DELETE", "/bkt", "lifecycle");
+	run(204, NULL);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -840,6 +872,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_completed_while_the_body_is_awaited),
 		cmocka_unit_test(test_completed_before_the_commit),
 		cmocka_unit_test(test_checksum_requests),
+		cmocka_unit_test(test_abandoned_beside_a_damaged_one),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
