@@ -44,7 +44,9 @@ static const struct {
 	enum s3_operation_id id; /* S3_OPERATION_COUNT: none does it */
 } refused[] = {{SLICE(S3_APPEND_HEADER), S3_OPERATION_PUT_OBJECT},
 	{SLICE("x-amz-rename-source"), S3_OPERATION_RENAME_OBJECT},
-	{SLICE("x-amz-mfa"), S3_OPERATION_COUNT}};
+	{SLICE("x-amz-mfa"), S3_OPERATION_COUNT},
+	/* An object under it could be read without it. */
+	{SLICE("x-amz-server-side-encryption-context"), S3_OPERATION_COUNT}};
 
 static bool is_refused(const struct s3_call *call, struct slice name)
 {

@@ -613,8 +613,8 @@ static void test_delete_too_many(void **state)
 
 static void test_declined(void **state)
 {
-	static const char *const headers[][2] = {
-		{"x-amz-write-offset-bytes", "1"}, {"x-amz-rename-source", "/x"}};
+	static const char *const headers[][2] = {{"x-amz-write-offset-bytes", "1"},
+		{"x-amz-rename-source", "/x"}, {"x-amz-server-side-encryption-context", "e30="}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
