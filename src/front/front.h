@@ -34,8 +34,8 @@ struct front_http_opts {
 	const _Atomic bool *draining;	/* answer Connection: close and finish */
 	bool *ret_idle; /* kept true while the connection waits for a request's first byte, so that
 			   a drain may shut it down; not NULL */
-	bool *ret_serving; /* true from a whole head to the end of its answer, not while the rest
-			      of a body is skipped; not NULL */
+	bool *ret_serving; /* true from a whole head to the end of its answer, once s3 knows that
+			      its caller may do what it asks for; not NULL */
 	struct front_http_pool *pool; /* NULL: none */
 	/* Called when a connection that waits without a fiber goes on; fn NULL: it waits in its
 	 * fiber. */

@@ -360,8 +360,10 @@ static const struct s3_error *call_run(struct s3_call *call)
 	if (!error && !call->identity)
 		error = store_check(call);
 	call->header_base = call->header_count;
-	if (!error && call->website)
+	if (!error && call->website) {
+		s3_call_proven(call);
 		return run_handler(call);
+	}
 	if (call->website)
 		return error;
 	/* A caller without the right does not learn the error of its request. */
@@ -376,12 +378,18 @@ static const struct s3_error *call_run(struct s3_call *call)
 	error = s3_express_check(call);
 	if (error)
 		return error;
-	if (call->request->carry == S3_CARRY_GIVE)
+	if (call->request->carry == S3_CARRY_GIVE) {
+		s3_call_proven(call);
 		return s3_carry_give(call);
+	}
 	/* A form has the caller and the key in its fields. */
 	if (call->operation->authorize == S3_AUTHORIZE_FORM)
 		return run_handler(call);
 	error = s3_call_authorize(call);
+	/* Anybody may send the document by which a handler decides itself. */
+	if (!error && !(call->identity->anonymous &&
+			      call->operation->authorize == S3_AUTHORIZE_BY_ITSELF))
+		s3_call_proven(call);
 	if (!error)
 		error = s3_payer_check(call);
 	if (!error)

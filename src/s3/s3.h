@@ -313,6 +313,9 @@ struct s3_reply {
 	/* The answer is about this process, not about its store: it is given also when another
 	 * process may have the store (base/life.h). */
 	bool of_process;
+	/* Set to true once the caller may do what it asks for; NULL: nobody wants to know. Until
+	 * then, it may be anybody who is slow to send a form. */
+	bool *ret_proven;
 };
 
 /* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */

@@ -257,6 +257,15 @@ static bool client_left(const void *arg)
 	       (gone == NET_ENDED && seen_ns - conn->ended_ns > HTTP_HALF_CLOSED_NS);
 }
 
+/* Until s3 knows the caller, the connection makes room for others as an idle one does: forms are
+ * read before. */
+static void handle_by_s3(struct http_conn *conn)
+{
+	*conn->opts->ret_serving = false;
+	conn->reply.reply.ret_proven = conn->opts->ret_serving;
+	s3_handle(conn->opts->s3, &conn->request, &conn->reply.reply);
+}
+
 static void handle(struct http_conn *conn)
 {
 	struct http_head *head = &conn->head;
@@ -288,7 +297,7 @@ static void handle(struct http_conn *conn)
 	else if (conn->opts->token && front_token_wanted(request))
 		front_token_handle(conn->opts->token, request, &conn->reply.reply);
 	else
-		s3_handle(conn->opts->s3, request, &conn->reply.reply);
+		handle_by_s3(conn);
 }
 
 /* Whether the connection may go on. */

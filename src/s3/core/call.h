@@ -133,6 +133,13 @@ static inline void s3_call_check(const struct s3_call *call)
  * with. */
 typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
 
+/* The caller may do what it asks for. */
+static inline void s3_call_proven(const struct s3_call *call)
+{
+	if (call->reply->ret_proven)
+		*call->reply->ret_proven = true;
+}
+
 /* The request that the call is about: at its begin, and when it gets more headers. */
 void s3_call_request(struct s3_call *call, const struct s3_request *request);
 /* The value of a request header, empty data when absent. */

@@ -424,6 +424,7 @@ static const struct s3_error *post_run(struct s3_call *call, struct post *post)
 		error = s3_check_headers(call);
 	if (error)
 		return error;
+	s3_call_proven(call);
 	s3_form_source_init(&post->file, post->body, post->boundary,
 		slice_from(buf_slice(&post->text), post->form.file_at), post->limits.bytes_max);
 	post->body = NULL;

@@ -21,12 +21,14 @@ void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum regio
 }
 
 /* The tests have a handler of their own. */
+void (*fake_s3_handle)(const struct s3_request *request, struct s3_reply *reply);
+
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
 {
 	(void)s3;
-	(void)request;
-	(void)reply;
-	CHECK_FAIL("s3_handle was called");
+	if (!fake_s3_handle)
+		CHECK_FAIL("s3_handle was called");
+	fake_s3_handle(request, reply);
 }
 
 bool front_token_wanted(const struct s3_request *request)

@@ -38,6 +38,9 @@ static struct {
 	char trailer[128];
 } seen;
 
+/* s3's, for connections without a handler of their own (fake_flow.c). */
+extern void (*fake_s3_handle)(const struct s3_request *request, struct s3_reply *reply);
+
 /* How bodies are to be decoded. */
 static const struct s3_chunk_signing *rig_signing;
 

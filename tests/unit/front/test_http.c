@@ -801,6 +801,35 @@ static void the_rest_of_a_body_serves_nobody(void *arg)
 }
 RIG_TEST(the_rest_of_a_body_serves_nobody);
 
+static bool asked_before, asked_then;
+
+static void handle_unknown(const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)request;
+	asked_before = rig_asked;
+	*reply->ret_proven = true;
+	asked_then = rig_asked;
+	assert_int_equal(reply->ops->head(reply, 204, NULL, 0, 0), 0);
+}
+
+/* A form is read before its sender is known: meanwhile the connection makes room, too. */
+static void the_unknown_make_room(void *arg)
+{
+	struct client *client;
+
+	(void)arg;
+	rig_opts.handle = NULL;
+	fake_s3_handle = handle_unknown;
+	asked_before = true;
+	client = client_open();
+	assert_int_equal(client_ask(client, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 204);
+	assert_false(asked_before);
+	assert_true(asked_then);
+	client_close(client);
+	fake_s3_handle = NULL;
+}
+RIG_TEST(the_unknown_make_room);
+
 /* ---- Clients that vanish. ---- */
 
 static void vanish_in_head(void *arg)
@@ -931,6 +960,7 @@ int main(void)
 		RIG_UNIT(slow_body),
 		RIG_UNIT(slow_reader),
 		RIG_UNIT(the_rest_of_a_body_serves_nobody),
+		RIG_UNIT(the_unknown_make_room),
 		RIG_UNIT(vanish_in_head),
 		RIG_UNIT(vanish_in_body),
 		RIG_UNIT(vanish_in_answer),
