@@ -18,6 +18,12 @@ static int answer; /* result of every destructor */
 static uint32_t destroyed, resets;
 static struct ibv_send_wr posted;
 static int post_answer;
+/* While a queue pair is joined: its device, the result of each move, their count, and whether the
+ * device dies meanwhile. */
+static struct verbs_device *joining;
+static int join_answer;
+static uint32_t join_moves;
+static struct verbs_qp *dying;
 
 /* ---- The device. ---- */
 
@@ -59,6 +65,15 @@ static DESTRUCTOR(mw_dealloc, struct ibv_mw)
 int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	(void)qp;
+	if (joining) {
+		/* The call may take a second: other calls to the device go on. */
+		assert_int_equal(pthread_mutex_trylock(&joining->lock), 0);
+		pthread_mutex_unlock(&joining->lock);
+		join_moves++;
+		if (dying)
+			atomic_store(&dying->state, RP_QPS_ERR);
+		return join_answer;
+	}
 	assert_int_equal(mask, IBV_QP_STATE);
 	resets += attr->qp_state == IBV_QPS_RESET;
 	return EIO;
@@ -278,8 +293,40 @@ static void test_the_removal_keeps_nobody_awake(void **state)
 	rig_close(&rig);
 }
 
+/* A peer's address is looked for without the device's lock, and a device that dies meanwhile is not
+ * taken for a connection. */
+static void test_joining_holds_no_lock(void **state)
+{
+	const struct rp_address peer = {.has_gid = true, .qpn = 5, .mtu = 1024};
+	struct rig rig;
+
+	(void)state;
+	answer = 0;
+	rig_open(&rig);
+	rig.device.has_gid = true;
+	rig.device.port.active_mtu = IBV_MTU_1024;
+	joining = &rig.device;
+	join_moves = 0;
+	join_answer = ETIMEDOUT;
+	assert_int_equal(rp_qp_join(&rig.qp->base, &peer, true), -ETIMEDOUT);
+	assert_int_equal(join_moves, 1);
+	assert_false(rig.qp->joined);
+	join_answer = 0;
+	dying = rig.qp;
+	assert_int_equal(rp_qp_join(&rig.qp->base, &peer, true), -EIO);
+	assert_int_equal(atomic_load(&rig.qp->state), RP_QPS_ERR);
+	dying = NULL;
+	atomic_store(&rig.qp->state, RP_QPS_INIT);
+	assert_int_equal(rp_qp_join(&rig.qp->base, &peer, true), 0);
+	assert_int_equal(atomic_load(&rig.qp->state), RP_QPS_RTS);
+	assert_int_equal(rp_qp_join(&rig.qp->base, &peer, true), -EISCONN);
+	joining = NULL;
+	rig_close(&rig);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_nothing_is_given_back),
+	cmocka_unit_test(test_joining_holds_no_lock),
 	cmocka_unit_test(test_window_is_bound),
 	cmocka_unit_test(test_a_refusal_to_report_keeps_nobody_awake),
 	cmocka_unit_test(test_the_removal_keeps_nobody_awake),
