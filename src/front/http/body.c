@@ -226,6 +226,9 @@ static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *sig
 	} else {
 		/* This body is not coded, even if the head announced a decoded length. */
 		body->announced = body->chunked ? UINT64_MAX : body->raw_left;
+		/* A copy between stores has its record before the object. */
+		if (signing)
+			body->transfer.bytes_max = LIMIT_PUT_BYTES_MAX;
 	}
 	if (body->expect) {
 		err = send_continue(body);

@@ -801,6 +801,24 @@ static void the_rest_of_a_body_serves_nobody(void *arg)
 }
 RIG_TEST(the_rest_of_a_body_serves_nobody);
 
+/* A body without a length has the same limit as one with it. */
+static void a_chunked_body_has_a_limit(void *arg)
+{
+	static const struct s3_chunk_signing plain = {.payload = S3_PAYLOAD_UNSIGNED};
+	struct client *client = client_open();
+
+	(void)arg;
+	rig_signing = &plain;
+	put_head(client, "/echo", "Transfer-Encoding: chunked\r\n");
+	client_send(client, "140000001\r\nsome");
+	net_send_end(client->stream);
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 400);
+	assert_int_equal(seen.error, -EFBIG);
+	client_close(client);
+}
+RIG_TEST(a_chunked_body_has_a_limit);
+
 static bool asked_before, asked_then;
 
 static void handle_unknown(const struct s3_request *request, struct s3_reply *reply)
@@ -960,6 +978,7 @@ int main(void)
 		RIG_UNIT(slow_body),
 		RIG_UNIT(slow_reader),
 		RIG_UNIT(the_rest_of_a_body_serves_nobody),
+		RIG_UNIT(a_chunked_body_has_a_limit),
 		RIG_UNIT(the_unknown_make_room),
 		RIG_UNIT(vanish_in_head),
 		RIG_UNIT(vanish_in_body),
