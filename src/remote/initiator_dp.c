@@ -88,8 +88,35 @@ void remote_word(struct remote_lane *lane)
 	command_send(lane, n, &body);
 }
 
+/* Frames to copy a part through. The region's may all be held by puts that wait for this very
+ * write, so the reactor has some of its own: one part at a time, cut to their length, goes through
+ * them. -ENOBUFS: none now. */
+static int bounce_lease(struct remote_port *port, struct remote_slot *slot)
+{
+	if (region_lease(port->region, region_frames_for(slot->bytes), OWNER_RDMA, &slot->bounce) ==
+		0)
+		return 0;
+	if (port->spare_used)
+		return -ENOBUFS;
+	port->spare_used = true;
+	slot->bounce = port->spare;
+	slot->bytes = MIN(slot->bytes, (uint32_t)region_span_bytes(port->spare));
+	return 0;
+}
+
+static void bounce_give(struct remote_port *port, struct remote_slot *slot)
+{
+	if (!slot->bounce.data)
+		return;
+	if (slot->bounce.data == port->spare.data)
+		port->spare_used = false;
+	else
+		region_give(port->region, slot->bounce, OWNER_RDMA);
+	slot->bounce.data = NULL;
+}
+
 /* Chooses the memory for the next part of a transfer: the caller's memory when it is the region's,
- * else frames to copy through. -ENOBUFS: none now. */
+ * else frames to copy through, perhaps for fewer bytes. -ENOBUFS: none now. */
 static int part_place(
 	struct remote_lane *lane, struct remote_slot *slot, uint8_t op, struct wire_command *body)
 {
@@ -99,15 +126,15 @@ static int part_place(
 
 	slot->bounce.data = NULL;
 	if (!mr) {
-		ret = region_lease(lane->port->region, region_frames_for(slot->bytes), OWNER_RDMA,
-			&slot->bounce);
+		ret = bounce_lease(lane->port, slot);
 		if (ret)
-			return -ENOBUFS;
+			return ret;
 		at = slot->bounce.data;
 		mr = rp_port_mr(lane->port->port, at, slot->bytes);
 		if (op == WIRE_WRITE)
 			region_copy(at, slot->data, slot->bytes, COPY_CLIENT);
 	}
+	body->bytes = slot->bytes;
 	body->addr = (uint64_t)(uintptr_t)at;
 	body->rkey = rp_mr_rkey(mr);
 	return 0;
@@ -128,7 +155,6 @@ static int part_issue(struct remote_lane *lane, struct disk_io *io, uint32_t n)
 		slot->data = (uint8_t *)iov->iov_base + io->split.at;
 		slot->bytes =
 			(uint32_t)MIN(iov->iov_len - io->split.at, (uint64_t)WIRE_TRANSFER_MAX);
-		body.bytes = slot->bytes;
 		body.offset = io->offset + io->moved;
 		ret = part_place(lane, slot, body.op, &body);
 		if (ret)
@@ -202,14 +228,6 @@ static void io_part_end(struct disk_io *io, int error)
 					   : (int32_t)MIN(io->bytes, (uint64_t)INT32_MAX));
 }
 
-static void bounce_give(struct remote_lane *lane, struct remote_slot *slot)
-{
-	if (!slot->bounce.data)
-		return;
-	region_give(lane->port->region, slot->bounce, OWNER_RDMA);
-	slot->bounce.data = NULL;
-}
-
 static void slot_rest(struct remote_lane *lane, struct remote_slot *slot)
 {
 	if (!slot->sent || !slot->answered)
@@ -237,7 +255,7 @@ static void answered(struct remote_lane *lane, const struct wire_response *respo
 	} else if (!error && slot->op == WIRE_GROW) {
 		remote_volume_grown(lane->volume, response);
 	}
-	bounce_give(lane, slot);
+	bounce_give(lane->port, slot);
 	slot->answered = true;
 	slot->io = NULL;
 	slot_rest(lane, slot);
@@ -295,7 +313,7 @@ void remote_drop(struct remote_lane *lane)
 
 		if (!slot->busy)
 			continue;
-		bounce_give(lane, slot);
+		bounce_give(lane->port, slot);
 		slot->busy = false;
 		slot->io = NULL;
 		if (io && !io->split.issued) { /* the first of those that wait */

@@ -21,6 +21,8 @@
 #define REMOTE_BACKOFF_NS     (50 * NS_PER_MS)
 #define REMOTE_BACKOFF_MAX_NS (5 * NS_PER_S)
 #define REMOTE_LANES_MAX      128u /* of one reactor */
+/* Frames of a reactor for a copy when the region has none free. */
+#define REMOTE_SPARE_FRAMES 16u
 /* Of a lane: each command and a word of set-up, and one more. */
 #define REMOTE_SENDS	(REMOTE_DEPTH + 1u)
 #define REMOTE_SEND_WRS (REMOTE_SENDS + 1u)
@@ -98,6 +100,8 @@ struct remote_port {
 	uint32_t number;
 	struct remote_lane *lanes[REMOTE_LANES_MAX];
 	uint32_t lane_count, lanes_max; /* as many as the completion queue holds */
+	struct region_span spare;
+	bool spare_used;
 	struct reactor_timer tick;
 };
 

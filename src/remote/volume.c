@@ -74,10 +74,16 @@ static int port_get(
 		.on_event = remote_event,
 		.arg = port,
 	};
+	ret = region_lease_lasting(region, REMOTE_SPARE_FRAMES, OWNER_RDMA, &port->spare);
+	if (ret) {
+		free(port);
+		return ret;
+	}
 	ret = rp_port_open(&opts, &port->port);
 	if (ret) {
 		log_error("remote", "cannot open the RDMA device '%s': %s", remote->device_name,
 			strerror(-ret));
+		region_give(region, port->spare, OWNER_RDMA);
 		free(port);
 		return ret;
 	}
@@ -95,6 +101,7 @@ static void port_put(struct remote *remote, uint32_t number)
 		return;
 	remote->ports[number] = NULL;
 	rp_port_close(port->port);
+	region_give(port->region, port->spare, OWNER_RDMA);
 	free(port);
 }
 

@@ -297,6 +297,83 @@ static void frames_move_without_a_copy(void **state)
 	teardown(&target);
 }
 
+/* ---- On a reactor whose region has no free frames. ---- */
+
+#define PLAIN_BYTES (256 * KIB)
+
+static void plain_done(struct disk_io *io, int32_t result)
+{
+	*(int32_t *)io->arg = result;
+}
+
+/* From memory that is not the region's, while all frames are held, perhaps until this is written.
+ */
+static int32_t plain_run(struct user *user, enum disk_op op, uint8_t *data)
+{
+	uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+	struct iovec iov = {data, PLAIN_BYTES};
+	int32_t result = 0;
+	struct disk_io io = {.op = op,
+		.iov = &iov,
+		.iov_count = 1,
+		.offset = 8192,
+		.done = plain_done,
+		.arg = &result};
+
+	disk_start(user->disk, &io);
+	while (!result && clock_now_ns() < deadline_ns)
+		fiber_yield();
+	assert_int_equal(result, PLAIN_BYTES);
+	return result;
+}
+
+static void full_main(void *arg)
+{
+	static struct region_span spans[16 * MIB / FRAME_BYTES];
+	struct user *user = arg;
+	uint8_t *data = memory(PLAIN_BYTES, 0x33);
+	uint32_t count = 0;
+
+	while (region_lease(user->region, 1, OWNER_DISK, &spans[count]) == 0)
+		count++;
+	assert_true(count > 0);
+	user->results[0] = plain_run(user, DISK_WRITE, data);
+	memset(data, 0, PLAIN_BYTES);
+	user->results[1] = plain_run(user, DISK_READ, data);
+	user->results[2] = data[0] == 0x33 && data[PLAIN_BYTES - 1] == 0x33;
+	while (count)
+		region_give(user->region, spans[--count], OWNER_DISK);
+	free(data);
+	reactor_stop(user->reactor);
+}
+
+/* The store's log is not in the region, and the frames are those of puts that wait for it. */
+static void a_write_needs_no_free_frames(void **state)
+{
+	const struct region_opts region = {.bytes = 16 * MIB, .core_count = 1};
+	const struct reactor_opts reactor = {.cpu = -1};
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	struct user user = {0};
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(region_open(&region, &user.region), 0);
+	assert_int_equal(reactor_open(&reactor, &user.reactor), 0);
+	assert_int_equal(volume_open(&target, "shard", &user.disk), 0);
+	assert_int_equal(disk_attach(user.disk, user.reactor, user.region), 0);
+	assert_int_equal(fiber_spawn(user.reactor, "user", full_main, &user), 0);
+	reactor_run(user.reactor);
+	assert_int_equal(user.results[0], PLAIN_BYTES);
+	assert_int_equal(user.results[1], PLAIN_BYTES);
+	assert_true(user.results[2]);
+	disk_close(user.disk);
+	reactor_close(user.reactor);
+	region_close(user.region);
+	remote_initiator_close(remote);
+	teardown(&target);
+}
+
 static struct disk *file_open(const char *path)
 {
 	const struct disk_opts opts = {
@@ -512,6 +589,7 @@ int main(void)
 		cmocka_unit_test(grows_while_it_is_looked_at),
 		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
+		cmocka_unit_test(a_write_needs_no_free_frames),
 		cmocka_unit_test(earlier_owners_are_refused),
 		cmocka_unit_test(an_epoch_that_cannot_be_stored_is_refused),
 		cmocka_unit_test(a_file_without_an_epoch_ends_the_target),
