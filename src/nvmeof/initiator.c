@@ -40,6 +40,8 @@ struct nvmeof {
 struct own_path {
 	char controller[CONTROLLER_NAME_BYTES];
 	char nqn[NVMEOF_NQN_BYTES];
+	char address[64]; /* numeric */
+	uint16_t port;
 	struct nvmeof_place place;
 	int mark; /* -1: it could not be made */
 };
@@ -83,12 +85,30 @@ static void controller_delete(const struct nvmeof_place *place, const char *cont
 	close(fd);
 }
 
+static bool is_own(const struct controller *controller, void *arg)
+{
+	const struct own_path *own = (const struct own_path *)arg;
+
+	return strcmp(controller->name, own->controller) == 0 &&
+	       strcmp(controller->nqn, own->nqn) == 0 &&
+	       controller_is_at(controller, own->address, own->port);
+}
+
 static void own_end(struct own_path *own)
 {
 	char path[PATH_BYTES];
 
 	if (own->mark >= 0 && flock(own->mark, LOCK_EX | LOCK_NB))
 		goto out; /* another process of this program uses it, and ends it */
+	mark_path(&own->place, own->controller, path);
+	/* The kernel gives the number of a path that was removed to the next one, of anybody. */
+	if (!controllers_walk(place_sys(&own->place), is_own, own)) {
+		log_info("nvmeof", "%s does not lead to %s any more: it was disconnected before",
+			own->controller, own->nqn);
+		if (own->mark >= 0)
+			(void)unlink(path);
+		goto out;
+	}
 	if (namespaces_walk(place_sys(&own->place), own->nqn, 0, in_use, &own->place)) {
 		log_info("nvmeof", "%s stays connected to %s: somebody else uses it",
 			own->controller, own->nqn);
@@ -96,7 +116,6 @@ static void own_end(struct own_path *own)
 	}
 	controller_delete(&own->place, own->controller);
 	log_info("nvmeof", "%s: disconnected from %s", own->controller, own->nqn);
-	mark_path(&own->place, own->controller, path);
 	(void)unlink(path);
 out:
 	if (own->mark >= 0)
@@ -121,7 +140,15 @@ static bool own_has(const char *controller)
 	return false;
 }
 
-static void own_add(const struct nvmeof *link, const char *controller, int mark)
+/* A path of a volume, and the controller that is it. */
+struct found {
+	struct nvmeof *link;
+	const char *address;
+	uint16_t port;
+	char controller[CONTROLLER_NAME_BYTES];
+};
+
+static void own_add(const struct found *found, int mark)
 {
 	struct own_path *own = &own_paths[own_count % PATHS_OURS_MAX];
 
@@ -134,18 +161,20 @@ static void own_add(const struct nvmeof *link, const char *controller, int mark)
 		atexit(own_end_all);
 	own_registered = true;
 	own_count++;
-	*own = (struct own_path){.place = link->place, .mark = mark};
-	snprintf(own->controller, sizeof(own->controller), "%s", controller);
-	snprintf(own->nqn, sizeof(own->nqn), "%s", link->name.nqn);
+	*own = (struct own_path){.place = found->link->place, .port = found->port, .mark = mark};
+	snprintf(own->controller, sizeof(own->controller), "%s", found->controller);
+	snprintf(own->nqn, sizeof(own->nqn), "%s", found->link->name.nqn);
+	snprintf(own->address, sizeof(own->address), "%s", found->address);
 }
 
 /* A path that we have just connected. */
-static void own_make(const struct nvmeof *link, const char *controller)
+static void own_make(const struct found *found)
 {
+	const struct nvmeof *link = found->link;
 	char path[PATH_BYTES];
 	int fd;
 
-	mark_path(&link->place, controller, path);
+	mark_path(&link->place, found->controller, path);
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) ||
 		write(fd, link->name.nqn, strlen(link->name.nqn)) < 0)
@@ -153,18 +182,19 @@ static void own_make(const struct nvmeof *link, const char *controller)
 			"%s: cannot be written and locked (%s): after a kill -9 the path stays "
 			"connected",
 			path, strerror(errno));
-	own_add(link, controller, fd);
+	own_add(found, fd);
 }
 
 /* A path that was there before: ours when it has a mark. */
-static void own_adopt(const struct nvmeof *link, const char *controller)
+static void own_adopt(const struct found *found)
 {
+	const struct nvmeof *link = found->link;
 	char path[PATH_BYTES], nqn[NVMEOF_NQN_BYTES];
 	int fd;
 
-	if (own_has(controller))
+	if (own_has(found->controller))
 		return;
-	mark_path(&link->place, controller, path);
+	mark_path(&link->place, found->controller, path);
 	fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -173,17 +203,10 @@ static void own_adopt(const struct nvmeof *link, const char *controller)
 		close(fd);
 		return;
 	}
-	own_add(link, controller, fd);
+	own_add(found, fd);
 }
 
 /* ---- Connecting. ---- */
-
-struct found {
-	struct nvmeof *link;
-	const char *address;
-	uint16_t port;
-	char controller[CONTROLLER_NAME_BYTES];
-};
 
 static bool is_path(const struct controller *controller, void *arg)
 {
@@ -408,7 +431,7 @@ static int path_connect(struct nvmeof *link, const struct nvmeof_address *addres
 	if (!ret && controllers_walk(place_sys(&link->place), is_path, &found)) {
 		log_info("nvmeof", "%s: %s is connected to it already, and is used", link->path,
 			found.controller);
-		own_adopt(link, found.controller);
+		own_adopt(&found);
 		return 0;
 	}
 	if (!ret && (err = command_make(link, numeric, address->port, command)))
@@ -428,7 +451,7 @@ static int path_connect(struct nvmeof *link, const struct nvmeof_address *addres
 	ret = secrets_check(link, found.controller);
 	if (ret)
 		return ret;
-	own_make(link, found.controller);
+	own_make(&found);
 	log_info("nvmeof", "%s: connected to %s:%u by %s, as %s", link->path, address->host,
 		address->port, nvmeof_transport_name(link->name.transport), found.controller);
 	return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "nvmeof/nvmeof_priv.h"
@@ -228,6 +229,61 @@ static void a_connection_is_used(void **state)
 		-EOPNOTSUPP);
 }
 
+/* A process uses the path, which then becomes another one, and ends: the text is the one that it
+ * has written to the controller. */
+static void path_end(const struct tree *tree, const char *nqn, const char *address, char *ret_text)
+{
+	struct nvmeof *link;
+	char path[700];
+	int status, fd;
+	ssize_t len;
+	pid_t pid;
+
+	controller_put(tree, "nvme1", "traddr=127.0.0.1,trsvcid=4420\n", "live\n");
+	file_put(tree, "sys/class/nvme/nvme1/delete_controller", "");
+	file_put(tree, "sys/block/nvme1n1/nsid", "1\n");
+	file_put(tree, "sys/block/nvme1n1/device/subsysnqn", NQN "\n");
+	file_put(tree, "dev/nvme1n1", "");
+	/* A killed process has left it, so it is taken over. */
+	file_put(tree, "run/nebulaio-nvmeof.nvme1", NQN);
+	(void)fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (nvmeof_open(
+			    "nvmeof://127.0.0.1/" NQN "?transport=tcp", &tree->place, false, &link))
+			_exit(1);
+		nvmeof_close(link);
+		file_put(tree, "sys/class/nvme/nvme1/subsysnqn", nqn);
+		file_put(tree, "sys/class/nvme/nvme1/address", address);
+		exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	snprintf(path, sizeof(path), "%s/class/nvme/nvme1/delete_controller", tree->sys);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	len = read(fd, ret_text, 7);
+	close(fd);
+	ret_text[len > 0 ? len : 0] = '\0';
+	snprintf(path, sizeof(path), "%s/nebulaio-nvmeof.nvme1", tree->run);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+/* A path that was removed leaves its number to the next one that anybody connects. */
+static void a_path_of_somebody_else_is_not_ended(void **state)
+{
+	const struct tree *tree = *state;
+	char text[8];
+
+	path_end(tree, NQN "\n", "traddr=127.0.0.1,trsvcid=4420\n", text);
+	assert_string_equal(text, "1");
+	path_end(tree, "nqn.2026-11.org.example:other\n", "traddr=127.0.0.1,trsvcid=4420\n", text);
+	assert_string_equal(text, "");
+	path_end(tree, NQN "\n", "traddr=127.0.0.1,trsvcid=4421\n", text);
+	assert_string_equal(text, "");
+}
+
 static struct nvmeof_export export = {.nqn = NQN, .device = "/dev/sdx"};
 
 static void an_export_is_shown(void **state)
@@ -300,6 +356,8 @@ int main(void)
 		cmocka_unit_test(names_are_refused),
 		cmocka_unit_test_setup_teardown(this_host_has_a_name, tree_make, tree_end),
 		cmocka_unit_test_setup_teardown(a_connection_is_used, tree_make, tree_end),
+		cmocka_unit_test_setup_teardown(
+			a_path_of_somebody_else_is_not_ended, tree_make, tree_end),
 		cmocka_unit_test_setup_teardown(an_export_is_shown, tree_make, tree_end),
 		cmocka_unit_test_setup_teardown(foreign_exports_stay, tree_make, tree_end),
 	};
