@@ -112,6 +112,7 @@ void stripe_path_remove(struct volume *volume, uint32_t path_idx)
 	volume->set_paths[last] = NULL;
 	bit_move(&volume->paths_named, last, path_idx);
 	bit_move(&volume->paths_refused, last, path_idx);
+	bit_move(&volume->paths_told, last, path_idx);
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		if (volume->path_of[m] == path_idx)
 			volume->path_of[m] = STRIPE_PATH_NONE;
@@ -776,6 +777,21 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 	return member < DISK_MEMBERS_MAX ? member : UINT32_MAX;
 }
 
+/* A volume that is unusable is not tried again; one that is busy or out of reach is. */
+static void candidate_failed(struct volume *volume, uint32_t path_idx, uint32_t member, int error)
+{
+	uint64_t bit = 1ull << path_idx;
+	bool unfit = error == -EUCLEAN || error == -EINVAL || error == -EOPNOTSUPP;
+
+	if (unfit)
+		volume->paths_refused |= bit;
+	if (unfit || !(volume->paths_told & bit))
+		log_error("store", "%s cannot be volume %u: %s%s", volume->set_paths[path_idx],
+			member, strerror(-error),
+			unfit ? ": the server does not try it again" : "");
+	volume->paths_told |= bit;
+}
+
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
 	struct stripe_found *ret_found)
 {
@@ -798,14 +814,10 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 			continue;
 		error = member_open(set, i, 0, false, &ret_found->disk);
 		if (error) {
-			if (error != -ENOTCONN) {
-				volume->paths_refused |= 1ull << i;
-				log_error("store",
-					"%s cannot be volume %u: the server does not try it again",
-					volume->set_paths[i], member);
-			}
+			candidate_failed(volume, i, member, error);
 			continue;
 		}
+		volume->paths_told &= ~(1ull << i);
 		ret_found->member = member;
 		ret_found->path_idx = i;
 		ret = 0;

@@ -34,6 +34,12 @@ static int memory_open(void *arg, const struct disk_opts *opts, struct disk_iden
 	(void)arg;
 	if (sscanf(opts->path, "memory://%u", &idx) != 1 || idx >= MEMORY_DISKS)
 		return -ENODEV;
+	if (disks[idx].open_result && !opts->read_only) {
+		int ret = disks[idx].open_result;
+
+		disks[idx].open_result = 0;
+		return ret;
+	}
 	*ret_volume = &disks[idx];
 	disks[idx].handles++;
 	identity_fill(&disks[idx], ret_identity);

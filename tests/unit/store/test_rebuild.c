@@ -400,6 +400,46 @@ static void test_a_disk_that_cannot_be_taken_is_closed(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A missing volume that is found, and out of reach when it is opened. ---- */
+
+static void busy_run(struct rig *rig, void *arg)
+{
+	struct memory_disk *disk = memory_disk(2);
+
+	disk->open_result = *(const int *)arg;
+	disk->away = disk->lost = false;
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD) {
+		assert_int_equal(rig->store->volume.paths_refused, 0);
+		fiber_sleep_ns(NS_PER_MS);
+	}
+	assert_int_equal(disk->open_result, 0);
+	assert_int_equal(rig->store->volume.paths_told, 0);
+}
+
+static void test_a_volume_out_of_reach_is_tried_again(void **state)
+{
+	static int results[] = {-EHOSTUNREACH, -EBUSY};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(results); i++) {
+		struct rig rig;
+
+		rig_init(&rig, 1);
+		rig.opts.volume = "memory://0,memory://1,memory://2";
+		rig.opts.erasure_data = 2;
+		rig.opts.erasure_parity = 1;
+		memory_disks_open();
+		rig_run(&rig, NULL, NULL);
+		assert_int_equal(rig.open_result, 0);
+		memory_disk_lose(2);
+		rig_run(&rig, busy_run, &results[i]);
+		assert_int_equal(rig.open_result, 0);
+		memory_disks_close();
+		rig_dir_remove(&rig);
+	}
+}
+
 /* ---- A blank volume of another host that takes long to grow is tried again, and in steps. ---- */
 
 #define SLOW_STEPS 4u
@@ -697,6 +737,7 @@ int main(void)
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
 		cmocka_unit_test(test_the_index_waits_for_the_walk),
 		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
+		cmocka_unit_test(test_a_volume_out_of_reach_is_tried_again),
 		cmocka_unit_test(test_a_disk_grows_in_steps),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
