@@ -39,11 +39,14 @@ static const struct option OPTIONS[] = {
 static int listen_parse(struct volume_serve *serve, const char *text)
 {
 	const char *colon = strrchr(text, ':');
+	struct slice host = slice_of(text, colon ? (size_t)(colon - text) : 0);
 	uint64_t port;
 
+	/* An address of IPv6 has colons, so it is written in brackets. */
+	if (slice_starts(host, SLICE("[")) && slice_ends(host, SLICE("]")))
+		host = slice_of(host.data + 1, host.len - 2);
 	if (!colon || slice_to_u64(slice_str(colon + 1), &port) || port > 65535 ||
-		slice_copy_str(slice_of(text, (size_t)(colon - text)), serve->address,
-			sizeof(serve->address)))
+		slice_copy_str(host, serve->address, sizeof(serve->address)))
 		return cli_usage_error(
 			serve->host.command, "--listen: '%s' is not ADDR:PORT", text);
 	serve->port = (uint16_t)port;
@@ -154,11 +157,12 @@ static void drain(void *arg)
 
 static int serve_until_signal(struct volume_serve *serve)
 {
-	char ready[512];
+	const char *format = strchr(serve->address, ':') ? "[%s]:%u" : "%s:%u";
+	char place[sizeof(serve->address) + 16], ready[512];
 
-	snprintf(ready, sizeof(ready), "ready volumes=%s:%u device=%s count=%u", serve->address,
-		remote_target_port(serve->target), remote_target_device(serve->target)->name,
-		serve->host.count);
+	snprintf(place, sizeof(place), format, serve->address, remote_target_port(serve->target));
+	snprintf(ready, sizeof(ready), "ready volumes=%s device=%s count=%u", place,
+		remote_target_device(serve->target)->name, serve->host.count);
 	return volume_host_run(&serve->host, ready);
 }
 

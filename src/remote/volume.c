@@ -3,8 +3,11 @@
  * implementation. */
 #include "remote/remote_priv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -319,6 +322,38 @@ static int path_parse(struct remote_volume *volume, const char *path)
 	return 0;
 }
 
+/* RDMA devices take numeric addresses only. A name is looked up here, where a call may block, and
+ * once: the lanes of a volume connect to one host. */
+static int host_resolve(struct remote_volume *volume)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+	unsigned char binary[sizeof(struct in6_addr)];
+	char numeric[INET6_ADDRSTRLEN + IF_NAMESIZE];
+	struct addrinfo *found;
+	int error;
+
+	if (inet_pton(AF_INET, volume->host, binary) == 1 || strchr(volume->host, ':'))
+		return 0;
+	if (strcmp(volume->host, "localhost") == 0) {
+		snprintf(volume->host, sizeof(volume->host), "127.0.0.1");
+		return 0;
+	}
+	error = getaddrinfo(volume->host, NULL, &hints, &found);
+	if (!error) {
+		error = getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof(numeric),
+			NULL, 0, NI_NUMERICHOST);
+		freeaddrinfo(found);
+	}
+	if (error) {
+		if (!volume->quiet)
+			log_error("remote", "%s: no address of the host is found: %s", volume->path,
+				gai_strerror(error));
+		return -EHOSTUNREACH;
+	}
+	snprintf(volume->host, sizeof(volume->host), "%s", numeric);
+	return 0;
+}
+
 struct lane_change {
 	struct reactor_msg msg;
 	struct remote_volume *volume;
@@ -406,6 +441,8 @@ static int volume_open(void *arg, const struct disk_opts *opts, struct disk_iden
 	pthread_mutex_init(&volume->lock, NULL);
 	pthread_cond_init(&volume->changed, NULL);
 	ret = path_parse(volume, opts->path);
+	if (!ret)
+		ret = host_resolve(volume);
 	if (!ret)
 		ret = own_start(remote);
 	if (!ret)

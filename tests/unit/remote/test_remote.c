@@ -172,6 +172,29 @@ static void paths_are_checked(void **state)
 	remote_initiator_close(remote);
 }
 
+/* Devices take numeric addresses only; the resolver takes this one for a short form of 127.0.0.1.
+ */
+static void a_host_has_a_name(void **state)
+{
+	static const char *const HOSTS[] = {"127.1", "localhost"};
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+
+	(void)state;
+	setup(&target);
+	for (size_t i = 0; i < ARRAY_LEN(HOSTS); i++) {
+		char path[128];
+		struct disk_opts opts = {.path = path, .lock_wait_ns = 30 * NS_PER_S};
+		struct disk *disk;
+
+		snprintf(path, sizeof(path), "rdma://%s:%u/shard", HOSTS[i], target.port);
+		assert_int_equal(disk_open(&opts, &disk), 0);
+		disk_close(disk);
+	}
+	remote_initiator_close(remote);
+	teardown(&target);
+}
+
 static void to_look_is_not_to_write(void **state)
 {
 	struct target target = {0};
@@ -584,6 +607,7 @@ int main(void)
 		cmocka_unit_test(zeros_are_written_where_they_cannot_be_made),
 		cmocka_unit_test(strangers_are_refused),
 		cmocka_unit_test(paths_are_checked),
+		cmocka_unit_test(a_host_has_a_name),
 		cmocka_unit_test(to_look_is_not_to_write),
 		cmocka_unit_test(gone_stays_gone_until_revived),
 		cmocka_unit_test(grows_while_it_is_looked_at),
