@@ -183,8 +183,9 @@ void remote_event(void *arg, struct rp_cm_event *event)
 		if (lane->state == LANE_CONNECTING)
 			hello_send(lane);
 	} else if (event->type == RP_CM_REJECTED) {
-		remote_lane_fail(
-			lane, -ECONNREFUSED, event->why ? event->why : "it refuses the connection");
+		remote_lane_fail(lane, -ECONNREFUSED,
+			event->why ? event->why
+				   : "it refuses the connection, and its log says why");
 	} else if (event->type == RP_CM_UNREACHABLE) {
 		remote_lane_fail(lane, -EHOSTUNREACH,
 			event->late ? "nobody answered there in time" : "nothing listens there");

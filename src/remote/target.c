@@ -318,10 +318,16 @@ static void on_request(struct remote_target *target, struct rp_cm_event *event)
 	if (hello.magic == WIRE_MAGIC && hello.version == WIRE_VERSION && !hello.reserved &&
 		!target->drainer && lane_accept(target, event) == 0)
 		return;
-	log_limited(LOG_WARN, "export", "%s: rejected: %s", event->peer,
-		hello.magic == WIRE_MAGIC
-			? "the maximum number of connections is reached, or the server is draining"
-			: "it is no initiator of volumes");
+	if (hello.magic == WIRE_MAGIC && target->lane_count >= target->lanes_max)
+		log_limited(LOG_WARN, "export",
+			"%s: rejected: %u connections are the most that this memory allows: each "
+			"event loop of a server has one to each volume: more with --memory",
+			event->peer, target->lanes_max);
+	else
+		log_limited(LOG_WARN, "export", "%s: rejected: %s", event->peer,
+			hello.magic == WIRE_MAGIC
+				? "no memory for a connection, or the server is draining"
+				: "it is no initiator of volumes");
 	rp_reject(event->request, NULL, 0);
 }
 
@@ -362,15 +368,27 @@ static void tick(struct reactor_timer *timer, void *arg)
 
 /* ---- Opening and closing. ---- */
 
+static uint32_t lanes_for(struct region *region)
+{
+	uint32_t bytes = (TARGET_SENDS + TARGET_RECVS) * (uint32_t)sizeof(union wire_capsule);
+	struct region_usage usage;
+
+	region_usage(region, &usage);
+	return (uint32_t)MIN(MAX(usage.frames_total / TARGET_LANES_PART / region_frames_for(bytes),
+				     TARGET_LANES_MIN),
+		(uint64_t)TARGET_LANES_MAX);
+}
+
 static void lanes_limit(struct remote_target *target)
 {
 	const struct rp_device_attr *attr = rp_port_attr(target->port);
+	uint32_t wanted = target->lanes_max;
 
-	target->lanes_max = MIN(TARGET_LANES_MAX, attr->max_cqe / TARGET_LANE_CQES);
-	if (target->lanes_max < TARGET_LANES_MAX)
+	target->lanes_max = MIN(wanted, attr->max_cqe / TARGET_LANE_CQES);
+	if (target->lanes_max < wanted)
 		log_warn("export",
 			"%s: its completion queues have %u entries: %u connections instead of %u",
-			attr->name, attr->max_cqe, target->lanes_max, TARGET_LANES_MAX);
+			attr->name, attr->max_cqe, target->lanes_max, wanted);
 }
 
 static int volume_init(struct remote_target *target, struct target_volume *volume,
@@ -403,12 +421,13 @@ int remote_target_open(const struct remote_target_opts *opts, struct remote_targ
 			return ret;
 		}
 	}
+	target->lanes_max = lanes_for(opts->region);
 	const struct rp_port_opts port = {
 		.device = opts->device,
 		.reactor = opts->reactor,
 		.region = opts->region,
 		.access = RP_ACCESS_LOCAL_WRITE,
-		.cqe_count = TARGET_CQES,
+		.cqe_count = target->lanes_max * TARGET_LANE_CQES,
 		.name = "exported volumes",
 		.on_wc = target_wc,
 		.on_event = on_event,

@@ -4,7 +4,11 @@
 
 #include "remote/remote_priv.h"
 
-#define TARGET_LANES_MAX 256u
+/* One server with a lane of each event loop, and one more, to each volume. */
+#define TARGET_LANES_MAX (REMOTE_VOLUMES_MAX * (LIMIT_CORES_MAX + 1u))
+/* The part of the memory that their capsules may take: the rest is for data. */
+#define TARGET_LANES_PART 4u
+#define TARGET_LANES_MIN  256u /* with however little memory */
 /* This part of the lanes is for connections that have not proven the secret. */
 #define TARGET_UNPROVEN_PART 4u
 #define TARGET_RECVS	     (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
@@ -15,7 +19,7 @@
 #define TARGET_SEND_WRS (2u * TARGET_SLOTS + 4u)
 /* When a lane ends, everything that it posted goes into the completion queue at once. */
 #define TARGET_LANE_CQES (TARGET_SEND_WRS + TARGET_RECVS)
-#define TARGET_CQES	 (TARGET_LANES_MAX * TARGET_LANE_CQES)
+_Static_assert(TARGET_LANES_MAX <= UINT16_MAX, "in an id of work");
 
 #define REMOTE_EPOCH_PATH 4200u
 
@@ -38,8 +42,9 @@ struct remote_target {
 	struct rp_listener *listener;
 	struct target_volume volumes[REMOTE_VOLUMES_MAX];
 	struct target_lane *lanes[TARGET_LANES_MAX];
-	uint32_t lane_count, lanes_max; /* as many as the completion queue holds */
-	struct list starved;		/* slots that want frames */
+	/* As many as the memory, and the completion queue, hold. */
+	uint32_t lane_count, lanes_max;
+	struct list starved; /* slots that want frames */
 	struct reactor_timer tick;
 	uint32_t keepers; /* fibers that write a file */
 	struct fiber *drainer;

@@ -651,7 +651,7 @@ static void test_a_connection_that_cannot_be_accepted_is_rejected(void **state)
 	expect_idle(victim);
 }
 
-#define FLOOD 400u
+#define FLOOD 500u
 
 /* More connections than the target has places, from somebody without the secret: none of them is
  * rejected for want of room, and teardown's initiator finds a place. */

@@ -397,6 +397,73 @@ static void a_write_needs_no_free_frames(void **state)
 	teardown(&target);
 }
 
+/* ---- Many connections. ---- */
+
+#define LOOPS	 2u
+#define HANDLES	 88u /* with LOOPS + 1 connections each */
+#define MANY_MIB 64u
+
+static void *loop_main(void *arg)
+{
+	reactor_run(arg);
+	return NULL;
+}
+
+static void stop_post(struct reactor_msg *msg)
+{
+	(void)msg;
+	reactor_stop(reactor_self());
+}
+
+/* A server with many event loops, and many volumes of one host. */
+static void a_host_has_many_connections(void **state)
+{
+	const struct region_opts region_opts = {.bytes = MANY_MIB * MIB, .core_count = LOOPS};
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+	struct remote *remote = initiator_open(SECRET);
+	struct reactor *reactors[LOOPS];
+	struct reactor_msg stops[LOOPS] = {{.fn = stop_post}, {.fn = stop_post}};
+	static struct disk *disks[HANDLES];
+	struct target target = {0};
+	pthread_t threads[LOOPS];
+	struct region *region;
+	char path[128];
+	struct disk_opts opts = {.path = path, .read_only = true};
+
+	(void)state;
+	setup(&target);
+	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/shard", target.port);
+	assert_int_equal(region_open(&region_opts, &region), 0);
+	for (uint32_t i = 0; i < LOOPS; i++)
+		assert_int_equal(reactor_open(&(struct reactor_opts){.cpu = -1, .core_idx = i},
+					 &reactors[i]),
+			0);
+	for (uint32_t i = 0; i < HANDLES; i++) {
+		assert_int_equal(disk_open(&opts, &disks[i]), 0);
+		for (uint32_t k = 0; k < LOOPS; k++)
+			assert_int_equal(disk_attach(disks[i], reactors[k], region), 0);
+	}
+	for (uint32_t i = 0; i < LOOPS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, loop_main, reactors[i]), 0);
+	for (uint32_t i = 0; i < HANDLES; i++)
+		while (disk_revive(disks[i])) {
+			if (clock_now_ns() > deadline_ns)
+				fail_msg("volume %u is not connected", i);
+			sched_yield();
+		}
+	for (uint32_t i = 0; i < LOOPS; i++) {
+		reactor_post(reactors[i], &stops[i]);
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	}
+	for (uint32_t i = 0; i < HANDLES; i++)
+		disk_close(disks[i]);
+	for (uint32_t i = 0; i < LOOPS; i++)
+		reactor_close(reactors[i]);
+	region_close(region);
+	remote_initiator_close(remote);
+	teardown(&target);
+}
+
 static struct disk *file_open(const char *path)
 {
 	const struct disk_opts opts = {
@@ -614,6 +681,7 @@ int main(void)
 		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
 		cmocka_unit_test(a_write_needs_no_free_frames),
+		cmocka_unit_test(a_host_has_many_connections),
 		cmocka_unit_test(earlier_owners_are_refused),
 		cmocka_unit_test(an_epoch_that_cannot_be_stored_is_refused),
 		cmocka_unit_test(a_file_without_an_epoch_ends_the_target),
