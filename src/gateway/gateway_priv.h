@@ -226,7 +226,7 @@ void gw_child_end(struct gw_child *child); /* asks it to end; kills it after som
 /* ---- keeper.c ---- */
 void *gw_keeper_main(void *arg);
 void *gw_pulse_main(void *arg);
-/* -EBUSY: another process has the name. */
+/* -EBUSY: another process has the name; until it has not, the keeper has no stores. */
 int gw_live(struct gateway *gateway);
 void gw_keeper_wake(struct gateway *gateway);
 
@@ -274,6 +274,7 @@ struct gateway {
 	bool keeping;
 	int wake_fd;
 	_Atomic bool leaving;	   /* hands its stores over, then the keeper ends */
+	_Atomic bool displaced;	   /* another process has its name, and so its stores */
 	_Atomic uint64_t heard_ns; /* when the cluster last answered the keeper */
 };
 

@@ -259,10 +259,15 @@ int gw_live(struct gateway *gateway)
 {
 	const struct config *config = gateway->config;
 	struct cluster_gateway self = {.leaving = atomic_load(&gateway->leaving)};
+	int ret;
 
 	memcpy(self.name, gateway->name, sizeof(self.name));
 	slice_copy_str(slice_str(config->admin.address), self.admin, sizeof(self.admin));
-	return cluster_live(gateway->cluster, &self, (uint32_t)config->storage.rados.lease_s);
+	ret = cluster_live(gateway->cluster, &self, (uint32_t)config->storage.rados.lease_s);
+	/* Another error leaves open whose the name is. */
+	if (!ret || ret == -EBUSY)
+		atomic_store(&gateway->displaced, ret == -EBUSY);
+	return ret;
 }
 
 /* A thread of its own: the keeper may wait for gateways that have died. */
@@ -276,7 +281,8 @@ void *gw_pulse_main(void *arg)
 
 		if (ret && ret != told)
 			log_error("gateway", "it cannot say that it lives: %s",
-				ret == -EBUSY ? "another gateway has its name (cluster.gateway)"
+				ret == -EBUSY ? "another gateway has its name (cluster.gateway), "
+						"and so its stores: their processes end here"
 					      : strerror(-ret));
 		told = ret;
 	} while (ticker_sleep(&gateway->pulse, GW_TICK_NS / NS_PER_MS));
@@ -301,14 +307,28 @@ static int look(struct keeper *keeper)
 	return ret;
 }
 
+/* Another gateway has the name: a step here would be one against it, and its processes wait for the
+ * volumes of these. */
+static void displaced_tick(struct gateway *gateway)
+{
+	for (uint32_t i = 0; i < CLUSTER_STORES_MAX; i++)
+		gw_child_end(&gateway->children[i]);
+}
+
 static void tick(struct keeper *keeper)
 {
 	struct gateway *gateway = keeper->gateway;
+	int ret;
 
 	for (uint32_t i = 0; i < CLUSTER_STORES_MAX; i++)
 		gw_child_look(gateway, i);
 	gw_admins_set(gateway);
-	if (look(keeper))
+	ret = look(keeper);
+	if (atomic_load(&gateway->displaced)) {
+		displaced_tick(gateway);
+		return;
+	}
+	if (ret)
 		return;
 	for (uint32_t i = 0; i < keeper->view.store_count; i++) {
 		const struct cluster_store *store = &keeper->view.stores[i];
@@ -370,7 +390,8 @@ void *gw_keeper_main(void *arg)
 		if (atomic_load(&gateway->leaving)) {
 			if (deadline_ns == DEADLINE_NONE)
 				deadline_ns = clock_now_ns() + LEAVE_NS_MAX;
-			if (!owns_any(&keeper) || clock_now_ns() > deadline_ns)
+			if (!owns_any(&keeper) || atomic_load(&gateway->displaced) ||
+				clock_now_ns() > deadline_ns)
 				break;
 		}
 		sleep_some(gateway);
