@@ -130,14 +130,21 @@ static int list_take(struct volume *volume, struct slice list, char separator)
 	return ret;
 }
 
+/* A list that is read in part would be a store with fewer volumes. */
 static int list_read(struct volume *volume, const char *path)
 {
 	char *text = (char *)malloc(LIST_BYTES_MAX);
-	FILE *file = fopen(path, "re");
-	int ret = -ENOENT;
+	FILE *file = text ? fopen(path, "re") : NULL;
+	int ret = !text ? -ENOMEM : !file ? -errno : 0;
+	size_t len = ret ? 0 : fread(text, 1, LIST_BYTES_MAX, file);
 
-	if (file && text)
-		ret = list_take(volume, slice_of(text, fread(text, 1, LIST_BYTES_MAX, file)), '\n');
+	if (!ret && ferror(file))
+		ret = errno ? -errno : -EIO;
+	if (ret)
+		log_error("store", "%s: the list of the store's volumes cannot be read: %s", path,
+			strerror(-ret));
+	else
+		ret = list_take(volume, slice_of(text, len), '\n');
 	if (file)
 		fclose(file);
 	free(text);
@@ -217,8 +224,8 @@ int stripe_remember(const char *dir, const struct volume *volume)
 								    : absolute);
 		free(absolute);
 	}
-	if (fflush(file) || fsync(fileno(file)))
-		ret = -errno;
+	if (ferror(file) || fflush(file) || fsync(fileno(file)))
+		ret = errno ? -errno : -EIO;
 	fclose(file);
 	if (!ret && rename(fresh, path))
 		ret = -errno;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "store/space/space.h"
@@ -498,6 +499,25 @@ static void paths_expect(const struct rig *rig, const char *path, bool there)
 	assert_int_equal(strstr(text, path) != NULL, there);
 }
 
+/* No store is made in the place of one whose list cannot be read. */
+static void test_a_list_that_cannot_be_read_is_an_error(void **state)
+{
+	struct rig rig;
+	char path[600];
+
+	(void)state;
+	rig_init(&rig, 1);
+	snprintf(path, sizeof(path), "%s/volumes", rig.dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, -EISDIR);
+	snprintf(path, sizeof(path), "%s/volume", rig.dir);
+	assert_int_equal(access(path, F_OK), -1);
+	snprintf(path, sizeof(path), "%s/volumes", rig.dir);
+	assert_int_equal(rmdir(path), 0);
+	rig_dir_remove(&rig);
+}
+
 static void pathless_run(struct rig *rig, void *arg)
 {
 	struct store *store = rig->store;
@@ -739,6 +759,7 @@ int main(void)
 		cmocka_unit_test(test_a_disk_that_cannot_be_taken_is_closed),
 		cmocka_unit_test(test_a_volume_out_of_reach_is_tried_again),
 		cmocka_unit_test(test_a_disk_grows_in_steps),
+		cmocka_unit_test(test_a_list_that_cannot_be_read_is_an_error),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 		cmocka_unit_test(test_a_rebuild_does_not_spread_wrong_bytes),
