@@ -375,11 +375,13 @@ static int member_open(
 	const struct candidate *candidate = &set->candidates[path_idx];
 	const char *path = set->volume->set_paths[path_idx];
 	bool ours = candidate->found == 0;
+	/* One that was busy is looked at again and again, and each look waits for this one. */
+	bool told = set->volume->paths_told >> path_idx & 1;
 	struct disk_opts opts = {.path = path,
 		.create = create,
 		.discard_files = set->opts->discard_files,
 		.step_bytes = set->volume->super.step_bytes,
-		.lock_wait_ns = ours ? LOCK_WAIT_NS : 0};
+		.lock_wait_ns = ours && !told ? LOCK_WAIT_NS : 0};
 	struct disk *disk;
 	int ret = disk_open(&opts, &disk);
 

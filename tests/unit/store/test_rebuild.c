@@ -416,6 +416,8 @@ static void busy_run(struct rig *rig, void *arg)
 	}
 	assert_int_equal(disk->open_result, 0);
 	assert_int_equal(rig->store->volume.paths_told, 0);
+	/* While a volume is waited for, nobody sees whether the others are lost. */
+	assert_int_equal(disk->lock_wait_ns, 0);
 }
 
 static void test_a_volume_out_of_reach_is_tried_again(void **state)
