@@ -191,6 +191,9 @@ void store_close(struct store *store)
 		(store->committer->ended || !store->committer->reactor);
 	index_apply_stop(store);
 	backups_close(store);
+	/* If the next start replays the group, it does not use the snapshot. */
+	if (atomic_load(&store->group_held))
+		space_let_go(store->space);
 	/* After the last reference to a dead object is dropped, the snapshot counts its space as
 	 * free. */
 	record_table_close(store->records);
