@@ -86,6 +86,7 @@ static void greedy_times_out(struct peer *peer)
 	assert_int_equal(stalls->progress_pending, LIMIT_SGE_MAX);
 	assert_true(stalls->progress_ns < now_ns);
 	age(&peer->session->moved_ns);
+	age(&peer->session->sent_ns);
 	age(&stalls->progress_ns);
 	peer_ended(peer);
 }
