@@ -94,6 +94,10 @@ int net_name_parse(const char *address, struct net_name *ret_name);
 int net_addr_numeric(const struct net_name *name, union net_addr *ret_addr, socklen_t *ret_len);
 /* Looks the name up; blocks. -EHOSTUNREACH, -ENOMEM. */
 int net_addr_resolve(const struct net_name *name, union net_addr *ret_addrs, uint32_t *ret_count);
+/* stream.c. Connects to the first of the addresses that answers, in their order; each may take its
+ * part of the time. Fiber call. */
+int net_connect_first(
+	const union net_addr *addrs, uint32_t count, uint64_t deadline_ns, int *ret_fd);
 socklen_t net_addr_len(const union net_addr *addr);
 void net_addr_print(const union net_addr *addr, char *buf, size_t buf_bytes);
 

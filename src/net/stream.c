@@ -212,6 +212,29 @@ static void resolve_on_helper(void *ptr)
 	arg->err = net_addr_resolve(&arg->name, arg->addrs, &arg->count);
 }
 
+/* The next address's part of the time, so that one that never answers leaves some to the others. */
+static uint64_t part_ends_ns(uint64_t deadline_ns, uint32_t addresses_left)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (deadline_ns == DEADLINE_NONE || deadline_ns <= now_ns)
+		return deadline_ns;
+	return now_ns + (deadline_ns - now_ns) / addresses_left;
+}
+
+int net_connect_first(
+	const union net_addr *addrs, uint32_t count, uint64_t deadline_ns, int *ret_fd)
+{
+	int err = -EHOSTUNREACH;
+
+	for (uint32_t i = 0; i < count; i++) {
+		err = connect_one(&addrs[i], part_ends_ns(deadline_ns, count - i), ret_fd);
+		if (!err || clock_now_ns() >= deadline_ns)
+			break;
+	}
+	return err;
+}
+
 int net_connect(const char *address, uint64_t deadline_ns, struct net_stream **ret_stream)
 {
 	struct resolve_arg *arg = calloc(1, sizeof(*arg));
@@ -230,13 +253,8 @@ int net_connect(const char *address, uint64_t deadline_ns, struct net_stream **r
 		fiber_offload_long(resolve_on_helper, arg);
 		err = arg->err;
 	}
-	for (uint32_t i = 0; i < arg->count && !err; i++) {
-		err = connect_one(&arg->addrs[i], deadline_ns, &fd);
-		if (!err || err == -ETIMEDOUT)
-			break;
-		if (i + 1 < arg->count)
-			err = 0;
-	}
+	if (!err)
+		err = net_connect_first(arg->addrs, arg->count, deadline_ns, &fd);
 	free(arg);
 	return err ? err : net_stream_take(reactor_self(), fd, ret_stream);
 }

@@ -69,6 +69,50 @@ static void refusals(void *arg)
 	assert_null(stream);
 }
 
+/* A listener with so many connections before it that the kernel does not answer any more. */
+static int mute_listener(union net_addr *ret_addr, int fds[4])
+{
+	socklen_t len = sizeof(ret_addr->v4);
+	int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*ret_addr = (union net_addr){.v4 = {.sin_family = AF_INET}};
+	ret_addr->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(listening, &ret_addr->any, len), 0);
+	assert_int_equal(listen(listening, 0), 0);
+	assert_int_equal(getsockname(listening, &ret_addr->any, &len), 0);
+	for (int i = 0; i < 4; i++) {
+		fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		(void)connect(fds[i], &ret_addr->any, len);
+	}
+	return listening;
+}
+
+/* Of a host's addresses the first one may lead nowhere. */
+static void the_second_address(void *arg)
+{
+	union net_addr addrs[2];
+	int waiting[4], fd = -1, mute = mute_listener(&addrs[0], waiting);
+
+	(void)arg;
+	assert_int_equal(net_connect_first(addrs, 1, in_ms(10), &fd), -ETIMEDOUT);
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	addrs[1] = addrs[0];
+	addrs[1].v4.sin_port = htons(net_listener_port(listener));
+	assert_int_equal(net_connect_first(addrs, 2, in_ms(4000), &fd), 0);
+	close(fd);
+	net_listener_close(listener);
+	for (int i = 0; i < 4; i++)
+		close(waiting[i]);
+	close(mute);
+}
+
+static void test_the_second_address(void **state)
+{
+	(void)state;
+	rig_spawn(the_second_address, NULL);
+	rig_run();
+}
+
 static void test_addresses(void **state)
 {
 	(void)state;
@@ -463,6 +507,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_addresses),
+		RIG_TEST(test_the_second_address),
 		RIG_TEST(test_shared_port),
 		RIG_TEST(test_patience),
 		RIG_TEST(test_of_servers_that_begin_at_once_one_has_the_port),
