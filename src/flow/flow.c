@@ -2,6 +2,7 @@
  * fast path of both. */
 #include "flow/flow_priv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -145,6 +146,28 @@ int flow_checksum_init(struct flow_checksum *stage, enum checksum_kind kind)
 	stage->stage.ops = &CHECKSUM_OPS;
 	checksum_init(&stage->checksum, kind);
 	return 0;
+}
+
+struct slice flow_peer_name(struct slice peer, char room[FLOW_PEER_BYTES])
+{
+	const char *port = peer.len ? memrchr(peer.data, ':', peer.len) : NULL;
+	struct slice host = port ? slice_to(peer, (size_t)(port - peer.data)) : peer;
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr address;
+
+	if (host.len < 2 || host.data[0] != '[' ||
+		slice_copy_str(slice_of(host.data + 1, host.len - 2), text, sizeof(text)) ||
+		inet_pton(AF_INET6, text, &address) != 1)
+		return host;
+	memcpy(room, &address, FLOW_PEER_BYTES);
+	return slice_of(room, FLOW_PEER_BYTES);
+}
+
+uint16_t flow_share_of_peer(const struct flow_budget *budget, struct slice peer)
+{
+	char room[FLOW_PEER_BYTES];
+
+	return flow_share_of(budget, flow_peer_name(peer, room));
 }
 
 int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *core)

@@ -33,13 +33,13 @@ void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that n
 /* The share of a principal: 1 to FLOW_SHARES - 1, by a hash with a new key at each start. Two
  * principals with the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
 uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal);
-/* The peer of an address such as "192.0.2.1:40001": the address without its port. */
-static inline struct slice flow_peer_name(struct slice peer)
-{
-	const char *port = peer.len ? memrchr(peer.data, ':', peer.len) : NULL;
-
-	return port ? slice_to(peer, (size_t)(port - peer.data)) : peer;
-}
+/* The peer of an address such as "192.0.2.1:40001": the address without its port, or of an IPv6
+ * address the network of 64 bits, in `room`: a host may have all addresses of it. Lives as long as
+ * both. */
+#define FLOW_PEER_BYTES 8u
+struct slice flow_peer_name(struct slice peer, char room[FLOW_PEER_BYTES]);
+/* The share of all clients at the peer of that address. */
+uint16_t flow_share_of_peer(const struct flow_budget *budget, struct slice peer);
 /* The frames that the transfers of a share hold now; with FLOW_SHARE_OWN: those of all shares. Any
  * thread. */
 uint32_t flow_share_held(const struct flow_budget *budget, uint16_t share);

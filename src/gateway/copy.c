@@ -69,7 +69,7 @@ void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_r
 		gw_gone(request, reply);
 		return;
 	}
-	to->share = flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer)));
+	to->share = flow_share_of_peer(core->flow.budget, slice_str(request->peer));
 	if (to->answer.status == 100)
 		source_ask(to, request, reply, source);
 	else

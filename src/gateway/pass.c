@@ -230,7 +230,7 @@ void gw_gone(const struct s3_request *request, struct s3_reply *reply)
 static void pass(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
 	uint32_t store)
 {
-	uint16_t share = flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer)));
+	uint16_t share = flow_share_of_peer(core->flow.budget, slice_str(request->peer));
 	struct gw_link *link;
 	int ret = gw_exchange(core, request, store, VIA_SERVE, &link);
 
@@ -307,7 +307,7 @@ void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *rep
 	bool has_key;
 	int ret;
 
-	fiber_share_set(flow_share_of(core->flow.budget, flow_peer_name(slice_str(request->peer))));
+	fiber_share_set(flow_share_of_peer(core->flow.budget, slice_str(request->peer)));
 	if (gw_header(request, SLICE(VIA_HEADER)).data) {
 		/* Of a gateway whose map is wrong, or of somebody who pretends to be one. */
 		gw_refuse(request, reply, 400, "InvalidRequest",

@@ -34,11 +34,12 @@ static struct slice key_of(const struct s3_request *request)
 struct gw_client gw_client_of(const struct s3_request *request)
 {
 	struct slice key = key_of(request);
+	char room[FLOW_PEER_BYTES];
 
 	return (struct gw_client){
 		.key = number_of(key),
 		.has_key = key.len != 0,
-		.address = number_of(flow_peer_name(slice_str(request->peer))),
+		.address = number_of(flow_peer_name(slice_str(request->peer), room)),
 	};
 }
 

@@ -127,7 +127,7 @@ static void connection_join(struct connection *connection)
 	struct slice peer = slice_str(net_peer(connection->stream));
 
 	if (!connection->http.handle)
-		fiber_share_set(flow_share_of(budget, flow_peer_name(peer)));
+		fiber_share_set(flow_share_of_peer(budget, peer));
 }
 
 /* The last call of a connection's fiber. */

@@ -122,7 +122,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 	const struct iam_principal *principal =
 		identity && !identity->anonymous ? call->principal : NULL;
 	struct slice name = slice_str(identity ? identity->access_key : "");
-	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
+	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2], room[FLOW_PEER_BYTES];
 	uint16_t share;
 
 	s3_call_check(call);
@@ -134,7 +134,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
 	} else if (!name.len && call->request->peer) {
 		/* An anonymous caller uses the share of its address. */
-		name = flow_peer_name(slice_str(call->request->peer));
+		name = flow_peer_name(slice_str(call->request->peer), room);
 	}
 	share = flow_share_of(budget, name);
 	fiber_share_set(share);

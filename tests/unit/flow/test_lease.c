@@ -424,6 +424,31 @@ static void test_sources(void **state)
 	run(read_ahead_is_called_in);
 }
 
+/* ---- Peers. ---- */
+
+static void peer_is(const char *peer, const char *same, const char *other)
+{
+	char rooms[3][FLOW_PEER_BYTES];
+	struct slice name = flow_peer_name(slice_str(peer), rooms[0]);
+
+	assert_true(slice_eq(name, flow_peer_name(slice_str(same), rooms[1])));
+	assert_false(slice_eq(name, flow_peer_name(slice_str(other), rooms[2])));
+}
+
+/* A host may have all addresses of an IPv6 network. */
+static void test_peers(void **state)
+{
+	char room[FLOW_PEER_BYTES];
+
+	(void)state;
+	peer_is("192.0.2.1:40001", "192.0.2.1:40002", "192.0.2.10:40001");
+	peer_is("[2001:db8::1]:1", "[2001:db8::a:b:c:d]:2", "[2001:db8:0:1::1]:1");
+	peer_is("[2001:db8::a:b:c:d:e]:1", "[2001:db8:0:a::]:1", "[2001:db8::]:1");
+	assert_true(slice_eq(flow_peer_name(SLICE("local"), room), SLICE("local")));
+	assert_true(slice_eq(flow_peer_name(SLICE("[x]:1"), room), SLICE("[x]")));
+	assert_int_equal(flow_peer_name(SLICE_NONE, room).len, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +456,7 @@ int main(void)
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_sinks),
 		cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_peers),
 	};
 
 	return rig_main("lease", tests, ARRAY_LEN(tests));
