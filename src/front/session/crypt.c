@@ -19,6 +19,7 @@ DEFINE_COUNTER(sealed_bytes, "nebulaio_native_encrypted_bytes_total", "direction
 
 #define PART_CAPSULE_BYTES (sizeof(struct capsule_response_wire) + CAPSULE_TAG_BYTES)
 _Static_assert(PART_CAPSULE_BYTES <= CAPSULE_BYTES_MIN, "it fits every client's receives");
+_Static_assert(LIMIT_PUT_BYTES_MAX <= AEAD_MESSAGE_BYTES_MAX, "a client's body is one message");
 
 DEFINE_COUNTER(parts_told, "nebulaio_native_body_parts_total", NULL,
 	"Parts of encrypted bodies that clients were told of before the answer.");
