@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -179,12 +180,13 @@ static void reactor_with(struct fixture *fixture, const char *faults, fiber_fn *
 		.arm = ring_arm,
 		.disarm = ring_disarm,
 		.arg = region_ring(fixture->region, 0),
-		.event_fd = -1};
+		.event_fd = eventfd(0, EFD_CLOEXEC)}; /* what completes, wakes */
 	reactor_poller_add(fixture->reactor, &fixture->poller);
 	assert_int_equal(fiber_spawn(fixture->reactor, "test", fn, fixture), 0);
 	reactor_run(fixture->reactor);
 	reactor_poller_remove(fixture->reactor, &fixture->poller);
 	reactor_close(fixture->reactor);
+	close(fixture->poller.event_fd);
 	disk_close(fixture->disk);
 	region_close(fixture->region);
 }

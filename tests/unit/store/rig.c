@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Twice the cache. The pages are written at once, for each of many openings. */
@@ -161,7 +162,7 @@ static void cores_open(struct rig *rig)
 			.arm = ring_arm,
 			.disarm = ring_disarm,
 			.arg = region_ring(rig->region, i),
-			.event_fd = -1,
+			.event_fd = eventfd(0, EFD_CLOEXEC), /* what completes, wakes */
 		};
 		reactor_poller_add(rig->reactors[i], &rig->pollers[i]);
 	}
@@ -198,6 +199,7 @@ void rig_run(struct rig *rig, rig_fn *fn, void *arg)
 	for (uint32_t i = 0; i < rig->core_count; i++) {
 		reactor_poller_remove(rig->reactors[i], &rig->pollers[i]);
 		reactor_close(rig->reactors[i]);
+		close(rig->pollers[i].event_fd);
 	}
 	store_close(rig->store);
 	region_usage(rig->region, &usage);
