@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "flow/datagram_priv.h"
+#include "rdma/port.h"
 
 #define QPN_MAX 0xffffffu
 
@@ -146,7 +147,7 @@ static int ways_open(struct flow_datagram *self)
 		return group_join(self);
 	if (!self->opts.sends || !peer_parse(self->opts.to, &peer))
 		return -EINVAL;
-	ret = rp_ah_open(self->fabric->pd, &peer, &self->ah);
+	ret = rp_ah_reach(self->fabric->pd, &peer, &self->ah);
 	if (!ret)
 		rp_target_aim(self->qp, self->ah, peer.qpn, RP_GROUP_QKEY);
 	return ret;

@@ -44,6 +44,12 @@ void rp_events_begin(struct rp_events *events);
 /* Fiber call: after it, take is not called any more. */
 void rp_events_end(struct rp_events *events);
 
+/* ---- reach.c: rp_qp_join as the first of both ends, and rp_ah_open. Fiber calls: the fiber parks
+ * while the network looks for the address, and the event loop goes on. ---- */
+int rp_qp_reach(struct rp_qp *qp, const struct rp_address *peer);
+/* *ret_ah: NULL on an error. */
+int rp_ah_reach(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
+
 /* ---- Ports: a device as one reactor uses it: protection domain, the region's arenas registered, a
  * completion queue that the reactor polls, connection events. ---- */
 struct rp_port;

@@ -369,8 +369,8 @@ int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address);
  * when this returns. On the simulated device both are in RTS once the second has called and both
  * have polled the connection manager; a refused one ends in ERR. A joined queue pair has no
  * connection events: read its state. On Ethernet the call takes a second when the network has no
- * such address, and so does rp_ah_open(): not on an event loop's thread. -EINVAL, -EISCONN,
- * -EOPNOTSUPP (not RC, or iWARP), or the device's own error. */
+ * such address, and so does rp_ah_open(): on an event loop, rdma/port.h has both. -EINVAL,
+ * -EISCONN, -EOPNOTSUPP (not RC, or iWARP), or the device's own error. */
 int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first);
 
 /* ---- Address handles. ---- */

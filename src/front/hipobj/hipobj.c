@@ -1,6 +1,7 @@
 /* front/hipobj/hipobj.c: the hipobj front's sessions: bounded in number, memory and time, for each
  * principal and in all. */
 #include "front/hipobj/hipobj_priv.h"
+#include "rdma/port.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -357,43 +358,26 @@ static int qp_open(struct hipobj_session *session)
 	return rp_qp_target(session->qp, front->opts.core->region, &session->target);
 }
 
-struct joining {
-	struct hipobj_session *session;
-	struct rp_address theirs;
-	int ret;
-};
-
-/* On a helper thread: the kernel looks for the address on the network, for a second when nobody has
- * it. */
-static void join_main(void *arg)
-{
-	struct joining *joining = arg;
-
-	joining->ret = rp_qp_join(joining->session->qp, &joining->theirs, true);
-}
-
 /* The token has no MTU: each end uses its port's. Parks. */
 static int qp_join(struct hipobj_session *session, const struct hipobj_request *asked)
 {
 	static const uint8_t NONE[16] = {0};
 	const struct rp_recv_wr recv = {.wr_id = session->serial};
-	struct joining joining = {.session = session,
-		.theirs = {.lid = asked->token.lid,
-			.qpn = asked->token.qpn,
-			.psn = asked->psn,
-			.mtu = session->ours.mtu}};
+	struct rp_address theirs = {.lid = asked->token.lid,
+		.qpn = asked->token.qpn,
+		.psn = asked->psn,
+		.mtu = session->ours.mtu};
 	uint32_t posted;
 	int ret = 0;
 
-	joining.theirs.has_gid = memcmp(asked->token.gid, NONE, sizeof(NONE)) != 0;
-	memcpy(joining.theirs.gid, asked->token.gid, sizeof(joining.theirs.gid));
+	theirs.has_gid = memcmp(asked->token.gid, NONE, sizeof(NONE)) != 0;
+	memcpy(theirs.gid, asked->token.gid, sizeof(theirs.gid));
 	/* The receive is posted before a packet can arrive. */
 	if (session->put)
 		ret = rp_post_recv(session->qp, &recv, 1, &posted);
-	if (ret)
-		return ret;
-	fiber_offload_long(join_main, &joining);
-	return joining.ret ? -EHOSTUNREACH : 0;
+	if (ret == 0 && rp_qp_reach(session->qp, &theirs))
+		ret = -EHOSTUNREACH;
+	return ret;
 }
 
 /* Whether a header of the message applies to the operation. A proxy, or the library that sent the

@@ -1,6 +1,7 @@
 /* front/token/token.c: the token front's queue pairs: connected by ?rdma-connect or as sessions,
  * bound to the access key of a request, bounded in number, closed when idle or broken. */
 #include "front/token/token_priv.h"
+#include "rdma/port.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -273,46 +274,30 @@ static int qp_open(struct token_qp *qp, struct front_token *front, enum rp_qp_ty
 	return ret ? ret : rp_qp_target(qp->qp, front->opts.core->region, &qp->target);
 }
 
-struct meeting {
-	struct token_qp *qp;
-	struct rp_address theirs;
-	int ret;
-};
-
-/* On a helper thread: the kernel looks for the address on the network, for a second when nobody has
- * it. */
-static void meet_main(void *arg)
-{
-	struct meeting *meeting = arg;
-
-	meeting->ret = rp_qp_join(meeting->qp->qp, &meeting->theirs, true);
-}
-
 /* Connects it to *end; afterwards *end is our end. Parks. */
 static int qp_meet(struct token_qp *qp, struct s3_token_end *end)
 {
-	struct meeting meeting = {.qp = qp,
-		.theirs = {.has_gid = end->token.has_gid,
-			.lid = end->token.lid,
-			.qpn = end->token.qpn,
-			.psn = end->psn,
-			.mtu = end->mtu}};
+	struct rp_address theirs = {.has_gid = end->token.has_gid,
+		.lid = end->token.lid,
+		.qpn = end->token.qpn,
+		.psn = end->psn,
+		.mtu = end->mtu};
 	struct rp_address ours;
 	int ret;
 
-	memcpy(meeting.theirs.gid, end->token.gid, sizeof(meeting.theirs.gid));
+	memcpy(theirs.gid, end->token.gid, sizeof(theirs.gid));
 	ret = rp_qp_address(qp->qp, &ours);
 	if (ret)
 		return ret;
-	if (!meeting.theirs.mtu)
-		meeting.theirs.mtu = ours.mtu;
-	fiber_offload_long(meet_main, &meeting);
-	if (meeting.ret)
-		return meeting.ret;
+	if (!theirs.mtu)
+		theirs.mtu = ours.mtu;
+	ret = rp_qp_reach(qp->qp, &theirs);
+	if (ret)
+		return ret;
 	*end = (struct s3_token_end){
 		.token = {.lid = ours.lid, .qpn = ours.qpn, .has_gid = ours.has_gid},
 		.psn = ours.psn,
-		.mtu = MIN(ours.mtu, meeting.theirs.mtu)};
+		.mtu = MIN(ours.mtu, theirs.mtu)};
 	memcpy(end->token.gid, ours.gid, sizeof(ours.gid));
 	return 0;
 }
@@ -366,35 +351,17 @@ static struct token_qp *dci_idle(struct front_token *front)
 	return dci_open(front);
 }
 
-struct aiming {
-	struct rp_pd *pd;
-	struct rp_address to;
-	struct rp_ah *ah;
-	int ret;
-};
-
-/* On a helper thread, as meet_main. */
-static void aim_main(void *arg)
-{
-	struct aiming *aiming = arg;
-
-	aiming->ret = rp_ah_open(aiming->pd, &aiming->to, &aiming->ah);
-}
-
 struct token_qp *token_dci_lease(struct front_token *front, const struct token *target)
 {
-	struct aiming aiming = {
-		.pd = front->opts.pd, .to = {.lid = target->lid, .has_gid = target->has_gid}};
+	struct rp_address to = {.lid = target->lid, .has_gid = target->has_gid};
 	struct token_qp *qp = front->has_dc ? dci_idle(front) : NULL;
 	int ret;
 
 	if (!qp)
 		return NULL;
 	qp->in_flight++;
-	memcpy(aiming.to.gid, target->gid, sizeof(aiming.to.gid));
-	fiber_offload_long(aim_main, &aiming);
-	qp->ah = aiming.ah;
-	ret = aiming.ret;
+	memcpy(to.gid, target->gid, sizeof(to.gid));
+	ret = rp_ah_reach(front->opts.pd, &to, &qp->ah);
 	if (ret == 0)
 		ret = rp_dci_aim(qp->qp, qp->ah, target->qpn, front->opts.dc_key);
 	if (ret == 0)
