@@ -3,6 +3,9 @@
 #ifndef TESTS_UNIT_RING_POLLER_H
 #define TESTS_UNIT_RING_POLLER_H
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include "reactor/reactor.h"
 #include "region/region.h"
 
@@ -37,6 +40,28 @@ static inline bool ring_arm(void *arg)
 static inline void ring_disarm(void *arg)
 {
 	(void)arg;
+}
+
+/* The poller of a reactor that is not running yet. Completions wake the reactor by themselves,
+ * so nothing writes to the descriptor. */
+static inline void ring_poller_add(
+	struct reactor *reactor, struct reactor_poller *poller, struct region_ring *ring)
+{
+	*poller = (struct reactor_poller){.name = "rings",
+		.poll = ring_poll,
+		.arm = ring_arm,
+		.disarm = ring_disarm,
+		.arg = ring,
+		.event_fd = eventfd(0, EFD_CLOEXEC)};
+	reactor_poller_add(reactor, poller);
+}
+
+/* Closes the reactor, too: it may still wait for the descriptor. */
+static inline void ring_poller_close(struct reactor *reactor, struct reactor_poller *poller)
+{
+	reactor_poller_remove(reactor, poller);
+	reactor_close(reactor);
+	close(poller->event_fd);
 }
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -175,18 +174,10 @@ static void reactor_with(struct fixture *fixture, const char *faults, fiber_fn *
 	assert_int_equal(reactor_open(&reactor_opts, &fixture->reactor), 0);
 	assert_int_equal(disk_attach(fixture->disk, fixture->reactor, fixture->region), 0);
 	assert_int_equal(disk_target(fixture->disk, fixture->region, &fixture->target), 0);
-	fixture->poller = (struct reactor_poller){.name = "rings",
-		.poll = ring_poll,
-		.arm = ring_arm,
-		.disarm = ring_disarm,
-		.arg = region_ring(fixture->region, 0),
-		.event_fd = eventfd(0, EFD_CLOEXEC)}; /* what completes, wakes */
-	reactor_poller_add(fixture->reactor, &fixture->poller);
+	ring_poller_add(fixture->reactor, &fixture->poller, region_ring(fixture->region, 0));
 	assert_int_equal(fiber_spawn(fixture->reactor, "test", fn, fixture), 0);
 	reactor_run(fixture->reactor);
-	reactor_poller_remove(fixture->reactor, &fixture->poller);
-	reactor_close(fixture->reactor);
-	close(fixture->poller.event_fd);
+	ring_poller_close(fixture->reactor, &fixture->poller);
 	disk_close(fixture->disk);
 	region_close(fixture->region);
 }

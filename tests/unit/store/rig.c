@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Twice the cache. The pages are written at once, for each of many openings. */
@@ -156,15 +155,7 @@ static void cores_open(struct rig *rig)
 
 		assert_int_equal(reactor_open(&opts, &rig->reactors[i]), 0);
 		assert_int_equal(store_attach(rig->store, rig->reactors[i]), 0);
-		rig->pollers[i] = (struct reactor_poller){
-			.name = "rings",
-			.poll = ring_poll,
-			.arm = ring_arm,
-			.disarm = ring_disarm,
-			.arg = region_ring(rig->region, i),
-			.event_fd = eventfd(0, EFD_CLOEXEC), /* what completes, wakes */
-		};
-		reactor_poller_add(rig->reactors[i], &rig->pollers[i]);
+		ring_poller_add(rig->reactors[i], &rig->pollers[i], region_ring(rig->region, i));
 	}
 }
 
@@ -196,11 +187,8 @@ void rig_run(struct rig *rig, rig_fn *fn, void *arg)
 	reactor_run(rig->reactors[0]);
 	for (uint32_t i = 1; i < rig->core_count; i++)
 		pthread_join(rig->threads[i], NULL);
-	for (uint32_t i = 0; i < rig->core_count; i++) {
-		reactor_poller_remove(rig->reactors[i], &rig->pollers[i]);
-		reactor_close(rig->reactors[i]);
-		close(rig->pollers[i].event_fd);
-	}
+	for (uint32_t i = 0; i < rig->core_count; i++)
+		ring_poller_close(rig->reactors[i], &rig->pollers[i]);
 	store_close(rig->store);
 	region_usage(rig->region, &usage);
 	for (uint32_t owner = OWNER_FREE + 1; owner < OWNER_COUNT; owner++)
