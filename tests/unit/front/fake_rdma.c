@@ -499,11 +499,12 @@ static uint32_t submit_wr(
 {
 	struct rp_qp *qp = device;
 	uint32_t taken = MIN(count, HELD_MAX - qp->held_count);
+	bool held = fake.hold_ring && (!fake.hold_only || fake.hold_only == qp);
 
 	qp->held_ring = ring;
 	memcpy(qp->held + qp->held_count, entries, taken * sizeof(*entries));
 	qp->held_count += taken;
-	if (!fake.hold_ring || (fake.hold_only && fake.hold_only != qp))
+	if (!held || (qp->state == RP_QPS_ERR && !fake.never_flushes))
 		ring_end(qp, qp->state == RP_QPS_ERR);
 	return taken;
 }

@@ -78,13 +78,12 @@ static void greedy_times_out(struct peer *peer)
 	struct native_request *waits = CONTAINER_OF(requests->prev, struct native_request, link);
 	uint64_t now_ns = reactor_now_ns(rig);
 
-	fiber_sleep_ns(2 * NATIVE_SWEEP_NS);
+	/* A sweep that comes late forgives this to both, so that they may be equal. */
+	RIG_UNTIL(waits->progress_ns > now_ns && stalls->progress_ns < waits->progress_ns);
 	assert_int_equal(waits->progress.posted, 0);
 	assert_int_equal(waits->progress_pending, 0);
-	assert_true(waits->progress_ns > now_ns);
 	assert_int_equal(stalls->progress.posted, LIMIT_SGE_MAX);
 	assert_int_equal(stalls->progress_pending, LIMIT_SGE_MAX);
-	assert_true(stalls->progress_ns < now_ns);
 	age(&peer->session->moved_ns);
 	age(&peer->session->sent_ns);
 	age(&stalls->progress_ns);
