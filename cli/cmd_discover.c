@@ -108,6 +108,7 @@ static int listen_for(struct discover *discover, const struct discover_opts *opt
 
 	for (; now_ns < end_ns && discover->count < opts->count_max; now_ns = clock_now_ns()) {
 		struct rp_wc wc;
+		int polled;
 
 		if (now_ns >= ask_ns) {
 			int err = ask(discover);
@@ -116,8 +117,10 @@ static int listen_for(struct discover *discover, const struct discover_opts *opt
 				return err;
 			ask_ns = now_ns + ASK_EVERY_NS;
 		}
-		while (rp_cq_poll(discover->member.cq, &wc, 1) > 0)
+		while ((polled = rp_cq_poll(discover->member.cq, &wc, 1)) > 0)
 			take(discover, &wc);
+		if (polled)
+			return polled;
 		if (discover->count < opts->count_max && rp_cq_arm(discover->member.cq))
 			poll(&wait, 1, (int)((MIN(ask_ns, end_ns) - now_ns) / NS_PER_MS) + 1);
 		rp_cq_disarm(discover->member.cq);

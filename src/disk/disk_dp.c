@@ -78,6 +78,12 @@ void disk_iov_advance(struct disk_io *io, uint64_t bytes)
 	}
 }
 
+/* Issues the rest. */
+static void again(struct disk_io *io)
+{
+	disk_fd_issue(io, &io->disk->cores[reactor_core_idx(reactor_self())]);
+}
+
 static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct disk_io *io = CONTAINER_OF(op, struct disk_io, uring);
@@ -87,13 +93,15 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 		disk_io_finish(io, io->fault);
 		return;
 	}
+	if (result == -EAGAIN || result == -EINTR) {
+		again(io);
+		return;
+	}
 	if (io->op != DISK_READ && io->op != DISK_WRITE) {
 		disk_io_finish(io, result);
 		return;
 	}
-	if (result == -EAGAIN || result == -EINTR)
-		result = 0;
-	else if (result == 0)
+	if (result == 0)
 		result = -EIO; /* past the end of the file, or the medium accepts nothing */
 	if (result < 0) {
 		disk_io_finish(io, result);
@@ -102,7 +110,7 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	io->moved += (uint64_t)result;
 	if (__builtin_expect(io->moved < io->bytes, 0)) {
 		disk_iov_advance(io, (uint64_t)result);
-		disk_fd_issue(io, &io->disk->cores[reactor_core_idx(reactor_self())]);
+		again(io);
 		return;
 	}
 	disk_io_finish(io, (int32_t)MIN(io->moved, (uint64_t)INT32_MAX));

@@ -3,6 +3,8 @@
  * fetches the new one. */
 #include "s3/object/origin_check.h"
 
+#include <errno.h>
+
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/object/origin.h"
@@ -36,6 +38,17 @@ static int check_copy(const struct store_meta *current, void *arg)
 											 : -EBUSY;
 }
 
+static void delete_copy(const struct s3_call *call, char *etag)
+{
+	int ret = store_delete(call->s3->store, call->bucket, call->key, check_copy, etag);
+
+	if (ret && ret != -EBUSY && ret != -ENOENT)
+		log_warn("s3",
+			"%.*s: an object has changed at its origin, and its copy here cannot be "
+			"deleted: %s; readers get the copy",
+			SLICE_FMT(call->bucket), strerror(-ret));
+}
+
 static void compare(struct s3_call *call, const struct s3_origin_ask *ask, char *etag)
 {
 	const struct s3_origin_hook *hook = atomic_load(&call->s3->origin);
@@ -59,7 +72,7 @@ static void compare(struct s3_call *call, const struct s3_origin_ask *ask, char 
 		counter_add(&same, 1);
 	} else {
 		counter_add(&changed, 1);
-		(void)store_delete(call->s3->store, call->bucket, call->key, check_copy, etag);
+		delete_copy(call, etag);
 	}
 }
 

@@ -16,8 +16,17 @@ struct sweep {
 	char until[17]; /* fetches from before it are swept, too; ids begin with their time */
 	char last[S3_UPLOAD_NAME_MAX];
 	uint32_t count;
-	int ret;
+	int ret; /* the first deletion that failed; the others go on */
 };
+
+/* Takes the result of a deletion. */
+static void sweep_note(struct sweep *sweep, int ret)
+{
+	if (!ret)
+		sweep->count++;
+	else if (ret != -ENOENT && !sweep->ret)
+		sweep->ret = ret;
+}
 
 static bool is_ending(const struct sweep *sweep)
 {
@@ -56,7 +65,7 @@ static void record_visit(const struct store_list_entry *entry, void *arg)
 	bool ignored, ended;
 
 	slice_copy_str(name, sweep->last, sizeof(sweep->last));
-	if (sweep->ret || is_ending(sweep) || name.len < S3_UPLOAD_ID_LEN + 4 ||
+	if (is_ending(sweep) || name.len < S3_UPLOAD_ID_LEN + 4 ||
 		store_get_open(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), name, &get, &ignored))
 		return;
 	ended = (s3_origin_is_copy(store_get_meta(get)) &&
@@ -64,10 +73,8 @@ static void record_visit(const struct store_list_entry *entry, void *arg)
 				slice_str(sweep->until)) < 0) ||
 		is_orphan(sweep, name, get);
 	store_get_close(get);
-	if (!ended)
-		return;
-	sweep->ret = s3_upload_drop(sweep->s3, name);
-	sweep->count++;
+	if (ended)
+		sweep_note(sweep, s3_upload_drop(sweep->s3, name));
 }
 
 static int records_sweep(struct sweep *sweep, struct slice prefix)
@@ -83,7 +90,6 @@ static int records_sweep(struct sweep *sweep, struct slice prefix)
 			.entries_max = LIMIT_LIST_KEYS_MAX};
 
 		ret = store_list(sweep->s3->store, &opts, record_visit, sweep, &more);
-		ret = ret ? ret : sweep->ret;
 	}
 	return ret;
 }
@@ -99,7 +105,7 @@ static void part_visit(const struct store_list_entry *entry, void *arg)
 
 /* Of the upload whose first part is in `last`. An upload's record is there before its parts, and
  * as long as they. */
-static int upload_parts_sweep(struct sweep *sweep)
+static void upload_parts_sweep(struct sweep *sweep)
 {
 	struct slice parts =
 		slice_to(slice_str(sweep->last), strlen(sweep->last) - strlen("00001"));
@@ -114,13 +120,13 @@ static int upload_parts_sweep(struct sweep *sweep)
 		sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(record), &get, &ignored);
 	if (!ret)
 		store_get_close(get);
-	if (ret == -ENOENT) {
-		ret = document_delete_under(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), parts);
-		sweep->count++;
-	}
+	else if (ret == -ENOENT)
+		sweep_note(sweep, document_delete_under(
+					  sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), parts));
+	else
+		sweep_note(sweep, ret);
 	/* Behind them. */
 	slice_copy_str(SLICE("~"), sweep->last + parts.len, sizeof(sweep->last) - parts.len);
-	return ret;
 }
 
 static int parts_sweep(struct sweep *sweep, struct slice prefix)
@@ -139,37 +145,44 @@ static int parts_sweep(struct sweep *sweep, struct slice prefix)
 		/* Not when none was visited. */
 		if (!ret && strlen(sweep->last) > S3_UPLOAD_ID_LEN &&
 			!slice_ends(slice_str(sweep->last), SLICE("~")))
-			ret = upload_parts_sweep(sweep);
+			upload_parts_sweep(sweep);
 	}
 	return ret;
 }
 
 /* ---- Both. ---- */
 
+/* prefix: of the records' names; changed into that of the parts'. */
+static int uploads_sweep(struct sweep *sweep, char *prefix)
+{
+	int ret = records_sweep(sweep, slice_str(prefix));
+
+	if (!ret) {
+		prefix[0] = 'p';
+		ret = parts_sweep(sweep, slice_str(prefix));
+	}
+	return ret && ret != -ENOENT ? ret : sweep->ret;
+}
+
 int s3_uploads_delete_all(struct s3 *s3, struct flow_core *core, struct slice bucket)
 {
 	struct sweep sweep = {.s3 = s3, .core = core};
 	char prefix[S3_UPLOAD_NAME_MAX];
-	int ret = records_sweep(&sweep, s3_upload_name(bucket, "", 0, prefix));
 
-	if (!ret) {
-		prefix[0] = 'p';
-		ret = parts_sweep(&sweep, slice_str(prefix));
-	}
-	return ret == -ENOENT ? 0 : ret;
+	s3_upload_name(bucket, "", 0, prefix);
+	return uploads_sweep(&sweep, prefix);
 }
 
 int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *ending)
 {
 	struct sweep sweep = {.s3 = s3, .core = core, .ending = ending};
+	char prefix[] = "u/";
 	int ret;
 
 	snprintf(sweep.until, sizeof(sweep.until), "%016llx", (unsigned long long)clock_real_ns());
-	ret = records_sweep(&sweep, SLICE("u/"));
-	if (!ret)
-		ret = parts_sweep(&sweep, SLICE("p/"));
+	ret = uploads_sweep(&sweep, prefix);
 	if (sweep.count)
 		log_info("s3", "%u uploads that an earlier run did not end were deleted",
 			sweep.count);
-	return ret == -ENOENT ? 0 : ret;
+	return ret;
 }

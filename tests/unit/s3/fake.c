@@ -16,7 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edit_error;
-uint32_t fake_read_fails;
+uint32_t fake_read_fails, fake_delete_fails;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 void (*fake_get_opened)(void), (*fake_get_ended)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
@@ -68,6 +68,15 @@ static int counted_edit(struct store *store, const struct store_name *name, stor
 	if (fake_edit_error && slice_eq(name->key, SLICE(FAKE_BAD_KEY)))
 		return fake_edit_error;
 	return fake_put_error ? fake_put_error : engine->edit(store, name, edit, arg, outbox_row);
+}
+
+static int counted_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
+	struct store_deletion *list, uint32_t count)
+{
+	if (!fake_delete_fails)
+		return engine->delete_each(store, bucket, bucket_id, list, count);
+	fake_delete_fails--;
+	return -EIO;
 }
 
 static int counted_put_commit(
@@ -151,6 +160,7 @@ struct store *fake_store_open(void)
 	counted.bucket_delete = counted_bucket_delete;
 	counted.put_open = counted_put_open;
 	counted.edit = counted_edit;
+	counted.delete_each = counted_delete_each;
 	counted.put_commit = counted_put_commit;
 	counted.put_abort = counted_put_abort;
 	counted.get_open = counted_get_open;

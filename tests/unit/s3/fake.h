@@ -25,6 +25,7 @@ extern uint32_t fake_read_fails; /* so many reads fail; 0: all, while there is a
 /* The same of edits of this key. */
 #define FAKE_BAD_KEY "bad"
 extern int fake_edit_error;
+extern uint32_t fake_delete_fails; /* so many deletions fail with -EIO */
 /* Runs before a bucket is made; or NULL. */
 extern void (*fake_bucket_making)(void);
 /* Run once a bucket's deletion or a put is committed, before its caller goes on; or NULL. */

@@ -634,6 +634,32 @@ static void former_version_id(const char *key, char id[64])
 	id[S3_UPLOAD_ID_LEN] = '\0';
 }
 
+/* A deletion that fails leaves its own rows to the next start, and no others. */
+static void test_sweep_goes_on(void **state)
+{
+	char first[64], second[64];
+	uint64_t before;
+
+	(void)state;
+	create("/bkt/any", NULL);
+	before = records();
+	for (uint32_t orphans = 0; orphans < 2; orphans++) {
+		former_version_id("first", first);
+		former_version_id("second", second);
+		store_row("p", first, "/00001", "part");
+		store_row("p", second, "/00001", "part");
+		if (orphans) {
+			store_row("u", first, "", "first");
+			store_row("u", second, "", "second");
+		}
+		fake_delete_fails = 1;
+		assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), -EIO);
+		assert_int_equal(records(), before + 1 + orphans);
+		assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+		assert_int_equal(records(), before);
+	}
+}
+
 /* Uploads that an earlier version began go on, unless their bucket is younger than they; parts
  * whose upload has ended are deleted. */
 static void test_uploads_of_an_earlier_version(void **state)
@@ -868,6 +894,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_uploads_are_listed),
 		cmocka_unit_test(test_bucket_made_during_a_deletion),
 		cmocka_unit_test(test_deletion_cut_short),
+		cmocka_unit_test(test_sweep_goes_on),
 		cmocka_unit_test(test_uploads_of_an_earlier_version),
 		cmocka_unit_test(test_completed_while_the_body_is_awaited),
 		cmocka_unit_test(test_completed_before_the_commit),
