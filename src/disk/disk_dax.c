@@ -273,7 +273,8 @@ static int file_node_open(struct disk *disk, const struct disk_opts *opts)
 		ret = file_try(disk);
 	if (ret && made)
 		unlink(path);
-	return !ret && made ? file_parent_sync(path) : ret;
+	/* It was just created, or its creation was cut short. */
+	return !ret && !st.st_size ? file_parent_sync(path) : ret;
 }
 
 static int file_open(struct disk *disk, const struct disk_opts *opts)

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define ZERO_BYTES (1 * MIB)
 
 DEFINE_COUNTER(grown_bytes, "nebulaio_disk_grown_bytes_total", NULL,
@@ -58,6 +60,11 @@ static int file_open(struct disk *disk, const struct disk_opts *opts)
 		return ret;
 	if (fstat(disk->fd, &st))
 		return -errno;
+	/* It was just created, or its creation was cut short. */
+	if (!st.st_size && !disk->read_only)
+		ret = file_parent_sync(disk->path);
+	if (ret)
+		return ret;
 	disk->medium_bytes = (uint64_t)st.st_size;
 	/* A growth that was cut short left part of a step: it is written again when needed. */
 	atomic_store(&disk->bytes, (uint64_t)st.st_size / disk->step_bytes * disk->step_bytes);
