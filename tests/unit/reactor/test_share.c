@@ -78,18 +78,22 @@ static void end(void)
 /* A fiber that comes while another share has many runs in the next turn, not after all of them. */
 static void test_a_rare_fiber_waits_for_one_slice(void **state)
 {
+	uint32_t begun;
+
 	(void)state;
 	rig_spawn(spawns_seldom, NULL);
 	greedy_start(1, MANY);
-	for (uint32_t i = 0; i < 10; i++) {
+	begun = runs[1];
+	/* The others continue. */
+	for (uint32_t i = 0; runs[1] - begun < 10; i++) {
 		uint32_t before = runs[1];
 
 		fiber_wake(seldom);
 		assert_true(reactor_turn(rig) > 0);
 		assert_int_equal(runs[2], i + 2);
-		/* The others continue, one slice a turn, because each slice is longer than a
-		 * turn. */
-		assert_int_equal(runs[1] - before, 1);
+		/* Each slice is longer than a turn. None fits into a turn in which this thread did
+		 * not run for as long. */
+		assert_in_range(runs[1] - before, 0, 1);
 	}
 	end();
 }
