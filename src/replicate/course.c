@@ -277,6 +277,7 @@ static void look_at_place(struct course *course)
 	struct s3_replicate_place place = {.generation = 0};
 	int ret = s3_replicate_place(course->replicate->opts.s3, slice_str(course->name), &place);
 
+	course->over = ret == -ENOENT;
 	if (ret)
 		place.generation = 0;
 	if (place.generation != course->generation) {
@@ -302,8 +303,7 @@ static void rest(struct course *course, bool found)
 	course->poked = false;
 	if (found)
 		return;
-	while (!atomic_load(&course->replicate->ending) &&
-		clock_now_ns() < now_ns + course->poll_ns &&
+	while (!course_ending(course) && clock_now_ns() < now_ns + course->poll_ns &&
 		!(course->poked && (clock_now_ns() >= settle_ns || any_hungry(course))))
 		(void)fiber_park_until(course->poked ? MIN(settle_ns, now_ns + course->poll_ns)
 						     : now_ns + course->poll_ns);
@@ -327,6 +327,15 @@ static void lanes_open(struct course *course)
 	course->told_lanes = !course->lane_count;
 }
 
+static bool has_rows(const struct course *course)
+{
+	bool behind = false;
+
+	for (uint32_t i = 0; i < WINDOW_SLOTS; i++)
+		behind = behind || course->slots[i].behind;
+	return course->window.count || course->parked || behind;
+}
+
 static void course_main(void *arg)
 {
 	struct course *course = arg;
@@ -334,7 +343,7 @@ static void course_main(void *arg)
 	bool found;
 
 	course->fiber = fiber_self();
-	while (!atomic_load(&replicate->ending)) {
+	while (!course_ending(course)) {
 		lanes_open(course);
 		look_at_place(course);
 		look_at_refused(course);
@@ -342,6 +351,7 @@ static void course_main(void *arg)
 		if (found)
 			course_wake_lanes(course);
 		end_done(course);
+		course->over = course->over && !found && !has_rows(course);
 		tell(course);
 		rest(course, found);
 	}
@@ -349,6 +359,11 @@ static void course_main(void *arg)
 	course->ended = true;
 	if (replicate->closer)
 		fiber_wake(replicate->closer);
+}
+
+bool course_ending(const struct course *course)
+{
+	return course->leaving || atomic_load(&course->replicate->ending);
 }
 
 void course_poke(struct course *course)
@@ -387,6 +402,7 @@ int course_open(struct replicate *replicate, const char *name, struct course **r
 
 void course_close(struct course *course)
 {
+	course->leaving = true;
 	for (uint32_t i = 0; i < course->lane_count; i++)
 		lane_close(&course->lanes[i]);
 	while (!course->ended) {

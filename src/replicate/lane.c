@@ -179,7 +179,7 @@ static void lane_main(void *arg)
 	char why[S3_REPLICATE_ERROR_BYTES];
 
 	lane->fiber = fiber_self();
-	while (!atomic_load(&replicate->ending)) {
+	while (!course_ending(course)) {
 		uint64_t now_ns = clock_now_ns();
 		bool paused = now_ns < course->paused_until_ns;
 		struct window_row *row = paused ? NULL : window_take(&course->window, now_ns);

@@ -184,6 +184,8 @@ struct course {
 	uint64_t cursor;     /* number of the last row that was looked at */
 	uint64_t generation; /* of the place that was used last */
 	struct fiber *fiber;
+	bool leaving; /* its fibers are to end */
+	bool over;    /* its target is gone, and it has no rows */
 	bool ended, poked;
 	uint64_t poll_ns;
 	/* A target that cannot be reached: nothing is sent before. */
@@ -197,7 +199,9 @@ struct course {
 	uint64_t buffer_bytes; /* of their buffers */
 };
 int course_open(struct replicate *replicate, const char *name, struct course **ret_course);
+/* Ends its fibers; the caller is replicate->closer. */
 void course_close(struct course *course);
+bool course_ending(const struct course *course);
 void course_poke(struct course *course);
 void course_wake_lanes(struct course *course);
 

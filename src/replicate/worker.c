@@ -43,12 +43,36 @@ static bool has_course(const struct replicate *replicate, struct slice name)
 	return false;
 }
 
+/* Ends the first course that is over, so that another one has its place. */
+static void course_end_one(struct replicate *replicate)
+{
+	uint32_t count = replicate->course_count, i = 0;
+	struct course *course;
+
+	while (i < count && !replicate->courses[i]->over)
+		i++;
+	if (i == count)
+		return;
+	course = replicate->courses[i];
+	memmove(replicate->courses + i, replicate->courses + i + 1,
+		(count - i - 1) * sizeof(struct course *));
+	replicate->course_count--;
+	if (!replicate->closer)
+		replicate->closer = fiber_self();
+	course_close(course);
+	if (replicate->closer == fiber_self())
+		replicate->closer = NULL;
+}
+
 static void course_start(struct replicate *replicate, const char *name)
 {
 	struct course *course = NULL;
-	int ret = replicate->course_count < COURSES_MAX ? course_open(replicate, name, &course)
-							: -EDQUOT;
+	int ret = -EDQUOT;
 
+	if (replicate->course_count == COURSES_MAX)
+		course_end_one(replicate);
+	if (replicate->course_count < COURSES_MAX)
+		ret = course_open(replicate, name, &course);
 	if (!ret)
 		replicate->courses[replicate->course_count++] = course;
 	else if (!replicate->told_course)
@@ -86,7 +110,8 @@ static bool left_visit(uint64_t number, struct slice version_id, struct slice te
 	return true;
 }
 
-/* The course of a target that is no longer registered stays until the end: it fails the rows. */
+/* The course of a target that is no longer registered fails the rows, and stays until its place is
+ * needed. Rows that come for it later than that fail at the next start. */
 static void courses_start(struct replicate *replicate)
 {
 	struct s3_replicate_told *list = calloc(S3_REPLICATE_TARGETS_MAX, sizeof(*list));

@@ -121,8 +121,8 @@ static void upload_parts_sweep(struct sweep *sweep)
 	if (!ret)
 		store_get_close(get);
 	else if (ret == -ENOENT)
-		sweep_note(sweep, document_delete_under(
-					  sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), parts));
+		sweep_note(sweep,
+			document_delete_under(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), parts));
 	else
 		sweep_note(sweep, ret);
 	/* Behind them. */
