@@ -32,6 +32,7 @@ struct job {
 	struct flow_link_stats link_stats;
 	struct fiber *reporter;
 	char name_last[1100];
+	uint64_t named_ns; /* the time in the last name */
 	uint32_t name_repeats;
 	uint32_t bodies_begun, bodies_stored, bodies_running;
 	uint64_t end_ns;
@@ -129,7 +130,9 @@ static bool body_name(struct job *job, char *out, size_t out_bytes)
 	const char *dot;
 	int stem;
 
-	if (!flow_name(pattern, clock_real_ns(), job->bodies_begun + 1, name, sizeof(name)))
+	/* A clock that is set back must not bring back a name. */
+	job->named_ns = MAX(job->named_ns, clock_real_ns());
+	if (!flow_name(pattern, job->named_ns, job->bodies_begun + 1, name, sizeof(name)))
 		return false;
 	if (strcmp(name, job->name_last)) {
 		snprintf(job->name_last, sizeof(job->name_last), "%s", name);

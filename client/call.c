@@ -316,8 +316,9 @@ int client_call_make(
 	}
 	client_result_init(&call->result, ++client->next_id, request->user_data);
 	call->begun_ns = clock_now_ns();
-	call->deadline_ns = call->begun_ns + (request->timeout_ns ? request->timeout_ns
-								  : client->request_timeout_ns);
+	call->deadline_ns = call->begun_ns +
+			    (request->timeout_ns ? MIN(request->timeout_ns, CLIENT_TIMEOUT_NS_MAX)
+						 : client->request_timeout_ns);
 	call->phase = CLIENT_QUEUED;
 	list_push_back(&client->queued, &call->link);
 	client->undone_count++;

@@ -8,6 +8,8 @@
 #define CLIENT_BUSY_NS_MIN  (50 * NS_PER_MS) /* after a 503, the first time */
 #define CLIENT_GRACE_NS	    (1 * NS_PER_S)   /* past a deadline that the server knows, too */
 #define CLIENT_TEXT_BYTES   512u
+/* libcurl counts milliseconds in an int; no sum with the time of day overflows. */
+#define CLIENT_TIMEOUT_NS_MAX (20 * 86400 * NS_PER_S)
 
 /* The life of a call:
  *

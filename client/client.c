@@ -49,7 +49,8 @@ static int request_timeout_take(struct neb_client *client, const struct neb_opti
 	char *end;
 
 	if (options->request_timeout_ns) {
-		client->request_timeout_ns = options->request_timeout_ns;
+		client->request_timeout_ns =
+			MIN(options->request_timeout_ns, CLIENT_TIMEOUT_NS_MAX);
 		return 0;
 	}
 	if (text && *text) {
@@ -85,7 +86,8 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 	ret = request_timeout_take(client, options);
 	if (ret)
 		return ret;
-	client->connect_timeout_ns = options->connect_timeout_ns     ? options->connect_timeout_ns
+	client->connect_timeout_ns = options->connect_timeout_ns ? MIN(options->connect_timeout_ns,
+									   CLIENT_TIMEOUT_NS_MAX)
 				     : client->transport == NEB_AUTO ? CLIENT_CONNECT_NS
 								     : client->request_timeout_ns;
 	client->retries_max = options->retries_max ? options->retries_max : 4;

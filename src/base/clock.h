@@ -31,14 +31,19 @@ static inline uint64_t clock_real_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* The real time, but never before *last_ns, which becomes it: for times that must not go back when
- * the clock does. */
+/* A clock that is set back by more was wrong before; by less, it is being adjusted. */
+#define CLOCK_SET_BACK_NS (60 * NS_PER_S)
+
+/* The real time, but behind *last_ns, which becomes it: for times that differ from each other, and
+ * do not go back when the clock is adjusted. When the clock is set back, they follow it. */
 static inline uint64_t clock_real_after_ns(uint64_t *last_ns)
 {
 	uint64_t now_ns = clock_real_ns();
 
-	if (now_ns > *last_ns)
+	if (now_ns > *last_ns || *last_ns - now_ns > CLOCK_SET_BACK_NS)
 		*last_ns = now_ns;
+	else
+		++*last_ns;
 	return *last_ns;
 }
 

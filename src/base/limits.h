@@ -34,11 +34,13 @@
 
 /* Frames of the unified region. A frame is one page, which is also the largest AF_XDP chunk. A span
  * is a run of frames that one lease gives out; devices see a span as one contiguous buffer. */
-#define FRAME_BYTES		 4096u
-#define FRAME_SHIFT		 12u
-#define LIMIT_SPAN_FRAMES_MAX	 1024u /* 4 MiB */
-#define LIMIT_ARENA_BYTES_MAX	 (1 * GIB)
-#define LIMIT_ARENAS_MAX	 64u
+#define FRAME_BYTES	      4096u
+#define FRAME_SHIFT	      12u
+#define LIMIT_SPAN_FRAMES_MAX 1024u /* 4 MiB */
+#define LIMIT_ARENA_BYTES_MAX (1 * GIB)
+#define LIMIT_ARENAS_MAX      64u
+/* One arena is for the tables. */
+#define LIMIT_REGION_BYTES_MAX	 ((LIMIT_ARENAS_MAX - 1) * LIMIT_ARENA_BYTES_MAX)
 #define LIMIT_REGION_MRS_MAX	 1024u
 #define LIMIT_REGION_TARGETS_MAX 4096u
 #define LIMIT_CORES_MAX		 64u

@@ -3,6 +3,7 @@
 #include "codec/discovery.h"
 #include "flow/fan_out.h"
 #include "server/config.h"
+#include "store/local.h"
 
 #define FLAG(p, f, d, h)                                                             \
 	{                                                                            \
@@ -58,12 +59,14 @@ const struct config_key CONFIG_KEYS[] = {
 		"Free space to keep on the file system; when less is free, writes fail with "
 		"the answer that the disk is full"),
 	BYTES("data.volume_bytes_max", data.volume_bytes_max, 0, 1024 * TIB, "0",
-		"Maximum size of the volume; 0: as large as the file system allows"),
+		"Maximum size of the volume, but the log and a first step of the file are always "
+		"made; 0: as large as the file system allows"),
 	BYTES_OR_AUTO("data.log_bytes", data.log_bytes, 1 * MIB, 1 * GIB,
 		"Size of the log when a new store is made; auto: 64MiB. The changes of one "
-		"commit must fit half of it, so it limits how many parts an upload may have"),
-	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, 16 * KIB, "2KiB",
-		"Objects up to this size are stored in their index record"),
+		"commit must fit half of it, so it limits how many parts an upload may have, and "
+		"below 4MiB how large an encrypted object may be"),
+	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, STORE_INLINE_BYTES_MAX, "2KiB",
+		"Objects up to this size are stored in their index record; 0: none"),
 
 	TEXT("storage.volume", storage.volume, "",
 		"Where objects are stored: a file, a block device, an NVMe passthrough device "
@@ -339,9 +342,9 @@ const struct config_key CONFIG_KEYS[] = {
 	BYTES("fan_out.multicast_rate", fan_out.multicast_rate, FLOW_CAST_RATE_MIN, 128 * GIB,
 		"1GiB", "Bytes a second, at most, of one object's multicast"),
 
-	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
+	BYTES("memory.bytes", memory.bytes, 8 * MIB, LIMIT_REGION_BYTES_MAX, "512MiB",
 		"Size of the unified region's data frames"),
-	BYTES("memory.bytes_max", memory.bytes_max, 0, 4 * TIB, "0",
+	BYTES("memory.bytes_max", memory.bytes_max, 0, LIMIT_REGION_BYTES_MAX, "0",
 		"The most that the region may have when it grows while the server runs, in steps "
 		"of 64MiB or more; 0: it keeps its size"),
 	FLAG("memory.adapt", memory.adapt, "true",

@@ -81,7 +81,9 @@ void volumes_store_opts(const struct config *config, struct store_opts *ret_opts
 		.record_table_bytes_max = config->memory.records_bytes,
 		.index_cache_bytes = config->memory.index_cache_bytes,
 		.list_table_bytes_max = config->memory.list_bytes,
-		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
+		.inline_bytes_max = config->data.inline_bytes_max
+					    ? (uint32_t)config->data.inline_bytes_max
+					    : UINT32_MAX,
 		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
 	};
 }

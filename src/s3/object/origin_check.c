@@ -78,12 +78,11 @@ static void compare(struct s3_call *call, const struct s3_origin_ask *ask, char 
 
 void s3_origin_check(struct s3_call *call)
 {
-	int64_t now_s = (int64_t)(clock_real_ns() / NS_PER_S), fetched;
+	int64_t now_s = (int64_t)(clock_real_ns() / NS_PER_S), fetched, checked, last;
 	char etag[sizeof(((struct store_meta *)NULL)->etag)];
 	struct s3_origin_ask ask;
 	struct store_get *get;
 	bool ignored;
-	uint64_t last;
 
 	if (!s3_origin_ask_of(call, &ask) || !ask.origin->revalidate_s || !ask.via[0] ||
 		store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
@@ -93,8 +92,10 @@ void s3_origin_check(struct s3_call *call)
 	store_get_close(get);
 	if (fetched < 0)
 		return;
-	last = MAX((uint64_t)fetched, s3_origin_checked_s(call->bucket, call->key));
-	if (now_s < (int64_t)(last + ask.origin->revalidate_s))
+	checked = (int64_t)s3_origin_checked_s(call->bucket, call->key);
+	/* A time of a clock that was ahead says nothing. */
+	last = MAX(fetched <= now_s ? fetched : 0, checked <= now_s ? checked : 0);
+	if (now_s < last + (int64_t)ask.origin->revalidate_s)
 		return;
 	/* Meanwhile others read what is here. */
 	s3_origin_check_note(call->bucket, call->key);

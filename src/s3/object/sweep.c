@@ -9,11 +9,15 @@
 #include "s3/object/multipart.h"
 #include "s3/origin.h"
 
+/* Longer than a sweep takes. */
+#define SWEEP_NS (86400 * NS_PER_S)
+
 struct sweep {
 	struct s3 *s3;
 	struct flow_core *core;
 	const _Atomic bool *ending; /* NULL: it runs to its end */
-	char until[17]; /* fetches from before it are swept, too; ids begin with their time */
+	char until[17];	 /* fetches from before it are swept, too; ids begin with their time */
+	char beyond[17]; /* and those from behind it: the clock was ahead */
 	char last[S3_UPLOAD_NAME_MAX];
 	uint32_t count;
 	int ret; /* the first deletion that failed; the others go on */
@@ -57,6 +61,15 @@ static bool is_orphan(const struct sweep *sweep, struct slice name, struct store
 	return orphan;
 }
 
+/* Whether a fetch is of an earlier run. */
+static bool is_former(const struct sweep *sweep, struct slice name)
+{
+	struct slice time = slice_to(slice_from(name, name.len - S3_UPLOAD_ID_LEN), 16);
+
+	return slice_cmp(time, slice_str(sweep->until)) < 0 ||
+	       slice_cmp(time, slice_str(sweep->beyond)) > 0;
+}
+
 static void record_visit(const struct store_list_entry *entry, void *arg)
 {
 	struct sweep *sweep = arg;
@@ -68,9 +81,7 @@ static void record_visit(const struct store_list_entry *entry, void *arg)
 	if (is_ending(sweep) || name.len < S3_UPLOAD_ID_LEN + 4 ||
 		store_get_open(sweep->s3->store, SLICE(S3_UPLOADS_BUCKET), name, &get, &ignored))
 		return;
-	ended = (s3_origin_is_copy(store_get_meta(get)) &&
-			slice_cmp(slice_to(slice_from(name, name.len - S3_UPLOAD_ID_LEN), 16),
-				slice_str(sweep->until)) < 0) ||
+	ended = (s3_origin_is_copy(store_get_meta(get)) && is_former(sweep, name)) ||
 		is_orphan(sweep, name, get);
 	store_get_close(get);
 	if (ended)
@@ -176,10 +187,13 @@ int s3_uploads_delete_all(struct s3 *s3, struct flow_core *core, struct slice bu
 int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *ending)
 {
 	struct sweep sweep = {.s3 = s3, .core = core, .ending = ending};
+	uint64_t now_ns = clock_real_ns();
 	char prefix[] = "u/";
 	int ret;
 
-	snprintf(sweep.until, sizeof(sweep.until), "%016llx", (unsigned long long)clock_real_ns());
+	snprintf(sweep.until, sizeof(sweep.until), "%016llx", (unsigned long long)now_ns);
+	snprintf(sweep.beyond, sizeof(sweep.beyond), "%016llx",
+		(unsigned long long)(now_ns + SWEEP_NS));
 	ret = uploads_sweep(&sweep, prefix);
 	if (sweep.count)
 		log_info("s3", "%u uploads that an earlier run did not end were deleted",

@@ -71,6 +71,31 @@ static void test_both_ways(void **state)
 	neb_client_close(clients[1]);
 }
 
+/* As long as it takes. */
+static void test_timeouts_without_end(void **state)
+{
+	static const enum neb_transport ways[2] = {NEB_STRICT, NEB_HTTP};
+	const struct program *child = *state;
+	struct neb_options options = {.endpoints = child->both,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.connect_timeout_ns = UINT64_MAX,
+		.request_timeout_ns = UINT64_MAX};
+	struct neb_request head = {.op = NEB_HEAD_OBJECT, .bucket = "ways", .key = "k"};
+	struct neb_client *client;
+	struct neb_result result;
+
+	for (uint32_t way = 0; way < 2; way++) {
+		options.transport = ways[way];
+		assert_int_equal(neb_client_open(&options, &client), 0);
+		assert_int_equal(neb_put(client, "ways", "k", "bytes", 5, NULL), 0);
+		head.timeout_ns = way ? 0 : UINT64_MAX;
+		assert_int_equal(neb_perform(client, &head, &result), 0);
+		assert_int_equal(result.bytes, 5);
+		neb_client_close(client);
+	}
+}
+
 static void put_with_metadata(struct neb_client *client, const char *value)
 {
 	const struct neb_header header = {"x-amz-meta-text", value};
@@ -646,6 +671,7 @@ int main(void)
 		cmocka_unit_test(test_no_server),
 		cmocka_unit_test(test_silent_server),
 		cmocka_unit_test(test_both_ways),
+		cmocka_unit_test(test_timeouts_without_end),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_headers_that_do_not_fit),
 		cmocka_unit_test(test_metadata_is_one_header),

@@ -660,6 +660,33 @@ static void test_sweep_goes_on(void **state)
 	}
 }
 
+/* A fetch from before this start, or from a time when the clock was days ahead, is nobody's. */
+static void test_fetches_of_an_earlier_run(void **state)
+{
+	static const int64_t AHEAD_S[] = {-3600, 60, 2 * 86400};
+	struct document_text row = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+		.text = SLICE("key"),
+		.headers = SLICE(S3_ORIGIN_HEADER "\0fetched=2026-11-29T00:00:00.000Z\0")};
+	char name[S3_UPLOAD_NAME_MAX], id[S3_UPLOAD_ID_LEN + 1];
+	struct store_bucket bucket;
+	uint64_t before;
+
+	(void)state;
+	create("/bkt/any", NULL);
+	before = records();
+	assert_int_equal(store_bucket_get(fake_store, SLICE("bkt"), &bucket), 0);
+	for (size_t i = 0; i < ARRAY_LEN(AHEAD_S); i++) {
+		uint64_t ns = clock_real_ns() + (uint64_t)AHEAD_S[i] * NS_PER_S;
+
+		s3_upload_id_make(bucket.id, SLICE("key"), id);
+		snprintf(name, sizeof(name), "u/bkt/%016llx%s", (unsigned long long)ns, id + 16);
+		row.key = slice_str(name);
+		assert_int_equal(document_put_text(fake_store, &fake_core, &row), 0);
+	}
+	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
+	assert_int_equal(records(), before + 1);
+}
+
 /* Uploads that an earlier version began go on, unless their bucket is younger than they; parts
  * whose upload has ended are deleted. */
 static void test_uploads_of_an_earlier_version(void **state)
@@ -895,6 +922,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_bucket_made_during_a_deletion),
 		cmocka_unit_test(test_deletion_cut_short),
 		cmocka_unit_test(test_sweep_goes_on),
+		cmocka_unit_test(test_fetches_of_an_earlier_run),
 		cmocka_unit_test(test_uploads_of_an_earlier_version),
 		cmocka_unit_test(test_completed_while_the_body_is_awaited),
 		cmocka_unit_test(test_completed_before_the_commit),
