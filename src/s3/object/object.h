@@ -52,6 +52,9 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 /* The second half of it, for an opened object: the caller has set get and meta, which may differ
  * from get's. After an error get is closed. */
 const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read);
+/* Closes get, whose headers are not answered. Returns the error. */
+const struct s3_error *s3_read_refuse(
+	struct s3_call *call, const struct s3_read *read, const struct s3_error *error);
 /* Answers with the head and, except for HEAD, the chosen range; closes get. */
 const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
 /* Joins the fan-out that the request's header names, and waits until it begins; nothing without the

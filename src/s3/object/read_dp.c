@@ -181,6 +181,14 @@ static bool is_plain(const struct s3_call *call)
 	return !call->request->header_count && !call->params.count;
 }
 
+const struct s3_error *s3_read_refuse(
+	struct s3_call *call, const struct s3_read *read, const struct s3_error *error)
+{
+	call->header_count = call->header_base;
+	store_get_close(read->get);
+	return error;
+}
+
 const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read)
 {
 	const struct s3_error *error = NULL;
@@ -203,8 +211,11 @@ const struct s3_error *s3_read_opened(struct s3_call *call, struct s3_read *read
 	}
 	if (!error && !plain)
 		error = read_choose(call, read);
-	if (!error && s3_read_is_open(read))
+	if (!error && s3_read_is_open(read)) {
 		error = s3_meta_answer(call, read->meta);
+		if (error)
+			return s3_read_refuse(call, read, error);
+	}
 	if (error) {
 		store_get_close(read->get);
 		return error;

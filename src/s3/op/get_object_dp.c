@@ -72,7 +72,6 @@ static const struct s3_error *check_window(struct s3_call *call, const struct s3
 		return s3_control_check_bytes(call, read->bytes);
 	if (!token || read->bytes <= token->window.bytes)
 		return NULL;
-	call->header_count = 0;
 	return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
 		"The RDMA token's window has %llu bytes, and the request needs %llu.",
 		(unsigned long long)token->window.bytes, (unsigned long long)read->bytes);
@@ -85,10 +84,8 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 	struct flow_source *source;
 	int ret = 0;
 
-	if (error) {
-		store_get_close(read->get);
-		return error;
-	}
+	if (error)
+		return s3_read_refuse(call, read, error);
 	if (call->request->method == S3_HEAD) {
 		if (reply->ops->head(
 			    reply, read->status, call->headers, call->header_count, read->bytes))
@@ -104,8 +101,8 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 		if (!ret && __builtin_expect(read->fan != NULL, 0))
 			source = flow_fan_source(read->fan, source);
 		if (ret)
-			error = s3_fail_errno(call, ret);
-		else if (s3_token_of(call))
+			return s3_read_refuse(call, read, s3_fail_errno(call, ret));
+		if (s3_token_of(call))
 			error = send_by_token(call, read, source);
 		else
 			error = send_body(call, read, source);
@@ -130,10 +127,7 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 		s3_lease_offer(call, &read);
 	if (__builtin_expect(call->request->header_count != 0, 0))
 		error = s3_fan_out_begin(call, &read);
-	if (error)
-		store_get_close(read.get);
-	else
-		error = s3_read_send(call, &read);
+	error = error ? s3_read_refuse(call, &read, error) : s3_read_send(call, &read);
 	if (__builtin_expect(read.fan != NULL, 0))
 		flow_fan_end(read.fan, !error && !call->reply->broken);
 	if (__builtin_expect(read.stream != NULL, 0))

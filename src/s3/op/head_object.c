@@ -19,7 +19,5 @@ const struct s3_error *s3_op_head_object(struct s3_call *call)
 		return NULL;
 	if (__builtin_expect(call->request->header_count != 0, 0))
 		error = s3_fan_out_head(call, &read);
-	if (error)
-		store_get_close(read.get);
-	return error ? error : s3_read_send(call, &read);
+	return error ? s3_read_refuse(call, &read, error) : s3_read_send(call, &read);
 }

@@ -563,6 +563,15 @@ const struct s3_error *s3_sse_keep(
 
 /* ---- Answers and bytes. ---- */
 
+/* Where the value came from may be gone when the head is sent. */
+static void answer_copy(struct s3_call *call, struct slice name, struct slice value)
+{
+	struct slice copy = mem_arena_copy(&call->arena, value);
+
+	if (copy.data)
+		s3_answer_header(call, name, copy);
+}
+
 void s3_sse_answer(struct s3_call *call, const struct s3_sse *sse)
 {
 	switch (sse->kind) {
@@ -573,13 +582,13 @@ void s3_sse_answer(struct s3_call *call, const struct s3_sse *sse)
 		break;
 	case S3_SSE_KMS:
 		s3_answer_header(call, SLICE(PREFIX), SLICE("aws:kms"));
-		s3_answer_header(call, SLICE(PREFIX "-aws-kms-key-id"), sse->kms_key);
+		answer_copy(call, SLICE(PREFIX "-aws-kms-key-id"), sse->kms_key);
 		if (sse->bucket_key)
 			s3_answer_header(call, SLICE(PREFIX "-bucket-key-enabled"), SLICE("true"));
 		break;
 	case S3_SSE_CUSTOMER:
 		s3_answer_header(call, SLICE(S3_SSE_CLIENT "algorithm"), SLICE("AES256"));
-		s3_answer_header(call, SLICE(S3_SSE_CLIENT "key-MD5"), sse->customer_md5);
+		answer_copy(call, SLICE(S3_SSE_CLIENT "key-MD5"), sse->customer_md5);
 		break;
 	}
 }

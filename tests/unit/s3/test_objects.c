@@ -203,6 +203,27 @@ static void test_headers_are_kept(void **state)
 	check_header("content-encoding", "");
 }
 
+/* An error that is found when the object is open has none of the object's headers. */
+static void test_errors_have_no_headers_of_objects(void **state)
+{
+	static const char *const METHODS[] = {"GET", "HEAD"};
+
+	(void)state;
+	begin("PUT", "/bkt/told", "");
+	header("Content-Type", "text/html");
+	header("x-amz-meta-one", "1");
+	body("body");
+	run(200, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(METHODS); i++) {
+		begin(METHODS[i], "/bkt/told", "");
+		header("x-nebulaio-fan-out", "bad!");
+		run(400, i ? NULL : "InvalidArgument");
+		check_header("content-type", i ? "" : "application/xml");
+		check_header("x-amz-meta-one", "");
+		check_header("etag", "");
+	}
+}
+
 static void test_metadata_beyond_ascii(void **state)
 {
 	(void)state;
@@ -740,6 +761,7 @@ static int tests_run(void)
 		OBJECT_TEST(test_empty_object),
 		OBJECT_TEST(test_small_bodies_count_when_told),
 		OBJECT_TEST(test_headers_are_kept),
+		OBJECT_TEST(test_errors_have_no_headers_of_objects),
 		OBJECT_TEST(test_metadata_beyond_ascii),
 		OBJECT_TEST(test_metadata_limit),
 		OBJECT_TEST(test_ranges),
