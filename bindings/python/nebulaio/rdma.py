@@ -462,7 +462,7 @@ class RDMAClient:
                     if silent < window:
                         places[native.submit(op, bucket, key, **options)] = len(outcomes) - 1
             finally:
-                while places and native.in_flight:
+                while places:
                     collect()
         return outcomes
 

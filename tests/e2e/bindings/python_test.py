@@ -278,6 +278,23 @@ def test_many():
 
 
 @needs()
+def test_many_beside_other_calls():
+    """A request of the iterable's own takes the results of those in flight: they are looked at all the same."""
+    with opened() as client:
+        def then_asked(*request):
+            yield request
+            becomes(lambda: client.ping() and not client.native.in_flight)
+
+        missing = "no-such-bucket-here"
+        for call, request in ((client.put_many, (missing, "a", b"b")), (client.delete_many, (missing, "a")), (client.head_many, (BUCKET, "not there"))):
+            outcome = call(then_asked(*request), errors=True)
+            tap.check(isinstance(outcome[0], nebulaio.NotFoundError) and raised(nebulaio.NotFoundError, call, then_asked(*request)) is not None and
+                      client.native.wait() == [], f"{call.__name__}: a failure that another request's wait received", outcome)
+        tap.check(client.put_many([(BUCKET, "beside", b"put")])[0].status == 200 and client.delete_many([(BUCKET, "beside")])[0].status == 204,
+                  "many: and the next calls have results of their own")
+
+
+@needs()
 def test_batch_ends():
     """A batch ends by its time, by a signal's exception, and when its server is killed."""
     with RDMAClient(nobody_answers(), *KEYS) as client:
