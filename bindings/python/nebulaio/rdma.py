@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import threading
@@ -485,10 +486,13 @@ class RDMAClient:
                 return array
         raise invalid("the object changes all the time", bucket=bucket, key=key)
 
-    def _npy_scratch(self) -> memoryview:
-        if self._scratch is None:
-            self._scratch = self.native.alloc(SCRATCH_BYTES)
-        return memoryview(self._scratch)
+    @contextlib.contextmanager
+    def _npy_scratch(self) -> Iterator[memoryview]:
+        """Memory for a header. An exception may leave a request behind that still uses it: only a block that ends well
+        keeps it for the next one."""
+        scratch, self._scratch = self._scratch or self.native.alloc(SCRATCH_BYTES), None
+        yield memoryview(scratch)
+        self._scratch = scratch
 
     def _npy_room(self, header: bytes, out: Any, pooled: bool) -> Any:
         import numpy
@@ -511,26 +515,27 @@ class RDMAClient:
         header, size = self._npy_last
         if out is not None and out.nbytes != size:
             return None
-        scratch = self._npy_scratch()[:len(header)]
-        try:
-            array = self._npy_room(header, out, pooled)
-            result = self.native.perform(_native.GET_OBJECT, bucket, key, into=[scratch, npy.memory(array)])
-        except (BufferTooSmallError, ValueError):
-            self._npy_last = None
-            return None
-        if result.bytes != len(header) + size or scratch != header:
-            self._npy_last = None
-            return None
+        with self._npy_scratch() as scratch:
+            try:
+                array = self._npy_room(header, out, pooled)
+                result = self.native.perform(_native.GET_OBJECT, bucket, key, into=[scratch[:len(header)], npy.memory(array)])
+            except (BufferTooSmallError, ValueError):
+                self._npy_last = None
+                return None
+            if result.bytes != len(header) + size or scratch[:len(header)] != header:
+                self._npy_last = None
+                return None
         self._keep(result)
         return array
 
     def _npy_first(self, bucket: str, key: str, out: Any, pooled: bool) -> Any:
-        scratch = self._npy_scratch()
-        result = self.native.perform(_native.GET_OBJECT, bucket, key, into=scratch, length=len(scratch))
-        size = npy.header_bytes(bytes(scratch[:min(12, result.bytes)]))
+        with self._npy_scratch() as scratch:
+            result = self.native.perform(_native.GET_OBJECT, bucket, key, into=scratch, length=len(scratch))
+            start = bytes(scratch[:result.bytes])
+        size = npy.header_bytes(start[:12])
         match = _match(result.etag)
-        if size <= result.bytes:
-            header = bytes(scratch[:size])
+        if size <= len(start):
+            header = start[:size]
         else:
             header = self._get_exact(bucket, key, size, {"length": size, "headers": match})
             if len(header) != size:
@@ -557,9 +562,9 @@ class RDMAClient:
         with self._lock:
             if len(header) > SCRATCH_BYTES:
                 return self.put_object(bucket, key, [header, npy.memory(array)], **options)
-            scratch = self._npy_scratch()[:len(header)]
-            scratch[:] = header
-            return self.put_object(bucket, key, [scratch, npy.memory(array)], **options)
+            with self._npy_scratch() as scratch:
+                scratch[:len(header)] = header
+                return self.put_object(bucket, key, [scratch[:len(header)], npy.memory(array)], **options)
 
     # ---- Buckets and listings. ----
 

@@ -53,6 +53,39 @@ def raised(kind, call, *args, **options):
     return None
 
 
+class Alarm(Exception):
+    pass
+
+
+def interrupted(client, call, *args, **options):
+    """The exception of a signal handler that ends the call once its request is in flight, or None."""
+    def on_alarm(number, frame):
+        raise Alarm
+
+    def ring():
+        becomes(lambda: client.native.in_flight)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    thread = threading.Thread(target=ring)
+    thread.start()
+    try:
+        return raised(Alarm, call, *args, **options)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def stopped_server():
+    """The server does nothing meanwhile."""
+    os.kill(int(SERVER_PID), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(int(SERVER_PID), signal.SIGCONT)
+
+
 def nobody_answers():
     """An endpoint that accepts connections and sends nothing."""
     silent = socket.create_server(("127.0.0.1", 0))
@@ -791,6 +824,27 @@ def test_numpy():
                            "cut": client.get_object(BUCKET, "weights.npy", length=5000)}.items():
             client.put_object(BUCKET, "junk.npy", junk)
             tap.check(raised(ValueError, client.get_object_numpy, BUCKET, "junk.npy") is not None, f"numpy: junk: {name}")
+
+
+@needs("numpy")
+def test_numpy_interrupted():
+    """The server reads an array's header and data after the call for it was interrupted."""
+    import numpy as np
+
+    ones, twos = np.ones((300, 1000)), np.full((700, 500), 2)
+    with opened() as client:
+        client.ping()
+        with stopped_server():
+            error = interrupted(client, client.put_object_numpy, BUCKET, "ones.npy", ones)
+            done = threading.Thread(target=client.put_object_numpy, args=(BUCKET, "twos.npy", twos))
+            done.start()
+            becomes(lambda: client.native.in_flight == 2)
+        done.join()
+        becomes(lambda: client.ping() and not client.native.in_flight)
+        for key, array in (("ones.npy", ones), ("twos.npy", twos)):
+            back = client.get_object_numpy(BUCKET, key)
+            tap.check(error and back.shape == array.shape and back.dtype == array.dtype and (back == array).all(),
+                      f"numpy: a put, interrupted, and the next one have their own headers: {key}", (error, back.shape, back.dtype))
 
 
 class OnlyDLPack:
