@@ -257,6 +257,18 @@ static void leftovers_end(struct client *self)
 	}
 }
 
+/* Drops the results of submit() that nobody has taken. */
+static void results_drop(struct client *self)
+{
+	while (self->done_first) {
+		struct call *call = self->done_first;
+
+		self->done_first = call->next;
+		call_free(call);
+	}
+	self->done_last = NULL;
+}
+
 static void calls_drop(struct client *self)
 {
 	while (self->in_flight) {
@@ -265,13 +277,7 @@ static void calls_drop(struct client *self)
 		call_land(self, call);
 		call_free(call);
 	}
-	while (self->done_first) {
-		struct call *call = self->done_first;
-
-		self->done_first = call->next;
-		call_free(call);
-	}
-	self->done_last = NULL;
+	results_drop(self);
 }
 
 /* Runs before each release of the lock. Ends the session when it is closed and no Python object
@@ -413,9 +419,25 @@ static int client_init(struct client *self, PyObject *args, PyObject *kwargs)
 	return ret ? -1 : 0;
 }
 
+/* Takes the last results while a Buffer or a Registration keeps the session open. A request whose
+ * call has ended may itself hold the Buffer, and nobody takes its result after the close. False: a
+ * signal handler raised an exception. */
+static bool results_await(struct client *self)
+{
+	results_drop(self);
+	while (self->flying && self->guests) {
+		results_wait(self, WAIT_SLICE_NS);
+		results_drop(self);
+		if (self->flying && self->guests && PyErr_CheckSignals())
+			return false;
+	}
+	return true;
+}
+
 static PyObject *client_close(PyObject *object, PyObject *unused)
 {
 	struct client *self = (struct client *)object;
+	bool done;
 
 	(void)unused;
 	if (self->closed || !self->neb || self->generation != fork_generation) {
@@ -425,7 +447,10 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 	if (!client_enter(object))
 		return NULL;
 	self->closed = true;
+	done = results_await(self);
 	client_leave(object);
+	if (!done)
+		return NULL;
 	Py_RETURN_NONE;
 }
 
@@ -862,7 +887,8 @@ static PyMethodDef client_methods[] = {
 	{"forget", client_forget, METH_O, "Memory that requests have used goes away."},
 	{"stats", client_stats, METH_NOARGS, "What the client did so far."},
 	{"close", client_close, METH_NOARGS,
-		"Ends the session; with buffers alive, when the last of them is gone."},
+		"Ends the session; with buffers alive, when the last of them is gone. Waits for "
+		"requests in flight if there are buffers or registrations."},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -141,7 +141,7 @@ class RDMAClient:
 
     def close(self) -> None:
         """Ends the session. Buffers, and arrays over them, stay usable as memory: the session ends with the last of
-        them."""
+        them. While there are any it waits for the requests in flight, such as one that Ctrl-C has left behind."""
         with self._lock:
             native, self._native = self._native, None
             self._scratch = self._mapper = None

@@ -57,13 +57,13 @@ class Alarm(Exception):
     pass
 
 
-def interrupted(client, call, *args, **options):
-    """The exception of a signal handler that ends the call once its request is in flight, or None."""
+def interrupted(ready, call, *args, **options):
+    """The exception of a signal handler that ends the call once ready() is true, or None."""
     def on_alarm(number, frame):
         raise Alarm
 
     def ring():
-        becomes(lambda: client.native.in_flight)
+        becomes(ready)
         os.kill(os.getpid(), signal.SIGALRM)
 
     before = signal.signal(signal.SIGALRM, on_alarm)
@@ -685,6 +685,32 @@ def test_signals():
     tap.check(len(room) == MIB + 1, "until the client is closed")
 
 
+def pools():
+    """How many clients' pools this process has: a session's end ends its pool."""
+    gc.collect()
+    return pathlib.Path("/proc/self/maps").read_text().count("nebulaio-client")
+
+
+@needs()
+def test_interrupted_buffers():
+    before = pools()
+    client = opened()
+    native, buffer = client.native, client.allocate_buffer(MIB)
+    client.put_object(BUCKET, "left", b"left")
+    with stopped_server():
+        error = interrupted(lambda: native.in_flight, client.get_into, BUCKET, "left", buffer)
+        native.submit(nebulaio._native.GET_OBJECT, BUCKET, "left", into=client.allocate_buffer(MIB))
+    tap.check(error and native.in_flight == 2 and pools() == before + 1, "interrupted: two requests hold their buffers", native.in_flight)
+    del buffer, error
+    client.close()
+    tap.check(native.in_flight == 0 and pools() == before, "interrupted: close() ends them, and the session with the last buffer",
+              (native.in_flight, before, pools()))
+    client = RDMAClient(nobody_answers(), *KEYS, request_timeout=600.0)
+    native, buffer = client.native, client.allocate_buffer(MIB)
+    error = interrupted(lambda: native.in_flight, client.get_into, BUCKET, "left", buffer)
+    tap.check(error and interrupted(lambda: client.closed, client.close) and native.in_flight == 1, "interrupted: a signal ends close()", error)
+
+
 @needs()
 def test_fork():
     client = opened()
@@ -835,7 +861,7 @@ def test_numpy_interrupted():
     with opened() as client:
         client.ping()
         with stopped_server():
-            error = interrupted(client, client.put_object_numpy, BUCKET, "ones.npy", ones)
+            error = interrupted(lambda: client.native.in_flight, client.put_object_numpy, BUCKET, "ones.npy", ones)
             done = threading.Thread(target=client.put_object_numpy, args=(BUCKET, "twos.npy", twos))
             done.start()
             becomes(lambda: client.native.in_flight == 2)
