@@ -11,6 +11,7 @@
 #define Py_LIMITED_API 0x03090000
 #endif
 #include <Python.h>
+#include <stdbool.h>
 
 #if Py_LIMITED_API < 0x030a0000
 PyAPI_FUNC(const char *) PyUnicode_AsUTF8AndSize(PyObject *string, Py_ssize_t *bytes);
@@ -48,6 +49,12 @@ PyAPI_FUNC(void) PyBuffer_Release(Py_buffer *view);
 #define Py_bf_releasebuffer 2
 #endif
 #endif
+
+/* Whether the block that __exit__(args) ends has raised an exception. */
+static inline bool exit_raises(PyObject *args)
+{
+	return PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
+}
 
 /* Frees an object of one of our types, or of a subclass, after its contents. */
 static inline void object_free(PyObject *self)

@@ -87,9 +87,12 @@ static PyObject *buffer_enter(PyObject *self, PyObject *unused)
 	return self;
 }
 
+/* An exception is not hidden by views, such as that of a request that it interrupted: the last one
+ * gives the memory back. */
 static PyObject *buffer_exit(struct buffer *self, PyObject *args)
 {
-	(void)args;
+	if (self->exports && exit_raises(args))
+		Py_RETURN_NONE;
 	return buffer_release(self, NULL);
 }
 

@@ -178,9 +178,11 @@ static PyObject *map_enter(PyObject *self, PyObject *unused)
 	return self;
 }
 
+/* An exception is not hidden by views: the map ends with the last one. */
 static PyObject *map_exit(struct map *self, PyObject *args)
 {
-	(void)args;
+	if ((self->exports || self->users) && exit_raises(args))
+		Py_RETURN_NONE;
 	return map_close(self, NULL);
 }
 

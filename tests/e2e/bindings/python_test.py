@@ -711,6 +711,36 @@ def test_interrupted_buffers():
     tap.check(error and interrupted(lambda: client.closed, client.close) and native.in_flight == 1, "interrupted: a signal ends close()", error)
 
 
+def divided(made):
+    """A block of the object, with a view of it, that an exception ends."""
+    with made as held:
+        view = memoryview(held)
+        view[0] // 0
+
+
+@needs()
+def test_interrupted_blocks():
+    before = pools()
+    with opened() as client:
+        def read():
+            with client.allocate_buffer(MIB) as buffer:
+                client.get_into(BUCKET, "blocks", buffer)
+
+        client.put_object(BUCKET, "blocks", b"blocks")
+        with stopped_server():
+            error = interrupted(lambda: client.native.in_flight, read)
+        tap.check(isinstance(error, Alarm), "interrupted: within a buffer's block, the signal's exception", error)
+        made = client.allocate_buffer(MIB)
+        tap.check(raised(ZeroDivisionError, divided, made) and len(made) == MIB and raised(ZeroDivisionError, divided, client.map(BUCKET, "blocks")),
+                  "a block of a buffer or a map that an exception ends: that exception, though there are views")
+        with made as buffer:
+            pass
+        view = memoryview(client.allocate_buffer(MIB))
+        tap.check(len(buffer) == 0 and raised(BufferError, view.obj.__exit__, None, None, None), "a block that ends well: released, or its views are told")
+        del error, view
+    tap.check(pools() == before, "interrupted: and the session ends")
+
+
 @needs()
 def test_fork():
     client = opened()
