@@ -103,11 +103,12 @@ void *client_raise_from(
 {
 	PyObject *errors = PyImport_ImportModule("nebulaio.errors");
 	PyObject *exception =
-		errors ? PyObject_CallMethod(errors, "from_result", "iIssssssOO", -result->error,
-				 (unsigned)result->status, result->code, result->message,
-				 result->request_id, neb_transport_name(result->transport),
-				 result->fallback, verb_of((enum neb_op)op),
-				 bucket ? bucket : Py_None, key ? key : Py_None)
+		errors ? PyObject_CallMethod(errors, "from_result", "iINNNsNsOO", -result->error,
+				 (unsigned)result->status, text_of(result->code),
+				 text_of(result->message), text_of(result->request_id),
+				 neb_transport_name(result->transport), text_of(result->fallback),
+				 verb_of((enum neb_op)op), bucket ? bucket : Py_None,
+				 key ? key : Py_None)
 		       : NULL;
 
 	Py_XDECREF(errors);
@@ -149,8 +150,8 @@ static PyObject *log_take(struct client *self)
 	PyErr_Fetch(&type, &value, &trace);
 	lines = PyList_New(0);
 	for (uint32_t i = 0; lines && i < count; i++) {
-		PyObject *line =
-			Py_BuildValue("is", LEVELS[self->log[i].level & 3], self->log[i].text);
+		PyObject *line = Py_BuildValue(
+			"iN", LEVELS[self->log[i].level & 3], text_of(self->log[i].text));
 
 		if (!line || PyList_Append(lines, line))
 			Py_CLEAR(lines);
@@ -898,8 +899,7 @@ static PyObject *client_device(PyObject *object, void *why)
 	PyObject *text = NULL;
 
 	if (neb) {
-		text = PyUnicode_FromString(
-			why ? neb_client_device_why(neb) : neb_client_device(neb));
+		text = text_of(why ? neb_client_device_why(neb) : neb_client_device(neb));
 		client_leave(object);
 	}
 	return text;

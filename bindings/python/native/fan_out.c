@@ -8,8 +8,8 @@
 
 static PyObject *told_add(PyObject *result, const struct neb_multicast *told)
 {
-	PyObject *value = Py_BuildValue("(KKs)", (unsigned long long)told->bytes,
-		(unsigned long long)told->bytes_read, told->why);
+	PyObject *value = Py_BuildValue("(KKN)", (unsigned long long)told->bytes,
+		(unsigned long long)told->bytes_read, text_of(told->why));
 
 	if (value) {
 		Py_DECREF(PyStructSequence_GetItem(result, RESULT_MULTICAST));

@@ -261,7 +261,7 @@ static PyObject *map_etag(struct map *self, void *closure)
 	struct neb_map *neb = map_get(self);
 
 	(void)closure;
-	return neb ? PyUnicode_FromString(neb_map_etag(neb)) : NULL;
+	return neb ? text_of(neb_map_etag(neb)) : NULL;
 }
 
 /* ---- The types. ---- */

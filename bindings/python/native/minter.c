@@ -61,9 +61,9 @@ static void log_deliver(void *arg, enum neb_log_level level, const char *text)
 	static const int LEVELS[] = {10, 20, 30, 40};
 	PyGILState_STATE state = PyGILState_Ensure();
 	PyObject *errors = PyImport_ImportModule("nebulaio.errors");
-	PyObject *done =
-		errors ? PyObject_CallMethod(errors, "log", "[(is)]", LEVELS[level & 3], text)
-		       : NULL;
+	PyObject *done = errors ? PyObject_CallMethod(
+					  errors, "log", "[(iN)]", LEVELS[level & 3], text_of(text))
+				: NULL;
 
 	(void)arg;
 	if (!done)

@@ -86,6 +86,10 @@ struct _object *client_error_of(
 extern struct _typeobject *result_type;
 int result_type_make(void);
 struct _object *result_make(const struct neb_result *from, bool want_headers);
+/* A str of a text from outside: bytes that are not UTF-8, or are cut within a character, become
+ * U+FFFD. */
+struct _object *text_make(const char *text, size_t len);
+struct _object *text_of(const char *text);
 #define RESULT_MULTICAST 8 /* its hidden field, which only has a name */
 
 /* ---- batch.c: a method of Client. ---- */

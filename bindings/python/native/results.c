@@ -21,6 +21,16 @@ static PyStructSequence_Field RESULT_FIELDS[] = {
 	{NULL, NULL},
 };
 
+PyObject *text_make(const char *text, size_t len)
+{
+	return PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace");
+}
+
+PyObject *text_of(const char *text)
+{
+	return text_make(text, strlen(text));
+}
+
 static PyObject *headers_make(const char *text)
 {
 	PyObject *headers = PyDict_New();
@@ -31,10 +41,10 @@ static PyObject *headers_make(const char *text)
 
 		if (!end || !colon || colon > end)
 			break;
-		PyObject *name = PyUnicode_DecodeUTF8(text, colon - text, "replace");
+		PyObject *name = text_make(text, (size_t)(colon - text));
 		PyObject *lower = name ? PyObject_CallMethod(name, "lower", NULL) : NULL;
-		PyObject *value = PyUnicode_DecodeUTF8(colon + 1 + (colon[1] == ' '),
-			end - colon - 1 - (colon[1] == ' '), "replace");
+		const char *begin = colon + 1 + (colon[1] == ' ');
+		PyObject *value = text_make(begin, (size_t)(end - begin));
 
 		if (!lower || !value || PyDict_SetItem(headers, lower, value))
 			Py_CLEAR(headers);
@@ -63,12 +73,9 @@ PyObject *result_make(const struct neb_result *from, bool want_headers)
 	PyStructSequence_SetItem(result, 2, PyLong_FromUnsignedLong(from->status));
 	PyStructSequence_SetItem(
 		result, 3, PyUnicode_FromString(neb_transport_name(from->transport)));
-	PyStructSequence_SetItem(result, 4,
-		from->fallback[0] ? PyUnicode_DecodeUTF8(from->fallback,
-					    (Py_ssize_t)strlen(from->fallback), "replace")
-				  : none());
-	PyStructSequence_SetItem(result, 5, PyUnicode_FromString(from->etag));
-	PyStructSequence_SetItem(result, 6, PyUnicode_FromString(from->request_id));
+	PyStructSequence_SetItem(result, 4, from->fallback[0] ? text_of(from->fallback) : none());
+	PyStructSequence_SetItem(result, 5, text_of(from->etag));
+	PyStructSequence_SetItem(result, 6, text_of(from->request_id));
 	PyStructSequence_SetItem(result, 7, want_headers ? headers_make(from->headers) : none());
 	PyStructSequence_SetItem(result, RESULT_MULTICAST, none());
 	if (PyErr_Occurred())

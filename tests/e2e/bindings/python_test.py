@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import gc
+import http.server
 import importlib.util
 import json
 import logging
@@ -440,6 +441,44 @@ def test_errors():
     tap.check(error is not None and error.status == 0 and "server listens" in str(error), "a missing server is reported at once", error)
     tap.check(any("server listens" in line for line in handler.lines), "and logged, by the logger nebulaio", handler.lines)
     logging.getLogger("nebulaio").removeHandler(handler)
+
+
+class Foreign(http.server.BaseHTTPRequestHandler):
+    """Another server, whose texts are Latin-1, or longer than a result's."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        latin = self.path.endswith("latin")
+        message = b"caf\xe9" if latin else "\u00e4".encode() * 300
+        body = b"<Error><Code>NoSuchKey</Code><Message>" + message + b"</Message></Error>"
+        self.send_response(404)
+        for name, value in (("content-length", str(len(body))), ("x-amz-request-id", "caf\xe9" if latin else "id")):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
+
+
+@needs()
+def test_foreign_texts():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Foreign) as server, \
+            RDMAClient(f"http://127.0.0.1:{server.server_port}", *KEYS) as client:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            latin, long = (raised(nebulaio.NotFoundError, client.get_into, BUCKET, key, bytearray(9)) for key in ("latin", "long"))
+            tap.check(latin and (latin.message, latin.request_id) == ("caf\ufffd", "caf\ufffd"), "errors: texts that are not UTF-8", latin)
+            tap.check(long and long.message.startswith("\u00e4\u00e4"), "errors: a text that is cut within a character", long)
+        finally:
+            server.shutdown()
+    logging.getLogger("nebulaio").addHandler(handler := Lines())
+    for more in ("", "a"):  # one of the lines is cut within a character
+        hosts = [f"http://{more}" + "\u00e4" * 100] * 4
+        raised(NebulaError, RDMAClient, None, *KEYS, endpoints=hosts, transport="rdma")
+    logging.getLogger("nebulaio").removeHandler(handler)
+    tap.check(sum("\u00e4\u00e4" in line for line in handler.lines) == 2, "log: a line that is cut within a character", handler.lines)
 
 
 class Lines(logging.Handler):
