@@ -415,7 +415,8 @@ class NebulaBackend(StoragePluginInterface):  # type: ignore[misc]
     async def async_batched_submit_put_task(self, keys: Sequence[Any], objs: list[Any], transfer_spec: Any = None,
                                             on_complete_callback: Callable[[Any], None] | None = None) -> None:
         for future in self.batched_submit_put_task(keys, objs, transfer_spec, on_complete_callback) or ():
-            await asyncio.wrap_future(future)
+            # A write that was cancelled before it began would never give back its references.
+            await asyncio.shield(asyncio.wrap_future(future))
 
     def _release(self, taken: Iterable[tuple[Any, Any]]) -> None:
         with self._written:
