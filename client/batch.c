@@ -40,14 +40,30 @@ static void item_end(
 		run->stopped = -ECANCELED;
 }
 
+static struct neb_request item_request(const struct client_batch *run, struct neb_batch_item *item)
+{
+	return (struct neb_request){
+		.op = NEB_GET_OBJECT,
+		.bucket = item->bucket ? item->bucket : run->asked->bucket,
+		.key = item->key,
+		.version_id = item->version_id,
+		.range_offset = item->range_offset,
+		.range_bytes = item->range_bytes,
+		.headers = run->more.headers,
+		.header_count = run->more.header_count,
+		.want_headers = run->more.header_count > 0,
+		.user_data = item,
+	};
+}
+
 static void item_unsent(struct client_batch *run, struct neb_batch_item *item, int error)
 {
+	const struct neb_request request = item_request(run, item);
+
 	client_result_init(&run->unsent, 0, item);
 	run->unsent.error = error;
 	if (error == -EINVAL)
-		snprintf(run->unsent.message, sizeof(run->unsent.message),
-			"the item exceeds a limit: a key has at most %u bytes, a bucket's name %u",
-			(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX);
+		client_request_why(&request, run->unsent.message, sizeof(run->unsent.message));
 	item_end(run, item, &run->unsent);
 }
 
@@ -62,24 +78,12 @@ static uint64_t item_timeout_ns(const struct client_batch *run, uint64_t now_ns)
 static int item_start(struct client_batch *run, struct neb_batch_item *item, uint64_t timeout_ns)
 {
 	const struct neb_iov into = {.data = item->data, .bytes = item->data_bytes};
-	const struct neb_request request = {
-		.op = NEB_GET_OBJECT,
-		.bucket = item->bucket ? item->bucket : run->asked->bucket,
-		.key = item->key,
-		.version_id = item->version_id,
-		.into = &into,
-		.into_count = 1,
-		.range_offset = item->range_offset,
-		.range_bytes = item->range_bytes,
-		.headers = run->more.headers,
-		.header_count = run->more.header_count,
-		.want_headers = run->more.header_count > 0,
-		.timeout_ns = timeout_ns,
-		.user_data = item,
-	};
+	struct neb_request request = item_request(run, item);
 
-	return request.bucket && request.key ? client_submit(run->client, &request, &run->landed)
-					     : -EINVAL;
+	request.into = &into;
+	request.into_count = 1;
+	request.timeout_ns = timeout_ns;
+	return client_submit(run->client, &request, &run->landed);
 }
 
 /* ---- The window. ---- */

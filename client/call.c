@@ -12,36 +12,36 @@
 #define DOCUMENT_BYTES 4096u /* the beginning of an answer, which names its document */
 
 static const struct client_op OPS[] = {
-	[NEB_GET_OBJECT] = {"GET", NULL, true},
-	[NEB_PUT_OBJECT] = {"PUT", NULL, true},
-	[NEB_DELETE_OBJECT] = {"DELETE", NULL, true},
-	[NEB_HEAD_OBJECT] = {"HEAD", NULL, true},
-	[NEB_LIST_OBJECTS] = {"GET", "list-type=2", true},
-	[NEB_CREATE_MULTIPART] = {"POST", "uploads", false},
-	[NEB_UPLOAD_PART] = {"PUT", NULL, true},
-	[NEB_COMPLETE_MULTIPART] = {"POST", NULL, false},
-	[NEB_ABORT_MULTIPART] = {"DELETE", NULL, false},
-	[NEB_COPY_OBJECT] = {"PUT", NULL, true},
-	[NEB_DELETE_OBJECTS] = {"POST", "delete", true},
-	[NEB_LIST_MULTIPART] = {"GET", "uploads", true},
-	[NEB_LIST_PARTS] = {"GET", NULL, true},
-	[NEB_LIST_VERSIONS] = {"GET", "versions", true},
-	[NEB_GET_TAGGING] = {"GET", "tagging", true},
-	[NEB_PUT_TAGGING] = {"PUT", "tagging", true},
-	[NEB_DELETE_TAGGING] = {"DELETE", "tagging", true},
-	[NEB_LIST_BUCKETS] = {"GET", NULL, true},
-	[NEB_CREATE_BUCKET] = {"PUT", NULL, false},
-	[NEB_DELETE_BUCKET] = {"DELETE", NULL, false},
-	[NEB_HEAD_BUCKET] = {"HEAD", NULL, true},
-	[NEB_GET_BUCKET_LOCATION] = {"GET", "location", true},
-	[NEB_PING] = {"GET", NULL, true},
+	[NEB_GET_OBJECT] = {"GET", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_PUT_OBJECT] = {"PUT", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_DELETE_OBJECT] = {"DELETE", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_HEAD_OBJECT] = {"HEAD", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_LIST_OBJECTS] = {"GET", "list-type=2", true, CLIENT_OF_BUCKET},
+	[NEB_CREATE_MULTIPART] = {"POST", "uploads", false, CLIENT_OF_OBJECT},
+	[NEB_UPLOAD_PART] = {"PUT", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_COMPLETE_MULTIPART] = {"POST", NULL, false, CLIENT_OF_OBJECT},
+	[NEB_ABORT_MULTIPART] = {"DELETE", NULL, false, CLIENT_OF_OBJECT},
+	[NEB_COPY_OBJECT] = {"PUT", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_DELETE_OBJECTS] = {"POST", "delete", true, CLIENT_OF_BUCKET},
+	[NEB_LIST_MULTIPART] = {"GET", "uploads", true, CLIENT_OF_BUCKET},
+	[NEB_LIST_PARTS] = {"GET", NULL, true, CLIENT_OF_OBJECT},
+	[NEB_LIST_VERSIONS] = {"GET", "versions", true, CLIENT_OF_BUCKET},
+	[NEB_GET_TAGGING] = {"GET", "tagging", true, CLIENT_OF_OBJECT},
+	[NEB_PUT_TAGGING] = {"PUT", "tagging", true, CLIENT_OF_OBJECT},
+	[NEB_DELETE_TAGGING] = {"DELETE", "tagging", true, CLIENT_OF_OBJECT},
+	[NEB_LIST_BUCKETS] = {"GET", NULL, true, CLIENT_OF_SERVICE},
+	[NEB_CREATE_BUCKET] = {"PUT", NULL, false, CLIENT_OF_BUCKET},
+	[NEB_DELETE_BUCKET] = {"DELETE", NULL, false, CLIENT_OF_BUCKET},
+	[NEB_HEAD_BUCKET] = {"HEAD", NULL, true, CLIENT_OF_BUCKET},
+	[NEB_GET_BUCKET_LOCATION] = {"GET", "location", true, CLIENT_OF_BUCKET},
+	[NEB_PING] = {"GET", NULL, true, CLIENT_OF_SERVICE},
 };
 static const struct client_op METHODS[] = {
-	[CAPSULE_METHOD_GET] = {"GET", NULL, true},
-	[CAPSULE_METHOD_HEAD] = {"HEAD", NULL, true},
-	[CAPSULE_METHOD_PUT] = {"PUT", NULL, true},
-	[CAPSULE_METHOD_POST] = {"POST", NULL, false},
-	[CAPSULE_METHOD_DELETE] = {"DELETE", NULL, true},
+	[CAPSULE_METHOD_GET] = {"GET", NULL, true, CLIENT_OF_PATH},
+	[CAPSULE_METHOD_HEAD] = {"HEAD", NULL, true, CLIENT_OF_PATH},
+	[CAPSULE_METHOD_PUT] = {"PUT", NULL, true, CLIENT_OF_PATH},
+	[CAPSULE_METHOD_POST] = {"POST", NULL, false, CLIENT_OF_PATH},
+	[CAPSULE_METHOD_DELETE] = {"DELETE", NULL, true, CLIENT_OF_PATH},
 };
 
 const struct client_op *client_op_of(const struct client_call *call)
@@ -122,6 +122,21 @@ static int method_take(struct client_call *call, const struct neb_request *reque
 	return call->method && request->path[0] == '/' ? 0 : -EINVAL;
 }
 
+/* Over HTTP, a path that lacks the key is a bucket's: DELETE would delete the bucket. */
+static const char *names_wrong(const struct client_op *op, bool bucket, bool key)
+{
+	if (op->of == CLIENT_OF_PATH)
+		return NULL;
+	if (op->of == CLIENT_OF_OBJECT && !key)
+		return "the request is for an object, and its key is empty";
+	if (op->of != CLIENT_OF_OBJECT && key)
+		return "the request is not for an object, and has a key";
+	if (op->of != CLIENT_OF_SERVICE && !bucket)
+		return "the request is for a bucket, and its name is empty";
+	return op->of == CLIENT_OF_SERVICE && bucket ? "the request is for no bucket, and names one"
+						     : NULL;
+}
+
 /* Copies strings and headers into the call's own text. */
 static int text_take(struct client_call *call, const struct neb_request *request)
 {
@@ -193,6 +208,8 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 
 	if (ret == 0)
 		ret = text_take(call, request);
+	if (ret == 0 && names_wrong(client_op_of(call), call->bucket.len, call->key.len))
+		ret = -EINVAL;
 	if (ret == 0)
 		ret = iov_take(request->body, request->body_count, call->body, &call->body_count,
 			&call->body_bytes);
@@ -289,6 +306,24 @@ void client_call_give(struct client_call *call)
 	free(call->more_text);
 	call->more_text = NULL;
 	list_push_front(&call->client->idle_calls, &call->link);
+}
+
+void client_request_why(const struct neb_request *request, char *text, size_t bytes)
+{
+	const struct client_op *op =
+		(unsigned)request->op < ARRAY_LEN(OPS) ? &OPS[request->op] : NULL;
+	const char *why = NULL;
+
+	if (op && op->method)
+		why = names_wrong(op, text_len(request->bucket), text_len(request->key));
+	if (why)
+		snprintf(text, bytes, "%s", why);
+	else
+		snprintf(text, bytes,
+			"a field of the request is out of bounds: a key has at most %u bytes, a "
+			"bucket's name %u, all headers %u",
+			(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX,
+			(unsigned)CAPSULE_HEADERS_BYTES_MAX);
 }
 
 int client_call_make(

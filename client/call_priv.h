@@ -110,6 +110,8 @@ struct client_call {
  * -EINVAL, -ENOMEM, -EIO. */
 int client_call_make(struct neb_client *client, const struct neb_request *request,
 	struct client_call **ret_call);
+/* Writes why client_call_make returns -EINVAL for the request. */
+void client_request_why(const struct neb_request *request, char *text, size_t bytes);
 /* Frees a call that has ended and whose result was taken. */
 void client_call_give(struct client_call *call);
 void client_result_init(struct neb_result *result, uint64_t id, void *user_data);
@@ -146,6 +148,12 @@ struct client_op {
 	const char *method;
 	const char *query; /* the parameter that selects it, or NULL */
 	bool idempotent;
+	enum client_of { /* what it is done to, whose names the request must have, and no others */
+		CLIENT_OF_SERVICE,
+		CLIENT_OF_BUCKET,
+		CLIENT_OF_OBJECT,
+		CLIENT_OF_PATH, /* NEB_S3: the path says it */
+	} of;
 };
 const struct client_op *client_op_of(const struct client_call *call);
 

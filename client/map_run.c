@@ -586,6 +586,8 @@ static void ask(struct neb_map *map)
 		return;
 	client_result_init(&map->result, 0, NULL);
 	map->result.error = ret;
+	if (ret == -EINVAL)
+		client_request_why(&request, map->result.message, sizeof(map->result.message));
 	map->phase = MAP_ASKED;
 	pthread_cond_broadcast(&map->mapper->changed);
 }

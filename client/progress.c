@@ -505,11 +505,8 @@ int client_perform(struct neb_client *client, const struct neb_request *request,
 		if (ret_result)
 			ret_result->error = ret;
 		if (ret_result && ret == -EINVAL)
-			snprintf(ret_result->message, sizeof(ret_result->message),
-				"the request exceeds a limit: a key has at most %u bytes, a "
-				"bucket's name %u, all headers %u",
-				(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX,
-				(unsigned)CAPSULE_HEADERS_BYTES_MAX);
+			client_request_why(
+				request, ret_result->message, sizeof(ret_result->message));
 		return ret;
 	}
 	wait_until(client, &call->phase, NULL, UINT64_MAX);

@@ -208,6 +208,9 @@ NEB_API int neb_unregister(struct neb_client *client, void *data);
 NEB_API int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes);
 
 /* ---- Requests. ---- */
+/* An operation on an object needs bucket and key, one on a bucket needs the bucket and no key;
+ * LIST_BUCKETS and PING need neither. Other names, also empty ones, are -EINVAL, and nothing is
+ * sent. */
 enum neb_op {
 	NEB_GET_OBJECT = 1,
 	NEB_PUT_OBJECT = 2,
@@ -321,8 +324,8 @@ NEB_API int neb_result_header(
 	const struct neb_result *result, const char *name, const char **ret_value);
 
 /* Starts a request. Blocks only to resolve a host name. Any number may be submitted. -EINVAL: a
- * field is out of bounds; nothing was started. A started request has exactly one result.
- */
+ * field is out of bounds, or a name is missing; nothing was started. A started request has exactly
+ * one result. */
 NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
 /* Takes results without waiting: calls the done functions of requests that have one, and returns up

@@ -310,6 +310,9 @@ func (c *Client) submit(one *call, serial uintptr, flying map[uintptr]*call) {
 	if ret != 0 {
 		one.errno = syscall.Errno(-ret)
 		one.result = Result{Transport: "none"}
+		if one.errno == syscall.EINVAL {
+			one.result.Message = "the request is out of bounds, or a bucket or a key is missing"
+		}
 		c.finish(one)
 		return
 	}

@@ -671,6 +671,33 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
+// Without its key, a request for an object has the path of its bucket, which DELETE would delete.
+func TestNoKey(t *testing.T) {
+	for _, scheme := range []string{"rdma", "http"} {
+		client := clientOf(t, Config{Endpoint: server(t, scheme)})
+		bucket := bucketOf(t, client)
+		_, get := client.GetObjectData(ctx, bucket, "")
+		_, head := client.HeadObject(ctx, bucket, "")
+		for _, err := range []error{
+			client.DeleteObject(ctx, bucket, ""), client.PutObject(ctx, bucket, "", nil), get, head,
+			client.PutObject(ctx, "", "k", nil)} {
+			if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "a key is missing") {
+				t.Fatalf("%s: %v", scheme, err)
+			}
+		}
+		_, err := client.Do(ctx, &Request{Op: HeadBucket, Bucket: bucket})
+		must(t, err)
+		for _, key := range []string{".", "..", "/", "/a", "a//b", "../" + bucket} {
+			must(t, client.PutObject(ctx, bucket, key, []byte(key)))
+			if data, err := client.GetObjectData(ctx, bucket, key); err != nil || string(data) != key {
+				t.Fatalf("%s, key %q: %q, %v", scheme, key, data, err)
+			}
+			must(t, client.DeleteObject(ctx, bucket, key))
+		}
+		must(t, client.DeleteBucket(ctx, bucket))
+	}
+}
+
 func TestFallback(t *testing.T) {
 	address := os.Getenv("NEBULAIO_TEST_HTTP")
 	var mutex sync.Mutex

@@ -663,7 +663,8 @@ static struct call *call_start(
 	call_land(self, call);
 	call_free(call);
 	client_leave((PyObject *)self);
-	return client_raise(ret, "the request is out of bounds");
+	return client_raise(ret, "the request is out of bounds, or a bucket or a key "
+				 "is missing");
 }
 
 static PyObject *perform(struct client *self, PyObject *args, PyObject *kwargs, PyObject *fresh)

@@ -132,6 +132,11 @@ def test_objects():
         for key in keys:
             client.delete_object(BUCKET, key)
         client.create_bucket("soon-gone")
+        for call in (client.delete_object, client.head_object, client.get_object, lambda b, k: client.put_object(b, k, b"")):
+            error = raised(NebulaError, call, "soon-gone", "")
+            tap.check(error is not None and error.errno == errno.EINVAL and "missing" in str(error),
+                      "a request for an object without a key is refused, not sent as one for the bucket", error)
+        client.head_bucket("soon-gone")
         client.delete_bucket("soon-gone")
         tap.check(raised(nebulaio.NotFoundError, client.head_bucket, "soon-gone") is not None, "a bucket deleted")
         tap.check(client.list_objects(BUCKET) == [], "delete")

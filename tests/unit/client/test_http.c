@@ -326,6 +326,59 @@ static void test_plain_again(void **state)
 	server_close(&server);
 }
 
+/* ---- Names. ---- */
+
+/* Without its key, a request for an object has the path of its bucket: a DELETE deletes that. */
+static void test_names(void **state)
+{
+	static const struct {
+		enum neb_op op;
+		const char *bucket, *key, *why;
+	} WRONG[] = {
+		{NEB_DELETE_OBJECT, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_DELETE_OBJECT, "b", NULL,
+			"the request is for an object, and its key is empty"},
+		{NEB_PUT_OBJECT, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_GET_OBJECT, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_HEAD_OBJECT, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_DELETE_TAGGING, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_COPY_OBJECT, "b", "", "the request is for an object, and its key is empty"},
+		{NEB_GET_OBJECT, "", "k", "the request is for a bucket, and its name is empty"},
+		{NEB_LIST_OBJECTS, "", NULL, "the request is for a bucket, and its name is empty"},
+		{NEB_HEAD_BUCKET, NULL, NULL, "the request is for a bucket, and its name is empty"},
+		{NEB_DELETE_BUCKET, "b", "k", "the request is not for an object, and has a key"},
+		{NEB_LIST_BUCKETS, "b", NULL, "the request is for no bucket, and names one"},
+	};
+	struct neb_batch_item item = {.key = ""};
+	const struct neb_batch batch = {.bucket = "b", .items = &item, .item_count = 1};
+	const struct neb_request bucket = {.op = NEB_HEAD_BUCKET, .bucket = "b"};
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+
+	(void)state;
+	server_open(&server, "");
+	server_start(&server);
+	client = client_to(&server);
+	for (size_t i = 0; i < ARRAY_LEN(WRONG); i++) {
+		const struct neb_request request = {
+			.op = WRONG[i].op, .bucket = WRONG[i].bucket, .key = WRONG[i].key};
+
+		assert_int_equal(neb_perform(client, &request, &result), -EINVAL);
+		assert_string_equal(result.message, WRONG[i].why);
+		assert_int_equal(neb_submit(client, &request, NULL), -EINVAL);
+	}
+	assert_int_equal(neb_get_batch(client, &batch), -EINVAL);
+	assert_int_equal(neb_delete(client, "b", "", NULL), -EINVAL);
+	assert_int_equal(server.requests, 0);
+	assert_int_equal(neb_perform(client, &bucket, NULL), 0);
+	assert_int_equal(neb_bucket_delete(client, "b", NULL), 0);
+	assert_int_equal(neb_delete(client, "b", ".", NULL), 0);
+	assert_int_equal(server.requests, 3);
+	neb_client_close(client);
+	server_close(&server);
+}
+
 /* ---- Answers. ---- */
 
 /* S3 answers a copy and the completion of an upload with 200 before it knows how they end. */
@@ -418,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_done_once),
 		cmocka_unit_test(test_next_endpoint),
 		cmocka_unit_test(test_no_capsule),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_plain_again),
 		cmocka_unit_test(test_document),
 		cmocka_unit_test(test_list_encoding),
