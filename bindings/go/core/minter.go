@@ -33,7 +33,7 @@ var errMinterClosed = errors.New("nebulaio: the minter is closed")
 // bodies by RDMA from and to this program's memory. That memory lies outside Go's heap, of which nobody may keep an
 // address: Allocate gives some, and Register takes other. Any goroutine may call its methods.
 type Minter struct {
-	// Held for reading by every call of the library, for writing by Close.
+	// Held for reading by every call of the library, for writing by Close. A holder of memories may wait for it, not the reverse.
 	mutex  sync.RWMutex
 	native *C.struct_neb_minter
 	log    cgo.Handle
@@ -81,6 +81,8 @@ func (m *Minter) logEnd() {
 // Close ends the minter with its tokens and registrations: the server reaches none of the memory any more. Memory of
 // Allocate no longer exists: a goroutine that still reads or writes it crashes. Close may be called twice.
 func (m *Minter) Close() error {
+	m.memories.Lock()
+	defer m.memories.Unlock()
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.native == nil {
@@ -89,8 +91,6 @@ func (m *Minter) Close() error {
 	C.neb_minter_close(m.native)
 	m.native = nil
 	m.logEnd()
-	m.memories.Lock()
-	defer m.memories.Unlock()
 	for base, memory := range m.memory {
 		delete(m.memory, base)
 		if memory.ours {

@@ -3,7 +3,9 @@ package core
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -137,6 +139,42 @@ func TestMinterFailed(t *testing.T) {
 	stranger := minterOf(t, Config{Endpoint: server(t, "http"), DeviceName: "simulated", AccessKey: "nobody", SecretKey: "nothing-at-all"})
 	if err := stranger.Available(); !errors.Is(err, syscall.EACCES) {
 		t.Fatal(err)
+	}
+}
+
+// Close beside Allocate, while Available asks a server that accepts and is silent: all of them return.
+func TestMinterClosedMeanwhile(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	config := Config{Endpoint: "http://" + listener.Addr().String(), DeviceName: "simulated", AccessKey: "key", SecretKey: "secret"}
+	minter := minterOf(t, config)
+	ends := make(chan error, 3)
+	go func() { ends <- minter.Available() }()
+	asked, err := listener.Accept()
+	must(t, err)
+	go func() { ends <- minter.Close() }()
+	for minter.mutex.TryRLock() { // until Close waits for Available
+		minter.mutex.RUnlock()
+		runtime.Gosched()
+	}
+	go func() {
+		_, err := minter.Allocate(4096)
+		ends <- err
+	}()
+	for minter.memories.TryLock() { // until Close or Allocate has it
+		minter.memories.Unlock()
+		runtime.Gosched()
+	}
+	listener.Close()
+	asked.Close()
+	var failed int
+	for i := 0; i < 3; i++ {
+		if <-ends != nil {
+			failed++
+		}
+	}
+	if failed != 2 {
+		t.Fatalf("%d of Available and Allocate failed", failed)
 	}
 }
 
