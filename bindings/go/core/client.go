@@ -81,7 +81,7 @@ type Client struct {
 	requestTimeout      time.Duration
 	config              Config // for the mapper
 
-	// Held by who copies to or from the pool: Close unmaps it.
+	// Held for reading by who copies to or from the pool, or leases of it: Close unmaps it.
 	poolMutex sync.RWMutex
 	poolGone  bool
 
@@ -453,8 +453,14 @@ func (c *Client) free(one *call) {
 // ---- Memory. ----
 
 // AllocateBuffer returns memory that the RDMA device knows, so that objects move between it and the server without a
-// copy. When the pool has no such run, it is ordinary memory: everything works, with a copy. Registered tells which.
+// copy. When the pool has no such run, or after Close, it is ordinary memory: everything works, with a copy. Registered
+// tells which.
 func (c *Client) AllocateBuffer(bytes int) []byte {
+	c.poolMutex.RLock()
+	defer c.poolMutex.RUnlock()
+	if c.poolGone {
+		return make([]byte, bytes)
+	}
 	b := c.pool.lease(bytes)
 	if b == nil {
 		return make([]byte, bytes)

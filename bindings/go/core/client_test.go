@@ -627,6 +627,9 @@ func TestSilence(t *testing.T) {
 	if err := client.PutObject(ctx, "bucket", "key", nil); err != ErrClosed {
 		t.Fatal(err)
 	}
+	if buf := client.AllocateBuffer(4096); client.Registered(buf) || buf[4095] != 0 {
+		t.Fatal("memory of the pool, which is gone")
+	}
 	must(t, client.Close())
 }
 
@@ -639,19 +642,24 @@ func TestClosedMeanwhile(t *testing.T) {
 	for i := 0; i < 100; i++ {
 		client := clientOf(t, Config{Endpoint: server(t, "rdma"), MemoryPool: 8 << 20})
 		var group sync.WaitGroup
-		begun := make(chan struct{}, 4)
-		for j := 0; j < 4; j++ {
+		begun := make(chan struct{}, 6)
+		for j := 0; j < 6; j++ {
 			group.Add(1)
-			go func(puts bool) {
+			go func(j int) {
 				defer group.Done()
 				into := make([]byte, len(data))
 				begun <- struct{}{}
 				for {
 					var err error
-					if puts {
+					switch j {
+					case 0, 1:
 						err = client.PutObject(ctx, bucket, "k", data)
-					} else {
+					case 2, 3:
 						_, err = client.GetObjectInto(ctx, bucket, "k", into)
+					case 4:
+						_, err = client.ListObjects(ctx, bucket, "")
+					default:
+						_, err = client.Buckets(ctx)
 					}
 					if errors.Is(err, ErrClosed) {
 						return
@@ -661,9 +669,9 @@ func TestClosedMeanwhile(t *testing.T) {
 						return
 					}
 				}
-			}(j%2 == 0)
+			}(j)
 		}
-		for j := 0; j < 4; j++ {
+		for j := 0; j < 6; j++ {
 			<-begun
 		}
 		must(t, client.Close())

@@ -276,18 +276,29 @@ func (c *Client) ListObjectsFunc(ctx context.Context, bucket string, options Lis
 	}
 }
 
-func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) (*listPage, error) {
+// document performs a request and returns the answer's body, in Go's memory: the pool ends with Close.
+func (c *Client) document(ctx context.Context, request *Request) ([]byte, Result, error) {
 	buf := c.AllocateBuffer(listBytes)
 	defer c.ReleaseBuffer(buf)
+	request.Into = buf
+	result, err := c.do(ctx, request)
+	if err != nil {
+		return nil, result, err
+	}
+	text := make([]byte, result.Bytes)
+	return text, result, c.move(text, buf[:result.Bytes])
+}
+
+func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) (*listPage, error) {
 	// "+" means a space in forms, not in paths.
 	text := strings.ReplaceAll(query.Encode(), "+", "%20")
-	request := Request{Op: ListObjects, Bucket: bucket, Query: text, Into: buf}
-	result, err := c.do(ctx, &request)
+	request := Request{Op: ListObjects, Bucket: bucket, Query: text}
+	document, result, err := c.document(ctx, &request)
 	if err != nil {
 		return nil, err
 	}
 	page := &listPage{}
-	if xml.Unmarshal(buf[:result.Bytes], page) != nil || (page.IsTruncated && page.NextContinuationToken == "") {
+	if xml.Unmarshal(document, page) != nil || (page.IsTruncated && page.NextContinuationToken == "") {
 		return nil, request.failed(syscall.EPROTO, result)
 	}
 	return page, page.decode()
@@ -336,17 +347,15 @@ func (page *listPage) visit(visit func(Info) bool) bool {
 
 // Buckets returns the buckets' names.
 func (c *Client) Buckets(ctx context.Context) ([]string, error) {
-	buf := c.AllocateBuffer(listBytes)
-	defer c.ReleaseBuffer(buf)
-	request := Request{Op: ListBuckets, Into: buf}
-	result, err := c.do(ctx, &request)
+	request := Request{Op: ListBuckets}
+	document, result, err := c.document(ctx, &request)
 	if err != nil {
 		return nil, err
 	}
 	var answer struct {
 		Buckets struct{ Bucket []struct{ Name string } }
 	}
-	if xml.Unmarshal(buf[:result.Bytes], &answer) != nil {
+	if xml.Unmarshal(document, &answer) != nil {
 		return nil, request.failed(syscall.EPROTO, result)
 	}
 	var names []string
