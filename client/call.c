@@ -339,6 +339,7 @@ int client_call_make(
 		client_call_give(call);
 		return ret;
 	}
+	client_memory_look(call);
 	for (uint32_t i = 0; i < call->body_count; i++) {
 		if (!client_gpu_owns(call->body[i].data))
 			continue;

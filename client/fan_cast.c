@@ -521,6 +521,7 @@ static int begin(struct cast *cast)
 	int ret;
 
 	/* The processor decrypts to the place. */
+	client_gpu_look();
 	if (!cast->told->take && client_gpu_owns(cast->own->fan_out->data)) {
 		off(cast, "the memory is a GPU's");
 		return -EOPNOTSUPP;

@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,7 +34,9 @@ struct cuda {
 /* Loaded once, by the first thread that finds it; never unloaded. */
 static struct cuda cuda;
 static atomic_bool cuda_ready;
-static atomic_flag cuda_loading = ATOMIC_FLAG_INIT;
+static pthread_mutex_t cuda_loading = PTHREAD_MUTEX_INITIALIZER;
+/* The count of libraries when CUDA was looked for: until it changes, CUDA is not there. */
+static _Atomic unsigned long long looked_at;
 
 static bool symbol(const char *name, void *ret_function)
 {
@@ -42,10 +46,9 @@ static bool symbol(const char *name, void *ret_function)
 	return address != NULL;
 }
 
-void client_gpu_look(void)
+/* Under the lock. */
+static void cuda_load(void)
 {
-	if (cuda_ready || atomic_flag_test_and_set(&cuda_loading))
-		return;
 	cuda.library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	if (cuda.library && symbol("cuPointerGetAttribute", &cuda.pointer_attribute) &&
 		symbol("cuMemcpy", &cuda.copy) &&
@@ -59,7 +62,30 @@ void client_gpu_look(void)
 	if (cuda.library)
 		dlclose(cuda.library);
 	cuda.library = NULL;
-	atomic_flag_clear(&cuda_loading);
+}
+
+static int loads_of(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	(void)bytes;
+	*(unsigned long long *)arg = info->dlpi_adds;
+	return 1;
+}
+
+/* dlopen searches the file system when it does not find the library among the loaded ones. */
+void client_gpu_look(void)
+{
+	unsigned long long loads = 0;
+
+	if (atomic_load_explicit(&cuda_ready, memory_order_acquire))
+		return;
+	dl_iterate_phdr(loads_of, &loads);
+	if (loads == looked_at)
+		return;
+	pthread_mutex_lock(&cuda_loading);
+	if (!cuda_ready)
+		cuda_load();
+	looked_at = loads;
+	pthread_mutex_unlock(&cuda_loading);
 }
 
 bool client_gpu_owns(const void *data)

@@ -540,6 +540,12 @@ bool client_memory_known(const struct client_call *call)
 	return iov_known(call, call->into, call->into_count);
 }
 
+void client_memory_look(const struct client_call *call)
+{
+	if (!iov_known(call, call->body, call->body_count) || !client_memory_known(call))
+		client_gpu_look();
+}
+
 int client_runs(
 	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {

@@ -44,6 +44,8 @@ int client_runs(
 	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count);
 /* All of the call's into lies in memory that the device knows. */
 bool client_memory_known(const struct client_call *call);
+/* Checks for CUDA, unless all of the call's memory is from the pool or registered. */
+void client_memory_look(const struct client_call *call);
 /* Undoes client_runs; moved: bytes of into that came through the pool. */
 void client_runs_end(struct client_call *call, uint64_t moved);
 /* The local key of a run that client_runs made for the call. */

@@ -28,7 +28,7 @@ static void find(void *library, const char *name, void *ret_function)
 	memcpy(ret_function, &address, sizeof(address));
 }
 
-static int setup(void **state)
+static void library_load(void)
 {
 	void *library = dlopen(getenv("FAKE_CUDA"), RTLD_NOW | RTLD_GLOBAL);
 
@@ -37,8 +37,18 @@ static int setup(void **state)
 	find(library, "fake_device_shadow", &fake.shadow);
 	find(library, "fake_copies_fail", &fake.copies_fail);
 	find(library, "fake_synchronized", &fake.synchronized);
+}
+
+static int setup_unloaded(void **state)
+{
 	*state = rig_open(NULL);
 	return 0;
+}
+
+static int setup(void **state)
+{
+	library_load();
+	return setup_unloaded(state);
 }
 
 static int teardown(void **state)
@@ -53,6 +63,32 @@ static uint64_t staged(const struct neb_client *client)
 
 	neb_client_stats(client, &stats);
 	return stats.bytes_staged;
+}
+
+/* The program loads CUDA while its clients are open. This test is the first: no other has loaded
+ * it.
+ */
+static void test_loaded_later(void **state)
+{
+	static const size_t SIZES[] = {100, 70000};
+	struct neb_client *client = rig_client(*state, NEB_STRICT);
+	uint8_t *device, *shadow, *host = malloc(DEVICE_BYTES);
+
+	assert_int_equal(neb_put(client, B, "host", host, 100, NULL), 0);
+	library_load();
+	device = fake.memory();
+	shadow = fake.shadow();
+	for (size_t i = 0; i < ARRAY_LEN(SIZES); i++) {
+		rig_fill(shadow, SIZES[i], i);
+		assert_int_equal(neb_put(client, B, "gpu", device, SIZES[i], NULL), 0);
+		assert_int_equal(neb_get(client, B, "gpu", host, SIZES[i], NULL), 0);
+		assert_memory_equal(host, shadow, SIZES[i]);
+		memset(shadow, 0, SIZES[i]);
+		assert_int_equal(neb_get(client, B, "gpu", device, SIZES[i], NULL), 0);
+		assert_memory_equal(host, shadow, SIZES[i]);
+	}
+	neb_client_close(client);
+	free(host);
 }
 
 /* Inline, small and large; with and without registered memory. */
@@ -178,6 +214,7 @@ static void test_failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_loaded_later, setup_unloaded, teardown),
 		cmocka_unit_test_setup_teardown(test_staged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mixed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_encrypted, setup, teardown),
