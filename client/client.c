@@ -6,6 +6,8 @@
 #include "reg_cache.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,6 +221,18 @@ int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	}
 	*ret_client = client;
 	return 0;
+}
+
+int client_thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = -pthread_create(ret_thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
 }
 
 static void calls_free(struct list *calls)

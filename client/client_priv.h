@@ -224,6 +224,8 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 void client_source(const struct client_endpoint *endpoint, char ret_source[RP_ADDRESS_TEXT_BYTES]);
 
 /* ---- client.c ---- */
+/* Starts a thread that takes none of the program's signals, which are for its own threads. */
+int client_thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg);
 /* neb_client_open for a client of a pool: with the store id that the pool's clients share. */
 int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	struct neb_client **ret_client);

@@ -3,7 +3,6 @@
 #include "map_priv.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,20 +62,6 @@ static int stages_open(struct neb_mapper *mapper)
 	return 0;
 }
 
-/* The program's signals are for its own threads. */
-static int thread_start(struct neb_mapper *mapper)
-{
-	sigset_t all, before;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = -pthread_create(&mapper->thread, NULL, map_thread, mapper);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	mapper->has_thread = ret == 0;
-	return ret;
-}
-
 static void lock_open(struct neb_mapper *mapper)
 {
 	pthread_condattr_t attr;
@@ -114,7 +99,8 @@ int neb_mapper_open(const struct neb_options *options, const struct neb_mapper_o
 	if (!ret)
 		ret = stages_open(mapper);
 	if (!ret)
-		ret = thread_start(mapper);
+		ret = client_thread_start(&mapper->thread, map_thread, mapper);
+	mapper->has_thread = ret == 0;
 	if (ret) {
 		neb_mapper_close(mapper);
 		return ret;

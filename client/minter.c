@@ -52,7 +52,7 @@ static int thread_start(struct neb_minter *minter)
 	minter->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (minter->wake_fd < 0)
 		return -errno;
-	ret = -pthread_create(&minter->thread, NULL, run, minter);
+	ret = client_thread_start(&minter->thread, run, minter);
 	minter->has_thread = ret == 0;
 	return ret;
 }

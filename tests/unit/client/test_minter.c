@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "program.h"
@@ -429,6 +432,37 @@ static void test_threads(void **state)
 	bench_close(&bench);
 }
 
+/* A program that opens a minter and then waits for its signals with sigwait. */
+static int signal_wait(const struct program *program)
+{
+	struct neb_options options = options_of(program->http);
+	struct neb_minter *minter;
+	char why[200];
+	sigset_t set;
+	int got;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	/* Its thread has connected the queue pair. */
+	if (neb_minter_open(&options, &minter) || neb_minter_available(minter, why, sizeof(why)) ||
+		pthread_sigmask(SIG_BLOCK, &set, NULL) || kill(getpid(), SIGTERM) ||
+		sigwait(&set, &got))
+		return 1;
+	neb_minter_close(minter);
+	return got == SIGTERM ? 0 : 1;
+}
+
+static void test_signals(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(signal_wait(*state));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +475,7 @@ int main(void)
 		cmocka_unit_test(test_no_server),
 		cmocka_unit_test(test_many_tokens),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_signals),
 	};
 
 	return cmocka_run_group_tests(tests, program_open, program_close);
