@@ -20,6 +20,27 @@ const char *transfer_base_name(const char *path)
 
 /* ---- Object to file. ---- */
 
+#define PART_TRIES 8u
+
+/* Makes a file beside the target for what is not complete yet. No process takes over or removes a
+ * file that is there: it may be another host's, the user's own, or left by a process that was
+ * killed. -1 with errno. */
+static int part_open(const char *target, char *ret_path, size_t path_bytes)
+{
+	char number[9];
+	uint32_t random;
+	int fd = -1;
+
+	errno = EEXIST;
+	for (uint32_t try = 0; try < PART_TRIES && fd < 0 && errno == EEXIST; try++) {
+		random_fill(&random, sizeof(random));
+		hex_encode(&random, sizeof(random), number);
+		snprintf(ret_path, path_bytes, "%s.part-%s", target, number);
+		fd = open(ret_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	}
+	return fd;
+}
+
 /* Writes special files and standard output directly, and other files under a temporary name until
  * they are complete. */
 int transfer_to_file(struct transfer *transfer, const char *target)
@@ -39,10 +60,9 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 		}
 		plain = S_ISREG(st.st_mode);
 	}
-	snprintf(temporary, sizeof(temporary), plain ? "%s.part-%ld" : "%s%.0ld", target,
-		plain ? (long)getpid() : 0L);
-	fd = open(temporary, plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC,
-		0666);
+	snprintf(temporary, sizeof(temporary), "%s", target);
+	fd = plain ? part_open(target, temporary, sizeof(temporary))
+		   : open(target, O_WRONLY | O_CLOEXEC);
 	if (fd < 0) {
 		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
 		return errno == EACCES ? CLI_DENIED : CLI_FAILED;

@@ -1,5 +1,5 @@
 /* tests/unit/cli/test_transfer_file.c: a file that is fetched to be the only copy is durable before
- * its source is deleted. */
+ * its source is deleted, and files beside it neither hinder it nor are changed. */
 #include "../unit.h"
 
 #include <dlfcn.h>
@@ -116,11 +116,34 @@ static void a_file_that_is_not_is_an_error(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
+/* Of a process with this one's number that was killed, or a file with such a name. */
+static void a_file_of_that_number_stays(void **state)
+{
+	char beside[sizeof(path) + 32];
+	struct stat st;
+	FILE *file;
+
+	(void)state;
+	snprintf(beside, sizeof(beside), "%s.part-%ld", path, (long)getpid());
+	file = fopen(beside, "we");
+	assert_non_null(file);
+	assert_true(fputs("another's", file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(fetch(false, 0), CLI_OK);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, 4);
+	assert_int_equal(stat(beside, &st), 0);
+	assert_int_equal(st.st_size, 9);
+	assert_int_equal(unlink(beside), 0);
+	assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_moved_file_is_durable),
 		cmocka_unit_test(a_file_that_is_not_is_an_error),
+		cmocka_unit_test(a_file_of_that_number_stays),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
