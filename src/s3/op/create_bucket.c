@@ -246,8 +246,18 @@ static const struct s3_error *keep_making(
 	return error;
 }
 
-/* The name is the cluster's first, and the store's second: a name without its bucket does no harm.
- * *ret is the store's answer. */
+/* Whether the store, which answered error, has no bucket of that name and did not begin to make
+ * one. After a write that failed, the next start may find the bucket all the same. */
+static bool is_free(struct s3_call *call, int error)
+{
+	struct store_bucket bucket;
+
+	return (error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL) &&
+	       store_bucket_get(call->s3->store, call->bucket, &bucket) == -ENOENT;
+}
+
+/* The name is the cluster's first, and the store's second: a name without its bucket does no harm,
+ * and a bucket without its name cannot be reached. *ret is the store's answer. */
 static const struct s3_error *create_named(
 	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
 {
@@ -257,7 +267,7 @@ static const struct s3_error *create_named(
 		return error;
 	error = s3_names_claim(call);
 	*ret_ret = error ? 0 : store_bucket_create(call->s3->store, bucket);
-	if (!error && *ret_ret && *ret_ret != -EEXIST)
+	if (!error && is_free(call, *ret_ret))
 		(void)s3_names_release(call);
 	s3_names_end(call);
 	return error;

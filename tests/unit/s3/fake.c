@@ -16,6 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edit_error;
+int fake_bucket_error;
 uint32_t fake_read_fails, fake_delete_fails;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
 void (*fake_get_opened)(void), (*fake_get_ended)(void);
@@ -41,7 +42,7 @@ static int counted_bucket_create(struct store *store, const struct store_bucket 
 {
 	if (fake_bucket_making)
 		fake_bucket_making();
-	return engine->bucket_create(store, bucket);
+	return fake_bucket_error ? fake_bucket_error : engine->bucket_create(store, bucket);
 }
 
 static int counted_bucket_delete(struct store *store, struct slice name, uint64_t id)

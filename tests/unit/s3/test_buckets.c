@@ -660,6 +660,53 @@ static void test_making_cut_short(void **state)
 	ask("GET", "/short", "tagging", "<Key>a</Key><Value>1</Value>");
 }
 
+static uint32_t claimed, released;
+
+static int count_claim(void *arg, const char *bucket)
+{
+	(void)arg;
+	(void)bucket;
+	claimed++;
+	return 0;
+}
+
+static int count_release(void *arg, const char *bucket)
+{
+	(void)arg;
+	(void)bucket;
+	released++;
+	return 0;
+}
+
+/* The shared names lose a name only when this store certainly has no bucket of it, also not after
+ * its next start. */
+static void test_names_kept(void **state)
+{
+	static const struct {
+		int error;
+		uint32_t released; /* of a name without a bucket */
+	} cases[] = {{-EIO, 0}, {-EHOSTDOWN, 0}, {-ESHUTDOWN, 0}, {-ENOMEM, 0}, {-EDQUOT, 1},
+		{-ENOTSUP, 1}, {-ENOBUFS, 1}};
+
+	(void)state;
+	fake_s3->names.claim = count_claim;
+	fake_s3->names.release = count_release;
+	assert_int_equal(ask("PUT", "/named", "", NULL), 200);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		claimed = released = 0;
+		fake_bucket_error = cases[i].error;
+		assert_true(ask("PUT", "/named", "", NULL) >= 400);
+		assert_int_equal(released, 0);
+		assert_true(ask("PUT", "/unmade", "", NULL) >= 400);
+		assert_int_equal(released, cases[i].released);
+		assert_int_equal(claimed, 2);
+	}
+	fake_bucket_error = 0;
+	assert_int_equal(ask("DELETE", "/named", "", NULL), 204);
+	assert_int_equal(released, 2);
+	fake_s3->names = (struct s3_names){0};
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -679,6 +726,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_rights_taken_while_the_body_is_awaited),
 		cmocka_unit_test(test_made_again),
 		cmocka_unit_test(test_making_cut_short),
+		cmocka_unit_test(test_names_kept),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, fake_close);
