@@ -96,21 +96,20 @@ static int store_forget(const char *dir)
 
 static int dir_make(const char *dir)
 {
-	return mkdir(dir, 0700) && errno != EEXIST ? -errno : 0;
+	int ret = mkdir(dir, 0700) && errno != EEXIST ? -errno : 0;
+
+	if (ret)
+		log_error("store", "%s cannot be made: %s", dir, strerror(-ret));
+	return ret;
 }
 
-/* Whether this restore may use the folder: -EEXIST: there is another store. */
-static int target_check(const struct store_restore_opts *opts)
+/* Whether this restore may use the folder, which names the copy of an interrupted one: -EEXIST:
+ * there is another store. */
+static int target_check(const struct store_restore_opts *opts, const char *name)
 {
 	const char *dir = opts->store->dir;
-	char path[4096], name[NAME_BYTES];
-	int ret = dir_make(dir);
+	char path[4096];
 
-	if (ret) {
-		log_error("store", "%s cannot be made: %s", dir, strerror(-ret));
-		return ret;
-	}
-	name_read(dir, name);
 	path_of(dir, "index/CURRENT", path);
 	if (access(path, F_OK) && errno == ENOENT)
 		return 0;
@@ -129,6 +128,22 @@ static int target_check(const struct store_restore_opts *opts)
 			"--overwrite",
 			dir);
 	return -EEXIST;
+}
+
+/* Makes the folder ready to be loaded from. The store has its lock: nothing changes under a server.
+ */
+static int target_begin(struct store_restore *restore, const struct store_restore_opts *opts)
+{
+	const char *dir = opts->store->dir;
+	char name[NAME_BYTES];
+	int ret;
+
+	name_read(dir, name);
+	restore->goes_on = strcmp(name, opts->name) == 0;
+	ret = target_check(opts, name);
+	if (!ret && opts->overwrite && !restore->goes_on)
+		ret = store_forget(dir);
+	return ret ? ret : name_write(dir, opts->name);
 }
 
 /* ---- Opening. ---- */
@@ -180,6 +195,12 @@ static int load(struct store_restore *restore, const struct store_restore_opts *
 		return -ENOMEM;
 	ret = slice_copy_str(slice_str(store_opts.dir), store->dir, sizeof(store->dir));
 	if (!ret)
+		ret = dir_make(store->dir);
+	if (!ret)
+		ret = store_lock(store);
+	if (!ret)
+		ret = target_begin(restore, opts);
+	if (!ret)
 		ret = store_load(store, true);
 	if (!ret)
 		ret = index_state_read(store->index, &restore->state);
@@ -199,8 +220,6 @@ static int load(struct store_restore *restore, const struct store_restore_opts *
 int store_restore_open(const struct store_restore_opts *opts, struct store_restore **ret_restore)
 {
 	struct store_restore *restore = (struct store_restore *)calloc(1, sizeof(*restore));
-	const char *dir = opts->store->dir;
-	char name[NAME_BYTES];
 	void *chunk = NULL;
 	int ret;
 
@@ -215,14 +234,6 @@ int store_restore_open(const struct store_restore_opts *opts, struct store_resto
 		log_error("store", "the backup's numbers are no store's: it is damaged");
 		ret = -EUCLEAN;
 	}
-	if (!ret)
-		ret = target_check(opts);
-	name_read(dir, name);
-	restore->goes_on = strcmp(name, opts->name) == 0;
-	if (!ret && opts->overwrite && !restore->goes_on)
-		ret = store_forget(dir);
-	if (!ret)
-		ret = name_write(dir, opts->name);
 	if (!ret)
 		ret = load(restore, opts);
 	if (ret)

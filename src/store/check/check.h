@@ -13,6 +13,9 @@
 
 /* ---- load.c, replay.c, recover.c, snapshot.c: common parts of a start and a check. ---- */
 struct store *store_alloc(const struct store_opts *opts);
+/* Keeps other processes out of the store's folder, which is there, until store_unload; nothing when
+ * it does so already. -EBUSY (logged): another process has it. */
+int store_lock(struct store *store);
 /* Locks, opens volume and index, replays the log, loads the buckets; space is empty. */
 int store_load(struct store *store, bool create);
 void store_unload(struct store *store);

@@ -26,24 +26,28 @@
 /* Most puts are over by then, and the store should not lack the volume much longer. */
 #define PUTS_WAIT_NS (600 * NS_PER_S)
 
-static int dir_lock(struct store *store)
+int store_lock(struct store *store)
 {
 	char path[4096];
+	int fd, error;
 
-	snprintf(path, sizeof(path), "%s/LOCK", store->dir);
-	store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (store->lock_fd < 0) {
-		int error = errno;
-
-		log_error("store", "%s: %s", path, strerror(error));
-		return -error;
-	}
-	if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
+	if (store->lock_fd >= 0)
 		return 0;
-	if (errno != EWOULDBLOCK)
-		return -errno;
-	log_error("store", "%s: another process has this store open", store->dir);
-	return -EBUSY;
+	snprintf(path, sizeof(path), "%s/LOCK", store->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		store->lock_fd = fd;
+		return 0;
+	}
+	error = errno;
+	if (fd >= 0 && error == EWOULDBLOCK)
+		log_error("store", "%s: another process has this store open", store->dir);
+	else
+		log_error("store", "%s: %s", path, strerror(error));
+	if (fd < 0)
+		return -error;
+	close(fd);
+	return error == EWOULDBLOCK ? -EBUSY : -error;
 }
 
 static void opts_default(struct store_opts *opts)
@@ -225,7 +229,7 @@ int store_load(struct store *store, bool create)
 		.adopt = store->opts.protect == STORE_PROTECT_ON,
 		.ret_created = &created,
 	};
-	int ret = dir_lock(store);
+	int ret = store_lock(store);
 
 	if (!ret)
 		ret = restore_refuse(store);

@@ -262,6 +262,40 @@ static void test_a_moment_comes_back(void **state)
 	copy_free(&copy);
 }
 
+static void key_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key3"), SIZES[3], 4), 0);
+}
+
+static void busy_run(struct rig *rig, void *arg)
+{
+	struct store_restore *restore;
+	char path[600];
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	fill(rig, 1);
+	assert_int_equal(restore_open(rig, (const struct copy *)arg, true, &restore), -EBUSY);
+	assert_int_equal(restore_open(rig, (const struct copy *)arg, false, &restore), -EBUSY);
+	assert_true((size_t)snprintf(path, sizeof(path), "%s/restore", rig->dir) < sizeof(path));
+	assert_int_equal(access(path, F_OK), -1);
+	key_verify(rig, NULL);
+}
+
+/* A restore destroys no store that a server has open. */
+static void test_running_store_stays(void **state)
+{
+	struct rig rig;
+	struct copy copy = {.head = {.seq = 1}};
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, busy_run, &copy);
+	rig_run(&rig, key_verify, NULL);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
 /* Each byte of a row or its body may be another. */
 static void test_damage(void **state)
 {
@@ -703,6 +737,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_moment_comes_back),
+		cmocka_unit_test(test_running_store_stays),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_forged),
 		cmocka_unit_test(test_ends),
