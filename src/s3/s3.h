@@ -89,6 +89,10 @@ int s3_outbox_start(struct s3 *s3);
 /* Fiber call on the same reactor, when no request runs any more and before the store quiesces:
  * gives unsent events a last moment. Does nothing if s3_outbox_start was not called. */
 void s3_outbox_stop(struct s3 *s3);
+/* Fiber call, when no request runs any more and before the store quiesces: puts the lines of access
+ * logs that wait. Begins no put after the deadline: the lines that are left are lost, as the log
+ * says. */
+void s3_access_log_stop(struct s3 *s3, uint64_t deadline_ns);
 /* From now on no GetObject waits for other clients (docs/design/fan-out.md). Any thread. */
 void s3_fan_out_stop(struct s3 *s3);
 

@@ -70,6 +70,7 @@ static void drain_main(void *arg)
 		server->origin = NULL;
 		replicate_close(server->replicate);
 		server->replicate = NULL;
+		s3_access_log_stop(server->s3, clock_now_ns() + patience_ns(server));
 		s3_outbox_stop(server->s3);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {

@@ -60,6 +60,9 @@ struct s3_access_log {
 	uint64_t flush_ns;
 	uint64_t seed[2];
 	uint32_t writers; /* fibers; at least one as long as there are sources */
+	uint32_t putting; /* of the writers: those that put lines now */
+	uint64_t stop_ns; /* 0: not yet; else all lines are due, and put until then */
+	struct waiter *stopper;
 	struct list sources;
 	struct source *slots[SLOTS];
 	struct use all, uses[OWNERS];
@@ -200,25 +203,40 @@ static fiber_fn writer;
 
 /* For a writer, which has another one beside it while more is due. NULL: nothing is due before
  * *ret_due_ns; 0: another writer waits for that, or there is nothing, so this one has ended. */
-static struct source *take_due(struct s3_access_log *log, bool all, uint64_t *ret_due_ns)
+static struct source *take_due(struct s3_access_log *log, uint64_t *ret_due_ns)
 {
 	struct source *source;
+	bool all, late;
 
 	pthread_mutex_lock(&log->lock);
-	source = find_due(log, all);
+	all = log->stop_ns || reactor_stopping(reactor_self());
+	late = log->stop_ns && clock_now_ns() >= log->stop_ns;
+	source = late ? NULL : find_due(log, all);
 	*ret_due_ns = 0;
 	if (source) {
 		unlink_source(log, source);
+		log->putting++;
 		if (find_due(log, all) && log->writers < WRITERS_MAX &&
 			!fiber_spawn(reactor_self(), "access log", writer, log))
 			log->writers++;
-	} else if (list_empty(&log->sources) || log->writers > 1) {
+	} else if (late || list_empty(&log->sources) || log->writers > 1) {
 		log->writers--;
 	} else {
 		*ret_due_ns = CONTAINER_OF(log->sources.next, struct source, link)->due_ns;
 	}
 	pthread_mutex_unlock(&log->lock);
 	return source;
+}
+
+static void put_ended(struct s3_access_log *log)
+{
+	pthread_mutex_lock(&log->lock);
+	log->putting--;
+	if (!log->putting && log->stopper) {
+		waiter_wake(log->stopper);
+		log->stopper = NULL;
+	}
+	pthread_mutex_unlock(&log->lock);
 }
 
 /* Puts each target's lines as one object when they are due. */
@@ -230,12 +248,13 @@ static void writer(void *arg)
 	/* The lines are of many requests. */
 	fiber_request_set("");
 	for (;;) {
-		struct source *source = take_due(log, reactor_stopping(reactor_self()), &due_ns);
+		struct source *source = take_due(log, &due_ns);
 
 		fiber_share_set(source ? source->share : 0);
 		if (source) {
 			put_lines(source);
 			free_source(source);
+			put_ended(log);
 			continue;
 		}
 		if (!due_ns)
@@ -244,6 +263,41 @@ static void writer(void *arg)
 		if (now_ns < due_ns)
 			fiber_sleep_ns(MIN(LOOK_NS, due_ns - now_ns));
 	}
+}
+
+static void count_lost(struct s3_access_log *log)
+{
+	uint32_t lost = 0;
+
+	LIST_FOR_EACH_SAFE (link, &log->sources)
+		lost += CONTAINER_OF(link, struct source, link)->line_count;
+	counter_add(&dropped, lost);
+	if (lost)
+		log_warn("s3",
+			"%u lines of access logs are lost: they were not put before the server's "
+			"end",
+			lost);
+}
+
+void s3_access_log_stop(struct s3 *s3, uint64_t deadline_ns)
+{
+	struct s3_access_log *log = s3->access_log;
+	struct waiter waiter;
+	bool waits;
+
+	waiter_init(&waiter);
+	pthread_mutex_lock(&log->lock);
+	log->stop_ns = MAX(deadline_ns, 1u);
+	log->writers++;
+	pthread_mutex_unlock(&log->lock);
+	writer(log);
+	pthread_mutex_lock(&log->lock);
+	count_lost(log);
+	waits = log->putting;
+	log->stopper = waits ? &waiter : NULL;
+	pthread_mutex_unlock(&log->lock);
+	if (waits)
+		waiter_wait(&waiter);
 }
 
 /* ---- Lines. ---- */

@@ -1,6 +1,7 @@
 /* s3/event/access_log.h: server access logging: one line for each request to a bucket that has
  * logging enabled, kept in memory for a while, then put as an object into the target bucket. As in
- * S3 this is best effort: lines that were not put when the server dies are lost.
+ * S3 this is best effort: lines that were not put when the server dies are lost. Its orderly end
+ * puts them (s3_access_log_stop).
  *
  * Source: S3 User Guide, "Logging requests with server access logging", "Amazon S3 server access
  * log format". */

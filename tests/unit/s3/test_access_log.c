@@ -229,6 +229,31 @@ static void test_grants_are_for_one_bucket(void **state)
 	assert_int_equal(dropped_more(), 1);
 }
 
+/* The server's end does not wait until lines are due. */
+static void test_the_end_puts_what_waits(void **state)
+{
+	(void)state;
+	log_lines("one", 0, 10);
+	s3_access_log_stop(fake_s3, DEADLINE_NONE);
+	assert_int_equal(put_count(), 10);
+	assert_int_equal(dropped_more(), 0);
+	fake_later_run();
+	assert_int_equal(put_count(), 10);
+}
+
+static void test_the_end_is_bounded(void **state)
+{
+	(void)state;
+	log_lines("one", 0, 10);
+	log_lines("one", 0, 1);
+	s3_access_log_stop(fake_s3, 0);
+	assert_int_equal(put_count(), 0);
+	assert_int_equal(dropped_more(), 11);
+	fake_later_run();
+	assert_int_equal(put_count(), 0);
+	assert_int_equal(dropped_more(), 0);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +264,8 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_lines_are_for_one_bucket, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_grants_are_for_one_bucket, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_the_end_puts_what_waits, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_the_end_is_bounded, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests_name("access_log", tests, NULL, NULL);
