@@ -4,7 +4,8 @@
  * the number of fibers, because each fiber waits for one call.
  *
  * Shares take turns, one call each, after the server's own share. So a client with many calls waits
- * for its own calls. */
+ * for its own calls. Clients' calls never keep all helpers busy: the server's own have the others,
+ * also while every client's call waits for a medium. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>
@@ -14,9 +15,10 @@
 
 #include "base/wake.h"
 
-#define HELPERS_MAX	   8u /* of each pool */
-#define HELPER_IDLE_S	   10
-#define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo need much stack */
+#define HELPERS_MAX	    12u /* of each pool */
+#define HELPERS_CLIENTS_MAX 8u	/* of them, for calls of clients */
+#define HELPER_IDLE_S	    10
+#define HELPER_STACK_BYTES  MIB /* RocksDB and getaddrinfo need much stack */
 /* Index walks on all helpers must not slow down the loops or the calls that a commit waits for. */
 #define LONG_NICE 10
 
@@ -42,7 +44,7 @@ struct offload {
 struct turn {
 	struct list link; /* in the pool's turns, while there are any */
 	struct list calls;
-	bool waits;
+	uint32_t count; /* of the calls */
 };
 
 struct pool {
@@ -53,6 +55,7 @@ struct pool {
 	struct list sleepers;
 	struct list turns;
 	uint32_t queued, helpers, idle;
+	uint32_t clients; /* the helpers that are in a client's call */
 	struct turn turn_of[REACTOR_SHARES];
 };
 
@@ -104,7 +107,6 @@ static void turn_add(struct pool *pool, uint16_t share)
 {
 	struct turn *turn = &pool->turn_of[share];
 
-	turn->waits = true;
 	if (share)
 		list_push_back(&pool->turns, &turn->link);
 	else
@@ -116,7 +118,7 @@ static void queue_push(struct pool *pool, struct offload *offload)
 	uint16_t share = offload->fiber->place.share;
 	struct turn *turn = &pool->turn_of[share];
 
-	if (!turn->waits) {
+	if (!turn->count++) {
 		list_init(&turn->calls);
 		turn_add(pool, share);
 	}
@@ -133,19 +135,38 @@ static void queue_take(struct pool *pool, struct offload *offload)
 
 	list_remove(&offload->link);
 	list_remove(&turn->link);
-	turn->waits = false;
-	if (!list_empty(&turn->calls))
+	if (--turn->count)
 		turn_add(pool, share);
 	pool->queued--;
 	counter_sub(pool->waiting, 1);
 }
 
+static bool is_client(const struct offload *offload)
+{
+	return offload->fiber->place.share != 0;
+}
+
+/* The next call that a helper may take, or NULL. */
 static struct offload *queue_first(const struct pool *pool)
 {
 	const struct turn *turn = CONTAINER_OF(pool->turns.next, struct turn, link);
+	struct offload *offload;
 
-	return list_empty(&pool->turns) ? NULL
-					: CONTAINER_OF(turn->calls.next, struct offload, link);
+	if (list_empty(&pool->turns))
+		return NULL;
+	offload = CONTAINER_OF(turn->calls.next, struct offload, link);
+	return is_client(offload) && pool->clients == HELPERS_CLIENTS_MAX ? NULL : offload;
+}
+
+/* Whether the call that was queued last needs one more helper, and whether it may have one. */
+static bool needs_helper(const struct pool *pool, const struct offload *offload, bool *ret_may)
+{
+	uint32_t own = pool->turn_of[0].count;
+	bool room =
+		!is_client(offload) || pool->clients + pool->queued - own <= HELPERS_CLIENTS_MAX;
+
+	*ret_may = room && pool->helpers < HELPERS_MAX;
+	return !room || (is_client(offload) ? pool->queued : own) > pool->idle;
 }
 
 /* ---- */
@@ -160,10 +181,9 @@ static struct offload *next(struct pool *pool)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += HELPER_IDLE_S;
 	pool->idle++;
-	while (list_empty(&pool->turns) && error != ETIMEDOUT)
+	while ((offload = queue_first(pool)) == NULL && error != ETIMEDOUT)
 		error = wake_wait(&pool->sleepers, &pool->lock, &until);
 	pool->idle--;
-	offload = queue_first(pool);
 	if (offload)
 		queue_take(pool, offload);
 	return offload;
@@ -187,9 +207,13 @@ static void *helper(void *arg)
 	helper_lower(pool);
 	pthread_mutex_lock(&pool->lock);
 	while ((offload = next(pool)) != NULL) {
+		uint32_t client = is_client(offload);
+
+		pool->clients += client;
 		pthread_mutex_unlock(&pool->lock);
 		offload_run(offload);
 		pthread_mutex_lock(&pool->lock);
+		pool->clients -= client;
 	}
 	pool->helpers--;
 	pthread_mutex_unlock(&pool->lock);
@@ -226,16 +250,19 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 		.fiber = fiber_self(),
 		.done_msg.fn = offload_done,
 	};
+	bool may_start;
 	int error = 0;
 
 	CHECK(offload.fiber != NULL);
 	reactor_help_begin(offload.fiber->reactor);
 	pthread_mutex_lock(&pool->lock);
 	queue_push(pool, &offload);
-	if (pool->queued > pool->idle && pool->helpers < HELPERS_MAX)
-		error = helper_start(pool);
-	else if (pool->queued > pool->idle)
-		counter_add(pool->full, 1);
+	if (needs_helper(pool, &offload, &may_start)) {
+		if (may_start)
+			error = helper_start(pool);
+		else
+			counter_add(pool->full, 1);
+	}
 	if (error && pool->helpers == 0) {
 		/* No helper will ever take the call. */
 		queue_take(pool, &offload);

@@ -1,12 +1,12 @@
 /* tests/unit/reactor/test_offload.c: the order in which helper threads serve the calls of
- * shares. */
+ * shares, and how many of them serve clients. */
 #include "rig.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
 
 /* One helper serves the calls one after the other, because all others are kept busy. */
-#define KEPT_CALLS   7u
+#define KEPT_CALLS   11u
 #define MANY_CALLS   6u
 #define QUEUED_CALLS (2 * MANY_CALLS + 2)
 
@@ -99,6 +99,68 @@ static void test_shares_take_turns_at_helpers(void **state)
 	assert_string_equal(queue.order, "01211111111111");
 }
 
+#define CLIENTS_CALLS 20u
+#define CLIENTS_MAX   8u
+#define OWN_CALLS     4u
+
+typedef void offload_fn(fiber_fn *fn, void *arg);
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	offload_fn *offload;
+	uint32_t own, clients, clients_max;
+} busy = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* Waits until as many of clients' calls run as may, and all the server's own have begun. */
+static void busy_call(void *arg)
+{
+	bool is_client = arg != NULL;
+
+	pthread_mutex_lock(&busy.lock);
+	busy.clients += is_client;
+	busy.own += !is_client;
+	busy.clients_max = MAX(busy.clients_max, busy.clients);
+	pthread_cond_broadcast(&busy.changed);
+	while (busy.own < OWN_CALLS || busy.clients_max < CLIENTS_MAX)
+		pthread_cond_wait(&busy.changed, &busy.lock);
+	busy.clients -= is_client;
+	pthread_mutex_unlock(&busy.lock);
+}
+
+static void client_fiber(void *arg)
+{
+	fiber_share_set(1);
+	busy.offload(busy_call, arg);
+}
+
+static void own_fiber(void *arg)
+{
+	busy.offload(busy_call, arg);
+}
+
+static void clients_keep_helpers(offload_fn *offload)
+{
+	busy.offload = offload;
+	busy.own = busy.clients_max = 0;
+	for (uint32_t i = 0; i < CLIENTS_CALLS; i++)
+		rig_spawn(client_fiber, &busy);
+	for (uint32_t i = 0; i < OWN_CALLS; i++)
+		rig_spawn(own_fiber, NULL);
+	rig_run();
+	assert_int_equal(busy.clients_max, CLIENTS_MAX);
+}
+
+/* The second time, the helpers that clients' calls may not have are idle when these come. */
+static void test_clients_leave_helpers_to_the_server(void **state)
+{
+	(void)state;
+	for (uint32_t turn = 0; turn < 2; turn++) {
+		clients_keep_helpers(fiber_offload);
+		clients_keep_helpers(fiber_offload_long);
+	}
+}
+
 static int nice_there;
 
 static void notes_nice(void *arg)
@@ -134,6 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_shares_take_turns_at_helpers),
+		RIG_TEST(test_clients_leave_helpers_to_the_server),
 		RIG_TEST(test_long_calls_leave_the_processor_to_others),
 	};
 
