@@ -245,21 +245,29 @@ struct wait {
 	bool told;
 };
 
-/* False: it has waited long enough. */
-static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct record *record)
+/* -ECANCELED: a signal ends the wait. */
+static int wait_canceled(const struct rv_volume *volume)
+{
+	if (!process_asked_to_end())
+		return 0;
+	log_info("rados", "%s: a signal ends the wait for it", volume->path);
+	return -ECANCELED;
+}
+
+/* -EBUSY: it has waited long enough; -ECANCELED. */
+static int wait_more(struct rv_volume *volume, struct wait *wait, const struct record *record)
 {
 	bool over = !volume->rv->opts.standby && clock_now_ns() >= wait->deadline_ns;
+	int ret = wait_canceled(volume);
 
-	if (process_asked_to_end()) {
-		log_info("rados", "%s: a signal ends the wait for it", volume->path);
-		return false;
-	}
+	if (ret)
+		return ret;
 	if (over) {
 		log_error("rados",
 			"%s: %s (process %llu, %s) has this volume open: stop that server, or "
 			"start this one with cluster.standby: true, and it waits",
 			volume->path, record->process.host, record->process.pid, record->addr);
-		return false;
+		return -EBUSY;
 	}
 	if (!wait->told)
 		log_info("rados", "%s: %s (process %llu, %s) has it; %s", volume->path,
@@ -268,7 +276,7 @@ static bool wait_more(struct rv_volume *volume, struct wait *wait, const struct 
 						 : "waiting for the end of its lease");
 	wait->told = true;
 	nanosleep(&(struct timespec){.tv_nsec = (long)REST_NS}, NULL);
-	return true;
+	return 0;
 }
 
 static void cookie_draw(struct rv_volume *volume)
@@ -296,7 +304,7 @@ int rv_own(struct rv_volume *volume, uint64_t wait_ns)
 		/* A standby outlasts a cluster that does not answer. A lock that was granted
 		 * nevertheless is given back below. */
 		if (ret == -ETIMEDOUT && volume->rv->opts.standby) {
-			ret = 0;
+			ret = wait_canceled(volume);
 			continue;
 		}
 		if (!ret)
@@ -309,8 +317,8 @@ int rv_own(struct rv_volume *volume, uint64_t wait_ns)
 			lease_set(volume);
 		} else if (ret == -EBUSY) {
 			ret = busy(volume, &seen, &record);
-			if (ret == -EBUSY && wait_more(volume, &wait, &record))
-				ret = 0;
+			if (ret == -EBUSY)
+				ret = wait_more(volume, &wait, &record);
 		} else if (ret == -ECANCELED || ret == -EEXIST) {
 			/* We were too slow: another server took it after our lock had run out. */
 			(void)rados_unlock(volume->front, RV_HEAD, RV_LOCK, volume->cookie);

@@ -271,7 +271,8 @@ static void volume_close(void *arg)
 /* Of the head and of the lock. The reasons of the first four are in the log, or are none. */
 static int cannot_open(const struct rv_volume *volume, const struct disk_opts *opts, int ret)
 {
-	if (ret != -ENOENT && ret != -EINVAL && ret != -EUCLEAN && ret != -EBUSY && !opts->probe)
+	if (ret != -ENOENT && ret != -EINVAL && ret != -EUCLEAN && ret != -EBUSY &&
+		ret != -ECANCELED && !opts->probe)
 		log_error("rados", "%s: cannot be opened: %s", volume->path, strerror(-ret));
 	return ret;
 }

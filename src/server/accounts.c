@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/life.h"
+#include "base/process.h"
 #include "base/ticker.h"
 #include "reactor/reactor.h"
 
@@ -322,6 +323,11 @@ static void first_run(void *arg)
 		if (!logged)
 			log_info("server", "waiting for store 0's copies of the accounts");
 		logged = true;
+		if (process_asked_to_end()) {
+			log_info("server", "a signal ends the wait for them");
+			walk->ret = -ECANCELED;
+			return;
+		}
 		if (!ticker_sleep(&walk->accounts->ticker, LOOK_MS / 5))
 			return;
 	}

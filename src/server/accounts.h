@@ -12,7 +12,7 @@ struct accounts;
 /* follows: of another store than 0; then opts get what the cluster is opened with. */
 int accounts_open(
 	bool follows, uint32_t lease_s, struct cluster_opts *opts, struct accounts **ret_accounts);
-/* On a fiber. */
+/* On a fiber. -ECANCELED: a signal ended the wait for store 0. */
 int accounts_start(struct accounts *accounts, struct cluster *cluster, struct s3 *s3);
 /* On a helper thread, of store 0: 0 when all stores know the account as it is now. */
 int accounts_changed(struct accounts *accounts, const char *number);

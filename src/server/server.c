@@ -246,7 +246,7 @@ int server_start(struct server *server)
 	}
 	while (sem_wait(&server->identities_done))
 		;
-	if (server->identities_error)
+	if (server->identities_error && server->identities_error != -ECANCELED)
 		log_error("server", "cannot read accounts and users: %s",
 			strerror(-server->identities_error));
 	return server->identities_error;

@@ -255,18 +255,30 @@ int rados_getxattr(rados_ioctx_t io, const char *oid, const char *name, char *bu
 
 /* ---- The lock. ---- */
 
+static int lock_fails(void)
+{
+	int ret = fake.fail_lock;
+
+	if (fake.fail_locks && --fake.fail_locks == 0)
+		fake.fail_lock = 0;
+	return ret;
+}
+
 #define LOCK_PARAMS                                                                                \
 	rados_ioctx_t io, const char *oid, const char *name, const char *cookie, const char *desc, \
 		struct timeval *duration, uint8_t flags
 int rados_lock_exclusive(LOCK_PARAMS)
 {
+	int ret;
+
 	(void)io;
 	(void)oid;
 	(void)name;
 	(void)desc;
 	(void)duration;
-	if (fake.fail_lock)
-		return fake.fail_lock;
+	ret = lock_fails();
+	if (ret)
+		return ret;
 	if (fake.locked && strcmp(fake.lock_cookie, cookie) != 0)
 		return -EBUSY;
 	if (fake.locked && !flags)

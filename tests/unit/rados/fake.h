@@ -22,10 +22,11 @@ struct fake_object {
 
 struct fake {
 	struct fake_object objects[FAKE_OBJECTS];
-	int fail;	   /* every operation on an object of data from now on */
-	int fail_submit;   /* the call that starts an operation */
-	char fail_oid[32]; /* only this object; "": all */
-	int fail_lock;	   /* of the head's lock */
+	int fail;	     /* every operation on an object of data from now on */
+	int fail_submit;     /* the call that starts an operation */
+	char fail_oid[32];   /* only this object; "": all */
+	int fail_lock;	     /* of the head's lock */
+	uint32_t fail_locks; /* so often; 0: from now on */
 	bool unconnected;
 	bool lacking; /* the library */
 	bool whole;   /* the pools take no overwrites */

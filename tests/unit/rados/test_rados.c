@@ -287,10 +287,15 @@ static void test_signal_ends_wait(void **state)
 	assert_int_equal(sigprocmask(SIG_BLOCK, &signals, &before), 0);
 	assert_int_equal(volume_try(PATH, true, false, &disk), 0);
 	assert_int_equal(kill(getpid(), SIGTERM), 0);
-	assert_int_equal(volume_try(PATH, true, false, &second), -EBUSY);
+	assert_int_equal(volume_try(PATH, true, false, &second), -ECANCELED);
+	disk_close(disk);
+	/* Also while the cluster does not answer. */
+	fake.fail_lock = -ETIMEDOUT;
+	fake.fail_locks = 3;
+	assert_int_equal(volume_try(PATH, true, false, &disk), -ECANCELED);
+	assert_int_equal(fake.fail_locks, 2);
 	assert_int_equal(sigwaitinfo(&signals, NULL), SIGTERM);
 	assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
-	disk_close(disk);
 	rv_close(rv);
 }
 

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reactor/reactor.h"
 #include "server/accounts.h"
@@ -17,6 +19,7 @@
 /* In the first generation of the map there are all but the last, in the second all but the first.
  */
 static _Atomic uint64_t generation;
+static uint32_t looks_early; /* so many looks find that store 0 has made no copies yet */
 static sem_t looks;
 static uint32_t taken_times[ACCOUNTS + 1];
 static bool has[ACCOUNTS + 1];
@@ -30,6 +33,10 @@ int cluster_watch_check(struct cluster *cluster)
 int cluster_accounts_generation(struct cluster *cluster, uint64_t *ret_generation)
 {
 	(void)cluster;
+	if (looks_early) {
+		looks_early--;
+		return -ENOENT;
+	}
 	*ret_generation = atomic_load(&generation);
 	sem_post(&looks);
 	return 0;
@@ -147,9 +154,36 @@ static void test_one_ends_and_one_is_made(void **state)
 	sem_destroy(&looks);
 }
 
+/* A server that starts blocks the signals that end it. */
+static void test_a_signal_ends_the_wait_for_store_0(void **state)
+{
+	struct cluster_opts opts = {.pool = "index"};
+	struct accounts *accounts;
+	sigset_t signals, before;
+
+	(void)state;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	assert_int_equal(sigprocmask(SIG_BLOCK, &signals, &before), 0);
+	assert_int_equal(sem_init(&looks, 0, 0), 0);
+	atomic_store(&generation, 1);
+	assert_int_equal(accounts_open(true, 15, &opts, &accounts), 0);
+	assert_int_equal(kill(getpid(), SIGTERM), 0);
+	looks_early = 3;
+	assert_int_equal(accounts_start(accounts, NULL, NULL), -ECANCELED);
+	assert_int_equal(looks_early, 2);
+	looks_early = 0;
+	assert_int_equal(sigwaitinfo(&signals, NULL), SIGTERM);
+	assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+	accounts_stop(accounts);
+	accounts_close(accounts);
+	sem_destroy(&looks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_signal_ends_the_wait_for_store_0),
 		cmocka_unit_test(test_one_ends_and_one_is_made),
 	};
 
