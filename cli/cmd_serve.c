@@ -409,6 +409,14 @@ static void signals_block(sigset_t *ret_signals)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* A second signal ends the program at once, but not SIGHUP: it asks for files to be read again,
+ * which a server that ends need not do. */
+static void signals_unblock(sigset_t *signals)
+{
+	sigdelset(signals, SIGHUP);
+	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+}
+
 static int serve_until_signal(const struct config *config, bool development)
 {
 	struct server *server;
@@ -436,12 +444,12 @@ static int serve_until_signal(const struct config *config, bool development)
 	number = await_end(&(struct running){.server = server}, &signals);
 	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
-	/* A second signal ends the program at once. But a store's process in a cluster may get
-	 * SIGTERM from its gateway, from itself when the map gives the store away, and from the
-	 * system; its gateway kills it when it lasts too long. */
+	/* A store's process in a cluster may get SIGTERM from its gateway, from itself when the map
+	 * gives the store away, and from the system; its gateway kills it when it lasts too long.
+	 */
 	if (config->cluster.store)
 		sigdelset(&signals, SIGTERM);
-	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	signals_unblock(&signals);
 	server_stop(server);
 	server_close(server);
 	log_info("server", "stopped cleanly");
@@ -473,7 +481,7 @@ static int gateway_until_signal(const struct config *config, int option_count, c
 		number = await_end(&(struct running){.gateway = gateway}, &signals);
 		log_info("server", "SIG%s: handing the stores over, finishing running requests",
 			sigabbrev_np(number));
-		pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+		signals_unblock(&signals);
 	}
 	gateway_stop(gateway);
 	gateway_close(gateway);
