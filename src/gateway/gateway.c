@@ -473,10 +473,8 @@ static void drain_post(struct reactor_msg *msg)
 {
 	struct gw_core *core = CONTAINER_OF(msg, struct gw_core, drain_msg);
 
-	if (fiber_spawn(core->reactor, "drain", drain_main, core)) {
-		log_error("gateway", "no fiber for the orderly end: stopping at once");
-		reactor_stop(core->reactor);
-	}
+	/* Until then the connections go on, and the loop with them. */
+	eventual_spawn(&core->drain, core->reactor, "drain", drain_main, core);
 }
 
 /* First the stores, while requests still find their way to the new owners; then the requests. */

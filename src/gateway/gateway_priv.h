@@ -27,6 +27,7 @@
 #include "gateway/gateway.h"
 #include "listen/listen.h"
 #include "net/net.h"
+#include "reactor/eventual.h"
 #include "s3/s3.h"
 #include "server/https.h"
 
@@ -243,6 +244,7 @@ struct gw_core {
 	struct gw_places busy[CLUSTER_STORES_MAX]; /* links that are not idle */
 	struct gw_places lists;
 	struct reactor_msg drain_msg;
+	struct eventual drain;
 };
 
 struct gateway {
