@@ -190,6 +190,7 @@ void store_close(struct store *store)
 	clean = store->apply->started && !atomic_load(&store->fenced) &&
 		(store->committer->ended || !store->committer->reactor);
 	index_apply_stop(store);
+	clean = clean && !store->apply->failed;
 	backups_close(store);
 	/* If the next start replays the group, it does not use the snapshot. */
 	if (atomic_load(&store->group_held))

@@ -6,6 +6,7 @@
 #include "codec/crc.h"
 #include "store/backup.h"
 #include "store/commit/body.h"
+#include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
@@ -196,7 +197,7 @@ int store_backup_begin(
 	/* Before the rows: so no body that they name loses its space. */
 	space_hold(store->space);
 	atomic_fetch_add(&store->backups_open, 1);
-	begin.ret = index_apply_settle(store);
+	begin.ret = index_apply_wait_or_full(store, atomic_load(&store->committer->published_seq));
 	if (!begin.ret)
 		fiber_offload_long(begin_run, &begin);
 	if (begin.ret) {

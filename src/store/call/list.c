@@ -307,7 +307,7 @@ static int page_list(struct store *store, struct list_page *page, bool versions)
 		return -EINVAL;
 	counter_add(&lists_total, 1);
 	if (opts->entries_max && opts->prefix.len <= LIMIT_KEY_LEN_MAX) {
-		ret = index_apply_wait(store, seq);
+		ret = index_apply_wait_or_full(store, seq);
 		if (ret)
 			return ret;
 		if (versions)

@@ -120,6 +120,12 @@ bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
 			"the log, then restart on a sound disk");
 		return false;
 	}
+	if (atomic_load(&store->index_full)) {
+		snprintf(ret_why, why_cap,
+			"the store accepts no writes: the file system of its data folder is full; "
+			"it continues by itself when there is room");
+		return false;
+	}
 	if (stripe_lacking(store) && !count) {
 		snprintf(ret_why, why_cap,
 			"the store accepts no writes: its volume takes none now; see the log");

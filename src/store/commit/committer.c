@@ -236,10 +236,8 @@ static int group_write(struct store *store, struct group *group)
 	};
 	struct iovec *iov = &committer->iov[GROUP_PIECES_MAX];
 	uint64_t begin_ns;
-	int ret = index_apply_wait_room(store, pos + padded);
+	int ret;
 
-	if (ret)
-		return ret;
 	committer->write.writes = committer->writes;
 	committer->write.write_count = 0;
 	committer->write.done = write_done;
@@ -289,6 +287,28 @@ static void group_hold(struct store *store)
 		space_hold(store->space);
 }
 
+/* Says what keeps the group from being written. -ENOSPC: the data folder has no room, for now. */
+static int group_refused(struct store *store, const struct group *group)
+{
+	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	uint64_t pos =
+		journal_place(store->committer->head_pos, padded, store->volume.super.log_bytes);
+	int ret = store_refuses(store);
+
+	return ret ? ret : index_apply_wait_room(store, pos + padded);
+}
+
+/* Answers the commits of a group that is not in the log. */
+static void group_drop(struct store *store, struct group *group, int error)
+{
+	struct commit *commits = group->commits;
+
+	for (struct commit *commit = commits; commit; commit = commit->next)
+		commit_undo(store, commit, error);
+	index_apply_group_give(store, group);
+	commits_wake(commits);
+}
+
 static void group_run(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -303,7 +323,11 @@ static void group_run(struct store *store, struct group *group)
 		commits_wake(commits);
 		return;
 	}
-	ret = store_refuses(store);
+	ret = group_refused(store, group);
+	if (ret == -ENOSPC) {
+		group_drop(store, group, ret);
+		return;
+	}
 	if (!ret) {
 		ret = group_write(store, group);
 		if (ret == -EHOSTDOWN)
@@ -311,10 +335,7 @@ static void group_run(struct store *store, struct group *group)
 	}
 	if (ret) {
 		store_fence(store, "the log", ret);
-		for (struct commit *commit = commits; commit; commit = commit->next)
-			commit_undo(store, commit, ret == -EHOSTDOWN ? ret : -EIO);
-		index_apply_group_give(store, group);
-		commits_wake(commits);
+		group_drop(store, group, ret == -EHOSTDOWN ? ret : -EIO);
 		return;
 	}
 	/* A reader that sees a part of the group and then waits for this number finds the group in

@@ -189,6 +189,7 @@ static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint
 {
 	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
 	bool refused = false, settled = false, unheld = false;
+	int ret;
 
 	for (;;) {
 		uint32_t leased = space_lease(store->space, blocks, ret_block);
@@ -215,8 +216,10 @@ static int lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint
 		if (refused) {
 			settled = unheld || !unheld_wait(store);
 			unheld = true;
-			if (index_apply_settle(store))
-				return -EIO;
+			ret = index_apply_wait_or_full(
+				store, atomic_load(&store->committer->published_seq));
+			if (ret)
+				return ret;
 		} else {
 			refused = growth_wait(store) != 0;
 		}

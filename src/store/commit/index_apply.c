@@ -27,6 +27,8 @@ DEFINE_COUNTER_FULL(index_queue_full, "index_queue");
 
 #define SPARE_GROUPS_MAX 32u
 #define SPARE_BYTES_MAX	 (2 * MIB)
+/* How long after a write that found no room the next one is tried. */
+#define FULL_RETRY_NS NS_PER_S
 
 DEFINE_COUNTER(groups_applied, "nebulaio_store_groups_applied_total", NULL,
 	"Groups applied to the index.");
@@ -101,6 +103,56 @@ void index_apply_group_give(struct store *store, struct group *group)
 	group_keep(store->apply, group);
 }
 
+/* ---- A data folder without room. ---- */
+
+/* While the data folder's file system is full, the log and the records have what the index lacks:
+ * writes are refused, and whoever needs the index need not wait. */
+static void full_set(struct store *store, bool full)
+{
+	if (atomic_exchange(&store->index_full, full) == full)
+		return;
+	if (full)
+		log_error("store",
+			"%s: the file system is full: the store accepts no writes, deletions "
+			"included, until there is room, and then continues by itself",
+			store->dir);
+	else
+		log_info("store", "%s: the file system has room again: the store accepts writes",
+			store->dir);
+}
+
+/* The lock is held. */
+static void cond_wait_until(struct index_apply *apply, pthread_cond_t *cond, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+
+	pthread_cond_timedwait(cond, &apply->lock, &until);
+}
+
+/* Until it is time to try again; false: the store closes. */
+static bool room_await(struct store *store)
+{
+	struct index_apply *apply = store->apply;
+	uint64_t until_ns = clock_now_ns() + FULL_RETRY_NS;
+	struct waiter *waiters;
+	bool goes_on;
+
+	full_set(store, true);
+	pthread_mutex_lock(&apply->lock);
+	waiters = waiters_take(apply);
+	pthread_mutex_unlock(&apply->lock);
+	waiters_wake(waiters);
+	pthread_mutex_lock(&apply->lock);
+	while (!apply->stopping && clock_now_ns() < until_ns)
+		cond_wait_until(apply, &apply->work, until_ns);
+	goes_on = !apply->stopping;
+	pthread_mutex_unlock(&apply->lock);
+	return goes_on;
+}
+
+/* ---- Groups. ---- */
+
 /* Only a dead object's segments list its extents, so they are read before their rows are deleted (a
  * component's rows stay). The space of a segment that cannot be read (logged) stays in use until
  * the next scan. */
@@ -157,22 +209,28 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 			return ret;
 	}
 	index_merge_settle(merge);
-	counter_add(&rows_merged, merge->count - merge->settled_count);
 	ret = index_write_merged(store->index, merge, &state);
-	if (!ret)
-		list_table_change(store->listed, merge->order, merge->settled_count);
-	return ret;
+	if (ret)
+		return ret;
+	counter_add(&rows_merged, merge->count - merge->settled_count);
+	list_table_change(store->listed, merge->order, merge->settled_count);
+	return 0;
 }
 
+/* -ENOSPC: the store closes before there was room. */
 static int run_apply(struct store *store, struct group *first, const struct group *last)
 {
 	int ret;
 
 	for (struct group *group = first; group; group = group->next)
 		dead_load(store, group);
-	rebuild_note_begin(store, first);
-	ret = run_batch(store, first, last);
-	rebuild_note_end(store);
+	do {
+		rebuild_note_begin(store, first);
+		ret = run_batch(store, first, last);
+		rebuild_note_end(store);
+	} while (ret == -ENOSPC && room_await(store));
+	if (!ret)
+		full_set(store, false);
 	return ret;
 }
 
@@ -209,9 +267,9 @@ static void run_finish(struct store *store, struct group *first)
 		count++;
 	if (!apply->failed)
 		ret = run_apply(store, first, last);
-	if (ret)
+	if (ret && ret != -ENOSPC)
 		store_fence(store, "the index", ret);
-	else
+	else if (!ret)
 		counter_add(&groups_applied, count);
 	/* A fiber that waited for the run sees the space of superseded objects as free. */
 	applied = !ret && !apply->failed;
@@ -253,7 +311,7 @@ static struct group *run_take(struct store *store)
 {
 	struct index_apply *apply = store->apply;
 	struct group *first, *last;
-	uint64_t until_ns;
+	uint64_t until_ns = 0;
 
 	pthread_mutex_lock(&apply->lock);
 	while (!apply->first || !run_due(store, &until_ns)) {
@@ -265,10 +323,7 @@ static struct group *run_take(struct store *store)
 			apply->hurry = false;
 			pthread_cond_wait(&apply->work, &apply->lock);
 		} else {
-			struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-				.tv_nsec = (long)(until_ns % NS_PER_S)};
-
-			pthread_cond_timedwait(&apply->work, &apply->lock, &until);
+			cond_wait_until(apply, &apply->work, until_ns);
 		}
 	}
 	first = last = apply->first;
@@ -417,6 +472,7 @@ static int checkpoint_do(struct store *store, bool anew)
 	struct index_apply *apply = store->apply;
 	struct tail tail = {.anew = anew};
 	struct waiter *waiters;
+	bool full = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&apply->lock);
@@ -428,20 +484,26 @@ static int checkpoint_do(struct store *store, bool anew)
 	if (!ret && (anew || tail.pos != store->volume.super.tail_pos ||
 			    atomic_load(&store->image->due))) {
 		ret = index_flush(store->index);
+		full = ret == -ENOSPC;
+		if (ret == 0 || full)
+			full_set(store, full);
 		if (!ret)
 			ret = tail_move(store, &tail);
-		if (ret)
+		if (ret && !full)
 			store_fence(store, "a checkpoint", ret);
-		else
+		else if (!ret)
 			counter_add(&checkpoints, 1);
 	}
 	pthread_mutex_lock(&apply->lock);
-	if (ret && ret != -EHOSTDOWN)
+	if (ret && ret != -EHOSTDOWN && !full)
 		apply->failed = true;
 	else if (!ret)
 		atomic_store(&store->tail_pos, tail.pos);
 	/* Commits that asked meanwhile saw the old tail, and ask again if it is not enough. */
-	apply->checkpoint_wanted = false;
+	apply->checkpoint_wanted = full;
+	apply->checkpoint_after_ns = full ? clock_now_ns() + FULL_RETRY_NS : 0;
+	if (full)
+		pthread_cond_signal(&apply->checkpoint);
 	waiters = waiters_take(apply);
 	pthread_mutex_unlock(&apply->lock);
 	waiters_wake(waiters);
@@ -513,6 +575,10 @@ static void *checkpoint_main(void *arg)
 			pthread_cond_wait(&apply->checkpoint, &apply->lock);
 			continue;
 		}
+		if (clock_now_ns() < apply->checkpoint_after_ns) {
+			cond_wait_until(apply, &apply->checkpoint, apply->checkpoint_after_ns);
+			continue;
+		}
 		pthread_mutex_unlock(&apply->lock);
 		index_apply_checkpoint_now(store);
 		pthread_mutex_lock(&apply->lock);
@@ -546,18 +612,33 @@ void index_apply_wake(struct store *store)
 	pthread_mutex_unlock(&store->apply->lock);
 }
 
-int index_apply_wait(struct store *store, uint64_t seq)
+static int applied_await(struct store *store, uint64_t seq, bool patient)
 {
 	struct index_apply *apply = store->apply;
+	bool full = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&apply->lock);
-	while (apply->applied_seq < seq && !apply->failed)
-		progress_wait(apply);
+	while (apply->applied_seq < seq && !apply->failed && !full) {
+		full = atomic_load(&store->index_full) &&
+		       (!patient || atomic_load(&store->quiescing));
+		if (!full)
+			progress_wait(apply);
+	}
 	if (apply->applied_seq < seq)
-		ret = -EIO;
+		ret = apply->failed ? -EIO : -ENOSPC;
 	pthread_mutex_unlock(&apply->lock);
 	return ret;
+}
+
+int index_apply_wait(struct store *store, uint64_t seq)
+{
+	return applied_await(store, seq, true);
+}
+
+int index_apply_wait_or_full(struct store *store, uint64_t seq)
+{
+	return applied_await(store, seq, false);
 }
 
 int index_apply_settle(struct store *store)
@@ -578,6 +659,10 @@ int index_apply_wait_room(struct store *store, uint64_t end_pos)
 
 		if (apply->failed || stripe_suspended(store)) {
 			ret = apply->failed ? -EIO : -EHOSTDOWN;
+			break;
+		}
+		if (atomic_load(&store->index_full)) {
+			ret = -ENOSPC;
 			break;
 		}
 		/* Only applied groups may be released. */
@@ -628,8 +713,8 @@ void index_apply_init(struct index_apply *apply)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&apply->work, &attr);
+	pthread_cond_init(&apply->checkpoint, &attr);
 	pthread_condattr_destroy(&attr);
-	pthread_cond_init(&apply->checkpoint, NULL);
 	pthread_mutex_init(&apply->checkpoint_lock, NULL);
 }
 

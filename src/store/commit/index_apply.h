@@ -31,7 +31,8 @@ struct index_apply {
 	uint64_t applied_pos;	/* end of the last applied group */
 	struct waiter *waiters; /* fibers waiting for any progress */
 	bool checkpoint_wanted;
-	bool hurry; /* a fiber waits: apply the queue now */
+	uint64_t checkpoint_after_ns; /* the data folder had no room: not before */
+	bool hurry;		      /* a fiber waits: apply the queue now */
 	bool stopping;
 	bool started;
 	bool failed;
@@ -50,13 +51,16 @@ void index_apply_push(struct store *store, struct group *group);
 struct group *index_apply_group(struct store *store); /* a new or a kept one; NULL: no memory */
 void index_apply_group_give(
 	struct store *store, struct group *group); /* a group that was not written */
-/* Fiber call: until everything up to seq is applied. -EIO: the index failed. */
+/* Fiber call: until everything up to seq is applied, also while the data folder has no room, unless
+ * the store quiesces. -EIO: the index failed; -ENOSPC: the store quiesces. */
 int index_apply_wait(struct store *store, uint64_t seq);
+/* The same for a request: -ENOSPC as long as the data folder has no room for what is missing. */
+int index_apply_wait_or_full(struct store *store, uint64_t seq);
 /* Fiber call: waits until everything published so far is applied, and the space that it freed is
- * free, except space that is still being read. -EIO. */
+ * free, except space that is still being read. As index_apply_wait. */
 int index_apply_settle(struct store *store);
 /* Fiber call: waits until the log has room for a group that ends at end_pos and the index keeps up.
- */
+ * -ENOSPC: the data folder has no room. -EIO, -EHOSTDOWN. */
 int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* Asks for a checkpoint, and for index_tidy() after it, once walks have passed over so many entries
  * of the index that these cost less. */

@@ -180,7 +180,7 @@ static void newest_run(void *arg)
 static int newest_find(
 	struct store *store, uint64_t bucket_id, struct slice key, struct newest *newest)
 {
-	int ret = index_apply_wait(store, atomic_load(&store->committer->published_seq));
+	int ret = index_apply_wait_or_full(store, atomic_load(&store->committer->published_seq));
 
 	if (ret)
 		return ret;

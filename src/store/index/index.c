@@ -24,10 +24,11 @@
 /* Of the level that flushed files are merged into, and of a file. The state's row is in every
  * flush, so a merge of flushed files goes over all of that level: the smaller, the less is
  * rewritten. */
-#define LEVEL_BYTES (64 * MIB)
-#define FILE_BYTES  (16 * MIB)
-#define TIER_MEMORY 1 /* rocksdb::kBlockCacheTier */
-#define LEVELS	    7 /* RocksDB's default */
+#define LEVEL_BYTES    (64 * MIB)
+#define FILE_BYTES     (16 * MIB)
+#define TIER_MEMORY    1 /* rocksdb::kBlockCacheTier */
+#define LOG_FATAL_ONLY 4 /* rocksdb::FATAL_LEVEL */
+#define LEVELS	       7 /* RocksDB's default */
 /* Deleted keys in one walk that are worth a compaction. */
 #define LITTER_MIN 1024u
 
@@ -47,6 +48,7 @@ struct index {
 	pthread_mutex_t littered_lock;
 	struct key littered_from, littered_to;
 	bool littered;
+	_Atomic bool full_told; /* the file system is full */
 };
 
 /* Logs and frees RocksDB's message. */
@@ -55,6 +57,26 @@ static int failed(const char *what, char *message)
 	log_error("store", "index: %s: %s", what, message);
 	rocksdb_free(message);
 	return -EIO;
+}
+
+/* The same for a write, of which message is NULL when it succeeded. On a full file system RocksDB
+ * refuses all writes, looks every few seconds whether there is room, and then goes on with all that
+ * it has in memory; its functions for C have the reason as text only. */
+static int written(struct index *index, const char *what, char *message)
+{
+	static const char FULL[] = "No space left on device";
+
+	if (!message) {
+		atomic_store(&index->full_told, false);
+		return 0;
+	}
+	if (!strstr(message, FULL))
+		return failed(what, message);
+	if (atomic_exchange(&index->full_told, true))
+		rocksdb_free(message);
+	else
+		failed(what, message);
+	return -ENOSPC;
 }
 
 static void table_options(struct index *index, const struct index_opts *opts)
@@ -108,7 +130,10 @@ static void options_init(struct index *index, const struct index_opts *opts)
 	rocksdb_options_set_max_log_file_size(index->options, INFO_LOG_BYTES_MAX);
 	rocksdb_options_set_stats_dump_period_sec(index->options, 0);
 	rocksdb_options_set_stats_persist_period_sec(index->options, 0);
-	rocksdb_options_set_info_log_level(index->options, 2); /* warnings */
+	/* Where RocksDB is built with its assertions, as in Debian 12, a line of its own log that
+	 * the file system has no room for aborts the process at the next line. All that fails comes
+	 * back from a call. */
+	rocksdb_options_set_info_log_level(index->options, LOG_FATAL_ONLY);
 	rocksdb_options_set_bytes_per_sync(index->options, MIB);
 	/* A checkpoint copies it. */
 	rocksdb_options_set_max_manifest_file_size(index->options, MANIFEST_BYTES_MAX);
@@ -243,7 +268,7 @@ static int batch_write(struct index *index, const struct state_record *state)
 	rocksdb_set_perf_level(rocksdb_disable);
 	rocksdb_write(index->db, index->write, index->batch, &message);
 	rocksdb_set_perf_level(rocksdb_enable_count);
-	return message ? failed("write", message) : 0;
+	return written(index, "write", message);
 }
 
 int index_state_write(struct index *index, const struct state_record *state)
@@ -282,7 +307,7 @@ int index_flush(struct index *index)
 	char *message = NULL;
 
 	rocksdb_flush(index->db, index->flush, &message);
-	return message ? failed("flush", message) : 0;
+	return written(index, "flush", message);
 }
 
 int index_checkpoint(struct index *index, const char *dir)

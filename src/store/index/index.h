@@ -47,7 +47,10 @@ int index_destroy(const char *dir);
 int index_get(struct index *index, const struct key *key, bool may_block, char **ret_value,
 	size_t *ret_len);
 int index_state_read(struct index *index, struct state_record *ret_state);
-/* Applies a group's mutations and the state atomically. Blocks. */
+/* The four calls that write have -ENOSPC while the data folder's file system is full: nothing is
+ * lost, and the same call succeeds some seconds after there is room again. Else -EIO.
+ *
+ * Applies a group's mutations and the state atomically. Blocks. */
 int index_write_group(struct index *index, struct slice group, const struct state_record *state);
 /* Applies the result of a settled merge and the state atomically. Blocks. */
 int index_write_merged(

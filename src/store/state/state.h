@@ -65,6 +65,7 @@ struct store {
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
+	_Atomic bool index_full; /* the data folder has no room for the index */
 	bool index_suspect;	 /* the start found damage in the index */
 	_Atomic bool suspended;	 /* too few volumes are left */
 	_Atomic bool group_held; /* the space of a group that may be on the medium, though it was
@@ -115,8 +116,10 @@ static inline int store_refuses(const struct store *store)
 {
 	if (__builtin_expect(atomic_load_explicit(&store->fenced, memory_order_relaxed), 0))
 		return -EIO;
-	return __builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0)
-		       ? -EHOSTDOWN
+	if (__builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0))
+		return -EHOSTDOWN;
+	return __builtin_expect(atomic_load_explicit(&store->index_full, memory_order_relaxed), 0)
+		       ? -ENOSPC
 		       : 0;
 }
 
