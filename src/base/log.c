@@ -1,7 +1,11 @@
 /* base/log.c: formats a line, as text or as a JSON object, and writes it whole. */
 #include "base/log.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,10 +74,36 @@ static void time_put(char *text, size_t size)
 	snprintf(text + len, size - len, ".%06ldZ", ts.tv_nsec / 1000);
 }
 
-static void line_write(const char *line, size_t len)
+/* Lines that stderr had no room for since the last one that went out. */
+static _Atomic uint32_t lines_lost;
+static pthread_mutex_t stderr_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether stderr takes a line at once. A pipe that is ready takes PIPE_BUF bytes (POSIX, write()).
+ * A regular file is always ready. */
+static bool stderr_ready(void)
 {
-	if (write(STDERR_FILENO, line, len) < 0)
-		return; /* nowhere left to report to */
+	struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&fd, 1, 0) > 0;
+}
+
+/* Leaves the line out when nobody reads stderr, because every event loop writes lines: the loop
+ * goes on. `stands_for` is how many lines are lost with it. */
+static void line_write(const char *line, size_t len, uint32_t stands_for)
+{
+	int kept = errno; /* callers log before they return it */
+	ssize_t written = -1;
+
+	errno = EAGAIN;
+	/* Two threads that both found room for one line would wait. */
+	pthread_mutex_lock(&stderr_lock);
+	if (stderr_ready())
+		written = write(STDERR_FILENO, line, len);
+	pthread_mutex_unlock(&stderr_lock);
+	/* After another error there is nowhere left to report to. */
+	if (written < 0 && errno == EAGAIN)
+		atomic_fetch_add(&lines_lost, stands_for);
+	errno = kept;
 }
 
 /* ---- JSON. ---- */
@@ -170,6 +200,7 @@ static void json_put_member(struct json *json, const struct log_field *field)
 struct line {
 	enum log_level level;
 	const char *tag, *message, *request; /* request may be NULL */
+	uint32_t stands_for;		     /* lines, if it is lost */
 	char time[40];
 };
 
@@ -190,7 +221,7 @@ static void json_line(const struct line *line, struct log_fields fields)
 		log_ring_put(json.text, json.len);
 	json.text[json.len++] = '\n';
 	if (format_now == LOG_FORMAT_JSON)
-		line_write(json.text, json.len);
+		line_write(json.text, json.len, line->stands_for);
 }
 
 /* ---- Text. ---- */
@@ -206,7 +237,34 @@ static void text_line(const struct line *line)
 	if (len > LINE_BYTES - 1)
 		len = LINE_BYTES - 1;
 	text[len++] = '\n';
-	line_write(text, len);
+	line_write(text, len, line->stands_for);
+}
+
+static void line_put(struct line *line, struct log_fields fields)
+{
+	time_put(line->time, sizeof(line->time));
+	if (format_now == LOG_FORMAT_TEXT)
+		text_line(line);
+	if (format_now == LOG_FORMAT_JSON || log_ring_is_open())
+		json_line(line, fields);
+}
+
+/* Tells what is missing before the line that goes out next. */
+static void lost_tell(void)
+{
+	struct line line = {.level = LOG_WARN, .tag = "log"};
+	char message[120];
+
+	if (!atomic_load(&lines_lost) || !stderr_ready())
+		return;
+	line.stands_for = atomic_exchange(&lines_lost, 0);
+	if (!line.stands_for)
+		return;
+	snprintf(message, sizeof(message),
+		"%u lines were left out here, because nobody read the standard error in time",
+		line.stands_for);
+	line.message = message;
+	line_put(&line, (struct log_fields){0});
 }
 
 static void line_make(enum log_level level, const char *tag, struct log_fields fields,
@@ -214,16 +272,13 @@ static void line_make(enum log_level level, const char *tag, struct log_fields f
 {
 	const char *request = request_now ? request_now() : NULL;
 	char message[MESSAGE_BYTES];
-	struct line line = {.level = level, .tag = tag, .message = message};
+	struct line line = {.level = level, .tag = tag, .message = message, .stands_for = 1};
 
 	if (vsnprintf(message, sizeof(message), fmt, args) < 0)
 		return;
-	time_put(line.time, sizeof(line.time));
+	lost_tell();
 	line.request = request && request[0] ? request : NULL;
-	if (format_now == LOG_FORMAT_TEXT)
-		text_line(&line);
-	if (format_now == LOG_FORMAT_JSON || log_ring_is_open())
-		json_line(&line, fields);
+	line_put(&line, fields);
 }
 
 void log_line(enum log_level level, const char *tag, const char *fmt, ...)

@@ -1,6 +1,8 @@
 /* base/log.h: one line per event on standard error, with time, level and a tag that names the part
  * ("rdma", "store", …), as text or as a JSON object. A line has the id of the request being served,
- * when there is one. Thread-safe; each line is one write(2). Not for data paths above TRACE. */
+ * when there is one. Thread-safe; each line is one write(2), which never waits: a line that
+ * standard error has no room for is left out and counted, and the next one that goes out follows
+ * the count. Not for data paths above TRACE. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

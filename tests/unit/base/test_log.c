@@ -371,6 +371,51 @@ static void test_limited(void **state)
 	assert_non_null(strstr(text, "knock 1\n"));
 }
 
+/* Fills the pipe of a catch, which waits for its reader from here on, as stderr's do. */
+static void pipe_fill(void)
+{
+	static const char page[4096];
+
+	while (write(pipe_fds[1], page, sizeof(page)) > 0)
+		;
+	assert_int_equal(fcntl(pipe_fds[1], F_SETFL, 0), 0);
+}
+
+static void pipe_drain(void)
+{
+	while (read(pipe_fds[0], got, sizeof(got)) > 0)
+		;
+}
+
+/* Nobody reads stderr: no line waits, the ring has all, and the next line that goes out says how
+ * many are missing. */
+static void test_nobody_reads(void **state)
+{
+	struct log_ring_page page;
+	json_t *lines;
+	const char *text;
+
+	(void)state;
+	catch_begin();
+	pipe_fill();
+	alarm(60); /* ends the program if a line waits */
+	log_warn("test", "lost 1");
+	log_warn("test", "lost 2");
+	alarm(0);
+	pipe_drain();
+	log_warn("test", "seen 1");
+	log_warn("test", "seen 2");
+	text = catch_end();
+	assert_int_equal(lines_of(text), 3);
+	assert_non_null(strstr(text, "2 lines were left out here"));
+	assert_true(strstr(text, "left out") < strstr(text, "seen 1"));
+	assert_non_null(strstr(text, "seen 2"));
+	lines = ring_read(LOG_RING_LATEST, 5, &page);
+	assert_string_equal(member(json_array_get(lines, 0), "message"), "lost 1");
+	assert_string_equal(member(json_array_get(lines, 4), "message"), "seen 2");
+	json_decref(lines);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -382,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_json_of_every_length),
 		cmocka_unit_test(test_stderr),
 		cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_nobody_reads),
 		cmocka_unit_test(test_ring_is_bounded),
 	};
 
