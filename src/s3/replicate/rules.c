@@ -402,13 +402,11 @@ const struct s3_replication_rule *s3_replication_rule_of(const struct s3_replica
 const struct s3_replication_rule *s3_replication_marker_rule(
 	const struct s3_replication *replication, uint32_t target, struct slice key)
 {
-	for (uint32_t i = 0; i < replication->count; i++) {
-		const struct s3_replication_rule *rule = &replication->rules[i];
+	static const struct s3_tags none; /* a marker has no tags */
+	const struct s3_replication_rule *rule =
+		s3_replication_rule_of(replication, target, key, &none);
 
-		if (rule->target == target && rule_fits(rule, key) && rule->markers)
-			return rule;
-	}
-	return NULL;
+	return rule && rule->markers ? rule : NULL;
 }
 
 bool s3_replication_target_find(

@@ -266,7 +266,9 @@ static void test_destinations(void **state)
 	assert_string_equal(rule_to(1, "a/1", NULL, NULL), "u");
 	assert_string_equal(rule_to(0, "b", NULL, NULL), "t-low");
 	assert_string_equal(rule_to(1, "b", NULL, NULL), "none");
-	assert_non_null(s3_replication_marker_rule(&parsed, 0, SLICE("a/1")));
+	/* For markers, too, the rule of the highest priority counts. */
+	assert_null(s3_replication_marker_rule(&parsed, 0, SLICE("a/1")));
+	assert_non_null(s3_replication_marker_rule(&parsed, 0, SLICE("b")));
 	assert_null(s3_replication_marker_rule(&parsed, 1, SLICE("a/1")));
 	snprintf(text, sizeof(text), "<R>");
 	for (uint32_t i = 0; i <= S3_REPLICATE_TARGETS_MAX; i++) {
