@@ -83,6 +83,11 @@ static bool has_version(const struct s3_call *call)
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
+const char *access_read_action(const struct s3_call *call)
+{
+	return has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject";
+}
+
 /* An operation that is not served, or a document that never exists, gives its error only to a
  * caller with the right to it: the action that AWS defines for the parameter, otherwise the right
  * to everything. */
@@ -768,8 +773,7 @@ static const struct s3_error *authorize_named(struct s3_call *call)
 		error = NULL;
 	/* For the existing object: its attributes reveal as much as a read would. */
 	if (!error && operation->needs_read)
-		error = s3_call_may(call,
-			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);
+		error = s3_call_may(call, access_read_action(call), call->key);
 	if (!error)
 		error = access_headers(call);
 	/* A caller who asks to bypass a lock needs the right to do so. */

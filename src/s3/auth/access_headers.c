@@ -1,12 +1,14 @@
 /* s3/auth/access_headers.c: checks the actions that a request's headers need besides its operation:
  * a caller that may put an object may not, because of that, set its access control list, tags or
- * lock.
+ * lock, and may not learn by a condition what only a reader may.
  *
  * Source: S3 API reference, "Permissions" of PutObject, CopyObject, CreateMultipartUpload and
- * CreateBucket; S3 User Guide, "Required permissions for Amazon S3 API operations". */
+ * CreateBucket; S3 User Guide, "Required permissions for Amazon S3 API operations", "Prevent object
+ * overwrites with conditional writes", "Enforce conditional deletes on Amazon S3 buckets". */
 #include "s3/auth/access.h"
 #include "s3/auth/access_priv.h"
 #include "s3/core/call.h"
+#include "s3/core/conditions.h"
 
 struct header_action {
 	struct slice name;
@@ -74,14 +76,41 @@ static const struct s3_error *may_bucket(struct s3_call *call, const struct s3_h
 	return error;
 }
 
+/* Whether the answer to a condition of the call depends on the object's tag, size or time. That an
+ * object exists may be learned without reading it: by If-None-Match: *, and before a deletion. */
+static bool compares_object(const struct s3_call *call)
+{
+	struct slice match = s3_call_header(call, SLICE("if-match"));
+	struct slice none_match = s3_call_header(call, SLICE("if-none-match"));
+
+	switch (call->operation->id) {
+	case S3_OPERATION_PUT_OBJECT:
+	case S3_OPERATION_COPY_OBJECT:
+	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
+		return match.len || (none_match.len && !s3_etag_any(none_match));
+	case S3_OPERATION_RENAME_OBJECT:
+		return match.len || (none_match.len && !s3_etag_any(none_match)) ||
+		       s3_call_has_header(call, SLICE("if-modified-since")) ||
+		       s3_call_has_header(call, SLICE("if-unmodified-since"));
+	case S3_OPERATION_DELETE_OBJECT:
+		return (match.len && !s3_etag_any(match)) ||
+		       s3_call_has_header(call, SLICE("x-amz-if-match-size")) ||
+		       s3_call_has_header(call, SLICE("x-amz-if-match-last-modified-time"));
+	default:
+		return false;
+	}
+}
+
 const struct s3_error *access_headers(struct s3_call *call)
 {
 	bool bucket = call->operation->authorize == S3_AUTHORIZE_NEW_BUCKET;
 	const struct s3_request *request = call->request;
 	const struct s3_error *error = NULL;
 
+	if (compares_object(call))
+		error = s3_call_may(call, access_read_action(call), call->key);
 	if (!call->operation->headers_act)
-		return NULL;
+		return error;
 	for (uint32_t i = 0; i < request->header_count && !error; i++)
 		if (is_amz(&request->headers[i]))
 			error = bucket ? may_bucket(call, &request->headers[i])

@@ -32,6 +32,8 @@ struct access {
 	uint32_t small_count;
 };
 
+/* The action of reading the object that the call names, in its version. */
+const char *access_read_action(const struct s3_call *call);
 /* Checks one more action on the object that the call creates. */
 const struct s3_error *access_may_make(struct s3_call *call, const char *action);
 /* Checks the rights that the request's headers need besides its operation. NULL: allowed. */

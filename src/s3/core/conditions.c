@@ -17,6 +17,14 @@ struct slice s3_etag_bare(struct slice tag)
 	return tag;
 }
 
+bool s3_etag_any(struct slice list)
+{
+	while (list.len)
+		if (slice_eq(slice_trim(slice_split(&list, ',')), SLICE("*")))
+			return true;
+	return false;
+}
+
 bool s3_etag_matches(struct slice list, const char *etag)
 {
 	struct slice wanted = slice_str(etag);

@@ -13,6 +13,8 @@ enum s3_condition_result s3_conditions_check(
 	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns);
 /* An entity tag without its weakness mark and quotes. */
 struct slice s3_etag_bare(struct slice tag);
+/* Whether a list of entity tags has "*". */
+bool s3_etag_any(struct slice list);
 /* Compares a list of entity tags, or "*", with an ETag without quotes. Weak comparison. */
 bool s3_etag_matches(struct slice list, const char *etag);
 /* Conditions of PUT and DELETE: checked at the commit. */

@@ -112,6 +112,12 @@ static bool is_conditional(const struct s3_deletion_check *check)
 	return check->if_match.len || check->has_time || check->has_size;
 }
 
+bool s3_deletion_compares(const struct s3_deletion_check *check)
+{
+	return check->has_time || check->has_size ||
+	       (check->if_match.len && !s3_etag_any(check->if_match));
+}
+
 void s3_deletion_find_marker(
 	struct s3_call *call, struct slice key, struct s3_deletion_check *check)
 {

@@ -33,6 +33,8 @@ const struct s3_error *s3_deletion_time_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
 const struct s3_error *s3_deletion_size_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
+/* Whether the answer to the conditions depends on the object's tag, size or time. */
+bool s3_deletion_compares(const struct s3_deletion_check *check);
 /* A key without a current object may have a delete marker as its newest version: conditions are
  * then checked against the marker. Called before each deletion that names no version. */
 void s3_deletion_find_marker(

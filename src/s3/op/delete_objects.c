@@ -122,6 +122,9 @@ static const struct s3_error *may_delete(struct s3_call *call,
 	call->judged = NULL;
 	error = s3_call_may_version(
 		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", key, version_id);
+	if (!error && s3_deletion_compares(check))
+		error = s3_call_may_version(
+			call, by_version ? "s3:GetObjectVersion" : "s3:GetObject", key, version_id);
 	if (!error && s3_lock_bypass(call))
 		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", key, version_id);
 	if (!error && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))

@@ -4,6 +4,7 @@ import base64
 import datetime
 import hashlib
 import json
+import re
 
 import botocore.auth
 import botocore.awsrequest
@@ -136,6 +137,31 @@ def test_policies_of_users_and_groups(s):
         iam.delete_group(GroupName="lookers")
 
 
+def sent(s, client, *request):
+    """The status and body of the answer to a request with the client's key, sent unchanged."""
+    keys = client._request_signer._credentials
+    sender = nebula.Client(s.plain.split("//")[1], keys.access_key, keys.secret_key)
+    try:
+        status, _, body = sender.request(*request)
+        return status, body
+    finally:
+        sender.close()
+
+
+def raw(s, client, *request):
+    status, body = sent(s, client, *request)
+    return status, code_of(body)
+
+
+def deleted(s, client, bucket, *objects, headers=()):
+    """Each object's error code by DeleteObjects, which takes their elements; without those that are deleted."""
+    body = f"<Delete>{''.join(f'<Object>{one}</Object>' for one in objects)}</Delete>".encode()
+    md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
+    status, answer = sent(s, client, "POST", f"/{bucket}", body, {"delete": ""}, {"Content-MD5": md5, **dict(headers)})
+    equal(status, 200)
+    return re.findall("<Code>(.*?)</Code>", answer.decode())
+
+
 def by_form(s, client, bucket, fields):
     """The status and code of a form that the client signed with these fields."""
     signed = client.generate_presigned_post(bucket, "key", fields, [{k: v} for k, v in fields.items()])
@@ -205,6 +231,43 @@ def test_a_copy_takes_tags_that_may_be_read_and_put(s):
         equal(one.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"], [{"Key": "a", "Value": "b"}])
     finally:
         wipe(iam)
+
+
+def test_a_condition_that_compares_needs_the_right_to_read(s):
+    """Else a caller who may only write or delete learns an object's tag, size and time by trying."""
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    path, source, date = f"/{bucket}/key", f"/{bucket}/source", "Sun, 06 Nov 1994 08:49:37 GMT"
+    one.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    one.put_object(Bucket=bucket, Key="source", Body=b"x")
+    kept = one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    upload = one.create_multipart_upload(Bucket=bucket, Key="key")["UploadId"]
+    part = one.upload_part(Bucket=bucket, Key="key", UploadId=upload, PartNumber=1, Body=b"x")["ETag"]
+    document = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part}</ETag></Part></CompleteMultipartUpload>".encode()
+    calls = [("PUT", path, b"y", None, {"If-Match": '"x"'}), ("PUT", path, b"y", None, {"If-None-Match": kept["ETag"]}),
+             ("PUT", path, b"", None, {"If-Match": '"x"', "x-amz-copy-source": source}),
+             ("POST", path, document, {"uploadId": upload}, {"If-Match": '"x"'}),
+             ("DELETE", path, b"", None, {"If-Match": '"x"'}), ("DELETE", path, b"", {"versionId": kept["VersionId"]}, {"If-Match": '"x"'}),
+             ("DELETE", path, b"", None, {"x-amz-if-match-size": "9"}), ("DELETE", path, b"", None, {"x-amz-if-match-last-modified-time": date})]
+    many = [f"<Key>key</Key>{more}" for more in (
+        "<ETag>x</ETag>", f"<VersionId>{kept['VersionId']}</VersionId><ETag>x</ETag>", "<Size>9</Size>", f"<LastModifiedTime>{date}</LastModifiedTime>")]
+    try:
+        _, alice = user(s, iam, "alice")
+        writes = {"Effect": "Allow", "Action": ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"], "Resource": "*"}
+        copies = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{bucket}/source"}
+        reads = {"Effect": "Allow", "Action": ["s3:GetObject", "s3:GetObjectVersion"], "Resource": "*"}
+        for more, answer in ([copies], (403, "AccessDenied")), ([reads], (412, "PreconditionFailed")):
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(writes, *more))
+            equal([raw(s, alice, *call) for call in calls], [answer] * len(calls))
+            equal(deleted(s, alice, bucket, *many), [answer[1]] * len(many))
+        # Whether there is an object may be learned by writing and by deleting.
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(writes))
+        equal(raw(s, alice, "PUT", path, b"y", None, {"If-None-Match": "*"}), (412, "PreconditionFailed"))
+        equal(raw(s, alice, "DELETE", path, b"", None, {"If-Match": "*"}), (204, None))
+        equal(deleted(s, alice, bucket, "<Key>key</Key><ETag>*</ETag>"), [])
+    finally:
+        wipe(iam)
+        s.versions_deleted(bucket)
 
 
 def test_a_denial_by_tags_holds_for_a_key_that_is_missing(s):
