@@ -480,17 +480,20 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
 {
-	return s3_call_may_version(call, action, key, query_version(call));
+	const struct store_name name = {.key = key, .version_id = query_version(call)};
+
+	return s3_call_may_version(call, action, &name, NULL);
 }
 
-const struct s3_error *s3_call_may_version(
-	struct s3_call *call, const char *action, struct slice key, struct slice version_id)
+const struct s3_error *s3_call_may_version(struct s3_call *call, const char *action,
+	const struct store_name *name, const struct s3_given *given)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
-		.key = key,
-		.version_id = version_id};
+		.key = name->key,
+		.version_id = name->version_id,
+		.given = given};
 
 	return may(&access, action);
 }

@@ -29,9 +29,6 @@ const struct s3_error *s3_call_authorize(struct s3_call *call);
 /* Checks one more action on the call's bucket; key empty: on the bucket itself. The version is the
  * query's. */
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
-/* The same on a version that the query does not name; data NULL: on the current one. */
-const struct s3_error *s3_call_may_version(
-	struct s3_call *call, const char *action, struct slice key, struct slice version_id);
 /* Whether the caller may learn that the call's key, or its version, does not exist: callers that
  * may list it may. */
 const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
@@ -40,7 +37,12 @@ const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
 struct s3_given {
 	const struct s3_tags *tags;		  /* NULL: the question has no tags */
 	struct slice lock_mode, lock_until, hold; /* empty: not given */
+	struct slice if_match;			  /* of a key of DeleteObjects */
 };
+/* Checks one more action on a version of a key that the query does not name; version_id's data
+ * NULL: on the current one. */
+const struct s3_error *s3_call_may_version(struct s3_call *call, const char *action,
+	const struct store_name *name, const struct s3_given *given);
 const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given);
 /* Checks the call's own action again, on the object that it has open: its key may have got another
  * one since, for example while the body came. */

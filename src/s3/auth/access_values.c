@@ -7,6 +7,7 @@
 #include "s3/auth/access_priv.h"
 #include "s3/auth/acl.h"
 #include "s3/core/call.h"
+#include "s3/core/conditions.h"
 #include "s3/core/judged.h"
 #include "s3/core/named.h"
 #include "s3/core/stored.h"
@@ -362,6 +363,24 @@ static struct slice made_value(struct access *access, struct slice name)
 	return SLICE_NONE;
 }
 
+/* The tags of a condition of the request. DeleteObjects has it beside each key, not in a header. A
+ * policy that wants If-None-Match of a write means that nothing is overwritten, which only "*"
+ * achieves; and one that wants If-Match, that the writer knows what is overwritten. */
+static struct slice condition_value(const struct access *access, struct slice name)
+{
+	const struct s3_operation *operation = access->call->operation;
+	bool none_match = slice_eq_nocase(name, SLICE("if-none-match"));
+	struct slice tags = s3_call_header(access->call, name);
+
+	if (operation->id == S3_OPERATION_DELETE_OBJECTS)
+		return access->given && !none_match ? access->given->if_match : SLICE_NONE;
+	if (!operation->creates_object && operation->id != S3_OPERATION_RENAME_OBJECT)
+		return tags;
+	if (none_match)
+		return s3_etag_any(tags) ? SLICE("*") : SLICE_NONE;
+	return s3_etag_any(tags) ? SLICE_NONE : tags;
+}
+
 /* "s3:…" */
 static uint32_t s3_values(
 	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
@@ -403,7 +422,7 @@ static uint32_t s3_values(
 			return one(given(lock_value(access, locks[i].header)), ret_values);
 	if (slice_eq_nocase(name, SLICE("if-match")) ||
 		slice_eq_nocase(name, SLICE("if-none-match")))
-		return one(given(s3_call_header(access->call, name)), ret_values);
+		return one(given(condition_value(access, name)), ret_values);
 	return one(made_value(access, name), ret_values);
 }
 

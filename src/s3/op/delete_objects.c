@@ -115,22 +115,23 @@ static const struct s3_error *may_delete(struct s3_call *call,
 	const struct store_deletion *deletion, struct s3_deletion_check *check)
 {
 	bool by_version = deletion->version_id.len > 0;
-	struct slice key = deletion->key;
-	struct slice version_id = by_version ? deletion->version_id : SLICE_NONE;
+	const struct store_name name = {.bucket = call->bucket,
+		.key = deletion->key,
+		.version_id = by_version ? deletion->version_id : SLICE_NONE};
+	const struct s3_given given = {.if_match = check->if_match};
 	const struct s3_error *error;
 
 	call->judged = NULL;
 	error = s3_call_may_version(
-		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", key, version_id);
+		call, by_version ? "s3:DeleteObjectVersion" : "s3:DeleteObject", &name, &given);
 	if (!error && s3_deletion_compares(check))
 		error = s3_call_may_version(
-			call, by_version ? "s3:GetObjectVersion" : "s3:GetObject", key, version_id);
+			call, by_version ? "s3:GetObjectVersion" : "s3:GetObject", &name, &given);
 	if (!error && s3_lock_bypass(call))
-		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", key, version_id);
+		error = s3_call_may_version(call, "s3:BypassGovernanceRetention", &name, &given);
 	if (!error && s3_call_has_header(call, SLICE(S3_REPLICA_REQUEST)))
-		error = s3_call_may_version(call, "s3:ReplicateDelete", key, version_id);
-	check->name =
-		(struct store_name){.bucket = call->bucket, .key = key, .version_id = version_id};
+		error = s3_call_may_version(call, "s3:ReplicateDelete", &name, &given);
+	check->name = name;
 	check->judged = call->judged;
 	return error;
 }

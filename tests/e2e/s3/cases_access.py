@@ -1,11 +1,14 @@
 """Access: accounts and owners, access control lists, policies, public access, sessions."""
 
+import base64
 import datetime
+import hashlib
 import json
+import re
 import urllib.parse
 
 import nebula
-from suite import equal, opened, refused
+from suite import code_of, equal, opened, refused
 
 ONE, TWO, THREE = "one-canonical-id", "two-canonical-id", "three-canonical-id"
 ALL = "http://acs.amazonaws.com/groups/global/AllUsers"
@@ -25,6 +28,21 @@ def grants(answer):
 
 def denied(call, *args, **kwargs):
     refused(403, "AccessDenied", call, *args, **kwargs)
+
+
+def raw(s, client, *request):
+    """The status and code of a request of the client's, sent unchanged."""
+    status, _, body = s.raw(*request, client=client)
+    return status, code_of(body)
+
+
+def deleted(s, client, bucket, *objects, **headers):
+    """The codes of those objects that DeleteObjects, which takes their elements, does not delete."""
+    body = f"<Delete>{''.join(f'<Object>{one}</Object>' for one in objects)}</Delete>".encode()
+    headers["Content-MD5"] = base64.b64encode(hashlib.md5(body).digest()).decode()
+    status, _, answer = s.raw("POST", f"/{bucket}", body, {"delete": ""}, headers, client)
+    equal(status, 200)
+    return re.findall("<Code>(.*?)</Code>", answer.decode())
 
 
 def made(s, client, **options):
@@ -353,13 +371,21 @@ def test_conditions_on_the_request_itself(s):
         return {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject*", "Resource": f"{resource}{prefix}/*",
                 "Condition": condition}
 
-    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+    statements = (
         deny("once", {"Null": {"s3:if-none-match": "true"}, "Bool": {"s3:ObjectCreationOperation": "true"}}),
         deny("short", {"NumericGreaterThan": {"s3:object-lock-remaining-retention-days": "10"}}),
         deny("short", {"StringEquals": {"s3:object-lock-legal-hold": "ON"}}),
         deny("short", {"StringEquals": {"s3:RequestObjectTag/who": "me"}}),
-        deny("old", {"NumericLessThan": {"s3:signatureAge": "900000"}})))
+        deny("old", {"NumericLessThan": {"s3:signatureAge": "900000"}}))
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(*statements))
     denied(one.put_object, Bucket=bucket, Key="once/key", Body=b"x")
+    once = f"/{bucket}/once/other"
+    for tags, answer in ('"zzz"', (403, "AccessDenied")), ("*", (200, None)), ('"zzz"', (403, "AccessDenied")), ("*", (412, "PreconditionFailed")):
+        equal(raw(s, one, "PUT", once, b"x", None, {"If-None-Match": tags}), answer)
+    etag = one.put_object(Bucket=bucket, Key="same/key", Body=b"x")["ETag"]
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(*statements, deny("same", {"Null": {"s3:if-match": "true"}})))
+    for tags, answer in ("*", (403, "AccessDenied")), (f"{etag}, *", (403, "AccessDenied")), (etag, (200, None)):
+        equal(raw(s, one, "PUT", f"/{bucket}/same/key", b"x", None, {"If-Match": tags}), answer)
     upload = one.create_multipart_upload(Bucket=bucket, Key="once/key")["UploadId"]
     part = one.upload_part(Bucket=bucket, Key="once/key", UploadId=upload, PartNumber=1, Body=b"x")["ETag"]
     denied(one.complete_multipart_upload, Bucket=bucket, Key="once/key", UploadId=upload,
@@ -387,6 +413,23 @@ def test_conditions_on_the_request_itself(s):
     one.delete_bucket_policy(Bucket=bucket)
     for version in one.list_object_versions(Bucket=bucket)["Versions"]:
         s.s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"], BypassGovernanceRetention=True)
+
+
+def test_a_condition_that_deletions_must_have(s):
+    """DeleteObjects has it beside each key; a header of the whole request is no condition."""
+    one = s.one()
+    bucket = made(s, one)
+    etag = one.put_object(Bucket=bucket, Key="key", Body=b"x")["ETag"].strip('"')
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": f"arn:aws:s3:::{bucket}/*",
+         "Condition": {"Null": {"s3:if-match": "true"}}}))
+    equal(raw(s, one, "DELETE", f"/{bucket}/key"), (403, "AccessDenied"))
+    equal(deleted(s, one, bucket, "<Key>key</Key>"), ["AccessDenied"])
+    equal(deleted(s, one, bucket, "<Key>key</Key>", **{"If-Match": "*"}), ["AccessDenied"])
+    equal(deleted(s, one, bucket, f"<Key>key</Key><ETag>{etag}</ETag>"), [])
+    refused(404, "404", one.head_object, Bucket=bucket, Key="key")
+    equal(deleted(s, one, bucket, "<Key>key</Key><ETag>*</ETag>"), [])
+    equal(raw(s, one, "DELETE", f"/{bucket}/key", b"", None, {"If-Match": "*"}), (204, None))
 
 
 def test_a_policy_is_its_buckets_accounts(s):

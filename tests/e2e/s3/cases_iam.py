@@ -4,14 +4,13 @@ import base64
 import datetime
 import hashlib
 import json
-import re
 
 import botocore.auth
 import botocore.awsrequest
 
 import cases_form
 import nebula
-from cases_access import TWO, denied, made, policy
+from cases_access import TWO, deleted, denied, made, policy, raw
 from suite import code_of, equal, refused
 
 
@@ -135,31 +134,6 @@ def test_policies_of_users_and_groups(s):
         wipe(iam)
         iam.delete_group_policy(GroupName="lookers", PolicyName="Get")
         iam.delete_group(GroupName="lookers")
-
-
-def sent(s, client, *request):
-    """The status and body of the answer to a request with the client's key, sent unchanged."""
-    keys = client._request_signer._credentials
-    sender = nebula.Client(s.plain.split("//")[1], keys.access_key, keys.secret_key)
-    try:
-        status, _, body = sender.request(*request)
-        return status, body
-    finally:
-        sender.close()
-
-
-def raw(s, client, *request):
-    status, body = sent(s, client, *request)
-    return status, code_of(body)
-
-
-def deleted(s, client, bucket, *objects, headers=()):
-    """Each object's error code by DeleteObjects, which takes their elements; without those that are deleted."""
-    body = f"<Delete>{''.join(f'<Object>{one}</Object>' for one in objects)}</Delete>".encode()
-    md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
-    status, answer = sent(s, client, "POST", f"/{bucket}", body, {"delete": ""}, {"Content-MD5": md5, **dict(headers)})
-    equal(status, 200)
-    return re.findall("<Code>(.*?)</Code>", answer.decode())
 
 
 def by_form(s, client, bucket, fields):

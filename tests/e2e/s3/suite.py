@@ -110,13 +110,14 @@ class Suite:
     def four(self, service="s3"):
         return self.client("FOURACCESSKEY", "four-secret-key-01234567", service=service)
 
-    def raw(self, method, path, body=b"", query=None, headers=None):
-        """A signed request, sent unchanged: (status, headers, body)."""
-        client = nebula.Client(self.plain.split("//")[1], *self.keys)
+    def raw(self, method, path, body=b"", query=None, headers=None, client=None):
+        """A signed request, with the client's keys or the suite's, sent unchanged: (status, headers, body)."""
+        keys = client and client._request_signer._credentials
+        sender = nebula.Client(self.plain.split("//")[1], *((keys.access_key, keys.secret_key) if keys else self.keys))
         try:
-            return client.request(method, path, body, query, headers)
+            return sender.request(method, path, body, query, headers)
         finally:
-            client.close()
+            sender.close()
 
     def ask(self, method, path, body=b"", query=None, headers=None):
         """The same over this suite's transport: with RDMA as a generic capsule."""
