@@ -675,12 +675,32 @@ const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct 
 		       : s3_judged_changed(call);
 }
 
+/* An action on the object that a copy creates, with the tags of its source as the request's. */
+static const struct s3_error *may_copy(
+	struct s3_call *call, const char *action, const struct s3_tags *tags, bool made)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = call->key,
+		.made = made,
+		.request_tags = tags};
+
+	return may(&access, action);
+}
+
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
 {
 	/* A source in another store: that store's process has asked. */
 	const struct s3_error *error = copy->get ? s3_call_may_read_tags(call, copy) : NULL;
+	struct s3_tags *tags = mem_arena_get(&call->arena, sizeof(*tags));
+	int ret =
+		tags ? s3_tags_decode(s3_tags_of_object(copy->from), &call->arena, tags) : -ENOMEM;
 
-	return error ? error : access_may_make(call, "s3:PutObjectTagging");
+	if (error || ret)
+		return error ? error : s3_fail_errno(call, ret);
+	error = may_copy(call, "s3:PutObjectTagging", tags, true);
+	return error ? error : may_copy(call, "s3:PutObject", tags, false);
 }
 
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)

@@ -114,9 +114,18 @@ static const struct s3_tags *object_tags(struct access *access)
 	return access->tags;
 }
 
+/* A copy that takes its source's tags ignores the header. */
+static struct slice tagging_header(const struct s3_call *call)
+{
+	if (call->operation->id == S3_OPERATION_COPY_OBJECT &&
+		!slice_eq(s3_call_header(call, SLICE("x-amz-tagging-directive")), SLICE("REPLACE")))
+		return SLICE_NONE;
+	return s3_call_header(call, SLICE("x-amz-tagging"));
+}
+
 static const struct s3_tags *request_tags(struct access *access)
 {
-	struct slice header = s3_call_header(access->call, SLICE("x-amz-tagging"));
+	struct slice header = tagging_header(access->call);
 	const struct s3_error *error;
 	struct s3_tags *tags;
 

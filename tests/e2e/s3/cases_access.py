@@ -415,6 +415,31 @@ def test_conditions_on_the_request_itself(s):
         s.s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"], BypassGovernanceRetention=True)
 
 
+def test_a_copy_has_the_tags_that_it_gets(s):
+    """Those of its source; a header that is not used gives it none."""
+    one = s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="yes", Body=b"x", Tagging="secret=yes")
+    one.put_object(Bucket=bucket, Key="no", Body=b"x", Tagging="secret=no")
+
+    def deny(action, prefix, operator, value):
+        return {"Effect": "Deny", "Principal": "*", "Action": action, "Resource": f"arn:aws:s3:::{bucket}/{prefix}/*",
+                "Condition": {operator: {"s3:RequestObjectTag/secret": value}}}
+
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        deny("s3:PutObject", "object", "StringEquals", "yes"), deny("s3:PutObjectTagging", "tags", "StringEquals", "yes"),
+        deny("s3:PutObject", "must", "StringNotEquals", "no")))
+    for prefix in "object", "tags":
+        to = {"Bucket": bucket, "Key": f"{prefix}/key"}
+        denied(one.copy_object, CopySource=f"{bucket}/yes", **to)
+        denied(one.copy_object, CopySource=f"{bucket}/no", TaggingDirective="REPLACE", Tagging="secret=yes", **to)
+        one.copy_object(CopySource=f"{bucket}/no", **to)
+        one.copy_object(CopySource=f"{bucket}/yes", TaggingDirective="REPLACE", Tagging="secret=no", **to)
+    to = {"Bucket": bucket, "Key": "must/key", "CopySource": f"{bucket}/yes", "Tagging": "secret=no"}
+    denied(one.copy_object, **to)
+    one.copy_object(TaggingDirective="REPLACE", **to)
+
+
 def test_a_condition_that_deletions_must_have(s):
     """DeleteObjects has it beside each key; a header of the whole request is no condition."""
     one = s.one()
