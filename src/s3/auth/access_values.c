@@ -13,6 +13,7 @@
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
 #include "s3/core/text.h"
+#include "s3/object/object.h"
 
 #define MS_PER_DAY 86400000ll
 
@@ -272,19 +273,29 @@ static uint32_t tag_keys(const struct s3_tags *tags, struct slice *ret_values, u
 	return tags->count;
 }
 
-/* x-amz-copy-source in the form that policies use: decoded, without a leading slash. */
+/* "bucket/key" of a copy's source, as the copy reads the header, which names one in many ways. The
+ * source's version is for the action on the source. Only copies have a source. */
 static struct slice copy_source(struct access *access)
 {
-	struct slice value = s3_call_header(access->call, SLICE("x-amz-copy-source"));
-	char *text = value.len ? mem_arena_get(&access->call->arena, value.len) : NULL;
-	size_t len;
+	struct s3_call *call = access->call;
+	const char *message = call->message;
+	struct slice detail = call->detail, arn = SLICE_NONE;
+	const struct s3_error *error;
+	struct s3_copy copy = {0};
 
-	if (value.len && !text)
-		access->error = s3_error_at(S3_E_SLOW_DOWN);
-	if (!text || uri_decode(value, 0, text, value.len, &len))
+	if (!slice_eq(call->operation->route.header, SLICE("x-amz-copy-source")))
 		return SLICE_NONE;
-	value = slice_of(text, len);
-	return value.len && value.data[0] == '/' ? slice_from(value, 1) : value;
+	error = s3_copy_parse(call, &copy);
+	call->message = message;
+	call->detail = detail;
+	if (!error) {
+		arn = access_resource(call, copy.bucket, copy.key);
+		error = arn.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+	}
+	/* A source that cannot be parsed is refused later, by the code that copies. */
+	if (error && error->status >= 500)
+		access->error = error;
+	return error ? SLICE_NONE : slice_from(arn, strlen("arn:aws:s3:::"));
 }
 
 static struct slice param(const struct s3_call *call, struct slice name)

@@ -347,7 +347,7 @@ def test_conditions(s):
         allow(principal, ["s3:PutObject", "s3:PutObjectTagging"], resource + "/*",
               Condition={"StringEquals": {"s3:x-amz-acl": "private", "s3:RequestObjectTag/who": "two"}}),
         {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": resource + "/deep/*",
-         "Condition": {"StringLike": {"s3:x-amz-copy-source": f"{bucket}/closed*"}}}))
+         "Condition": {"StringLike": {"s3:x-amz-copy-source": [f"{bucket}/closed*", f"{bucket}/not open"]}}}))
     two.get_object(Bucket=bucket, Key="open")
     denied(two.get_object, Bucket=bucket, Key="closed")
     two.list_objects_v2(Bucket=bucket, Prefix="home/222222222222/a")
@@ -358,6 +358,9 @@ def test_conditions(s):
     denied(two.put_object, Bucket=bucket, Key="k", Body=b"x", ACL="public-read", Tagging="who=two")
     one.copy_object(Bucket=bucket, Key="deep/a", CopySource=f"{bucket}/open")
     denied(one.copy_object, Bucket=bucket, Key="deep/b", CopySource=f"{bucket}/closed")
+    one.put_object(Bucket=bucket, Key="not open", Body=b"x")
+    for source in f"http://x/{bucket}/closed", f"{bucket}/not+open", f"/{bucket}/not%20open", f"{bucket}/not%20open?versionId=null":
+        equal(raw(s, one, "PUT", f"/{bucket}/deep/b", b"", None, {"x-amz-copy-source": source}), (403, "AccessDenied"))
     equal(one.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"], False)
 
 

@@ -185,6 +185,23 @@ def test_headers_of_an_object_have_actions_of_their_own(s):
         wipe_versions(s, bucket)
 
 
+def test_a_form_is_no_copy(s):
+    """It stores its own file, also with a field that names another object."""
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="open", Body=b"x")
+    try:
+        _, alice = user(s, iam, "alice")
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(
+            {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+            {"Effect": "Deny", "Action": "s3:PutObject", "Resource": "*",
+             "Condition": {"StringNotLike": {"s3:x-amz-copy-source": f"{bucket}/open*"}}}))
+        equal(by_form(s, alice, bucket, {"x-amz-copy-source": f"{bucket}/open"}), (403, "AccessDenied"))
+        alice.copy_object(Bucket=bucket, Key="key", CopySource=f"{bucket}/open")
+    finally:
+        wipe(iam)
+
+
 def test_a_copy_takes_tags_that_may_be_read_and_put(s):
     iam, one = s.one("iam"), s.one()
     bucket = made(s, one)
