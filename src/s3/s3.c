@@ -257,6 +257,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->presigned = false;
 	call->signed_ms = 0;
 	call->version2 = false;
+	call->form_signed = false;
 	call->by_acl = false;
 	call->sse = NULL;
 	call->website = false;

@@ -375,7 +375,9 @@ static struct slice made_value(struct access *access, struct slice name)
 	if (access->principal->who.anonymous)
 		return SLICE_NONE;
 	if (slice_eq_nocase(name, SLICE("authtype")))
-		return access->call->presigned ? SLICE("REST-QUERY-STRING") : SLICE("REST-HEADER");
+		return access->call->form_signed ? SLICE("POST")
+		       : access->call->presigned ? SLICE("REST-QUERY-STRING")
+						 : SLICE("REST-HEADER");
 	if (slice_eq_nocase(name, SLICE("signatureversion")))
 		return access->call->version2 ? SLICE("AWS") : SLICE("AWS4-HMAC-SHA256");
 	if (slice_eq_nocase(name, SLICE("signatureage")))

@@ -90,6 +90,7 @@ struct s3_call {
 	bool presigned;
 	int64_t signed_ms; /* when the request was signed; 0: unsigned, or unknown */
 	bool version2;	   /* its signature is of Version 2 */
+	bool form_signed;  /* its signature is a field of a form */
 	bool by_acl;	   /* allowed only by an access control list */
 	bool website;	   /* a page of a bucket's website */
 	bool conditional;  /* the policies' decision depended on more than caller, action and

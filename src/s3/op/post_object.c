@@ -188,6 +188,7 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 	if (error)
 		return error;
 	if (v4 && (!parse_credential(field(post, "x-amz-credential"), &claim) ||
+			  date_basic_parse(field(post, "x-amz-date"), &claim.time_ms) ||
 			  !slice_eq(field(post, "x-amz-algorithm"), SLICE("AWS4-HMAC-SHA256"))))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Bucket POST must contain the fields 'policy', 'x-amz-algorithm', "
@@ -201,8 +202,12 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 		return error;
 	good = v4 ? signed_v4(call, &claim, slice_str(secret.text), policy)
 		  : sigv2_verify(slice_str(secret.text), policy, claim.signature);
-	if (good)
+	if (good) {
 		s3_form_identify(call, claim.access_key, &secret);
+		call->form_signed = true;
+		call->version2 = !v4;
+		call->signed_ms = claim.time_ms;
+	}
 	secret_wipe(&secret, sizeof(secret));
 	if (good)
 		return NULL;

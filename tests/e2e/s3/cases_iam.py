@@ -4,6 +4,7 @@ import base64
 import datetime
 import hashlib
 import json
+import types
 
 import botocore.auth
 import botocore.awsrequest
@@ -198,6 +199,34 @@ def test_a_form_is_no_copy(s):
              "Condition": {"StringNotLike": {"s3:x-amz-copy-source": f"{bucket}/open*"}}}))
         equal(by_form(s, alice, bucket, {"x-amz-copy-source": f"{bucket}/open"}), (403, "AccessDenied"))
         alice.copy_object(Bucket=bucket, Key="key", CopySource=f"{bucket}/open")
+    finally:
+        wipe(iam)
+
+
+def test_how_a_form_is_signed(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    forbidden, good = (403, "AccessDenied"), (204, None)
+    try:
+        _, alice = user(s, iam, "alice")
+        keys = alice._request_signer._credentials
+        signer = types.SimpleNamespace(keys=(keys.access_key, keys.secret_key))
+        for condition, new, old, put in (
+                ({"StringEquals": {"s3:authType": "POST"}}, forbidden, forbidden, True),
+                ({"StringEquals": {"s3:authType": "REST-HEADER"}}, good, good, False),
+                ({"StringEquals": {"s3:signatureversion": "AWS"}}, good, forbidden, True),
+                ({"NumericLessThan": {"s3:signatureAge": "900000"}}, forbidden, good, False)):
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=policy(
+                {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+                {"Effect": "Deny", "Action": "s3:PutObject", "Resource": "*", "Condition": condition}))
+            equal(by_form(s, alice, bucket, {}), new)
+            document = cases_form.policy(bucket, *cases_form.BASIC)
+            answer = cases_form.post(s, bucket, cases_form.form(cases_form.fields(signer, document)))
+            equal((answer.status, code_of(answer.text)), old)
+            (alice.put_object if put else lambda **more: denied(alice.put_object, **more))(Bucket=bucket, Key="put", Body=b"x")
+        signed = alice.generate_presigned_post(bucket, "key")
+        answer = cases_form.post(s, bucket, cases_form.form({**signed["fields"], "x-amz-date": "soon"}.items()))
+        equal((answer.status, code_of(answer.text)), (400, "InvalidArgument"))
     finally:
         wipe(iam)
 
