@@ -301,6 +301,31 @@ static int value_text(const json_t *value, char small[32], struct slice *ret_tex
 	return 0;
 }
 
+#define KMS_KEY ":key/" /* stands before the id in a key's ARN */
+
+/* Names of a KMS key are compared by its id: its ARN may have any region and account. A pattern of
+ * ARNs that ends before the id stands for every key. */
+static struct slice kms_pattern(struct slice text, bool wild)
+{
+	ptrdiff_t at = slice_find(text, SLICE(KMS_KEY));
+
+	if (at >= 0)
+		return slice_from(text, (size_t)at + strlen(KMS_KEY));
+	return wild && slice_starts(text, SLICE("arn:")) && slice_ends(text, SLICE("*"))
+		       ? SLICE("*")
+		       : text;
+}
+
+static bool is_kms_key(struct slice key)
+{
+	return slice_ends(key, SLICE(":x-amz-server-side-encryption-aws-kms-key-id"));
+}
+
+struct slice policy_kms_key_id(struct slice name)
+{
+	return slice_starts(name, SLICE("arn:")) ? kms_pattern(name, false) : name;
+}
+
 static int condition_values(
 	struct compile *compile, const json_t *value, struct policy_condition *condition)
 {
@@ -318,6 +343,8 @@ static int condition_values(
 
 		if (value_text(many_at(value, i), small, &text))
 			return refuse(compile, "A value of a Condition must be a text");
+		if (is_kms_key(condition->key))
+			text = kms_pattern(text, wild);
 		ret = pattern_make(compile, text, wild, pattern);
 		if (ret)
 			return ret;
@@ -374,6 +401,8 @@ static int conditions_make(
 			if (!condition->key.data)
 				return -ENOMEM;
 			ret = operator_parse(compile, name, condition);
+			if (condition->op == OP_ARN_LIKE && is_kms_key(condition->key))
+				condition->op = OP_STRING_LIKE;
 			if (!ret)
 				ret = condition_values(compile, value, condition);
 			if (ret)

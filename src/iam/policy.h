@@ -52,6 +52,10 @@ struct policy_principal {
 typedef uint32_t policy_values_fn(
 	void *arg, struct slice key, struct slice *ret_values, uint32_t max);
 
+/* The id of a KMS key that an ARN, "arn:…:key/ID", names; any other name is the id. Conditions on
+ * s3:x-amz-server-side-encryption-aws-kms-key-id are compared with it. */
+struct slice policy_kms_key_id(struct slice name);
+
 struct policy_question {
 	const struct policy_principal *principal;
 	struct slice action;   /* "s3:GetObject" */

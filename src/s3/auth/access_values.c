@@ -315,6 +315,9 @@ static uint32_t header_values(struct access *access, struct slice name, struct s
 	if (slice_eq_nocase(name, SLICE("x-amz-storage-class")) &&
 		!s3_call_has_header(access->call, name))
 		return one(SLICE("STANDARD"), ret_values);
+	if (slice_eq_nocase(name, SLICE("x-amz-server-side-encryption-aws-kms-key-id")))
+		return one(
+			given(policy_kms_key_id(s3_call_header(access->call, name))), ret_values);
 	return one(given(s3_call_header(access->call, name)), ret_values);
 }
 

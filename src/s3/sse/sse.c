@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "iam/policy.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
@@ -216,19 +217,16 @@ static bool has_kms_key(const struct s3_keyring *keyring, struct slice name)
 	return s3_vault_has(keyring->vault, name);
 }
 
-/* "arn:aws:kms:…:key/NAME" means NAME. */
 static const struct s3_error *choose_kms_key(
 	struct s3_call *call, struct slice name, struct slice *ret_name)
 {
 	const struct s3_keyring *keyring = call->s3->keyring;
-	ptrdiff_t at = slice_starts(name, SLICE("arn:")) ? slice_find(name, SLICE(":key/")) : -1;
 
 	if (!keyring->kms_names[0] && !keyring->vault)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"This server has no KMS keys (encryption.kms.keys, "
 			"encryption.kms.vault.keys).");
-	if (at >= 0)
-		name = slice_from(name, (size_t)at + strlen(":key/"));
+	name = policy_kms_key_id(name);
 	if (!name.len)
 		name = slice_str(keyring->kms_default);
 	if (!name.len)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import random
 
+from cases_access import denied, made, policy
 from suite import equal, refused
 
 
@@ -171,6 +172,22 @@ def test_of_named_keys(s):
         {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}, "BucketKeyEnabled": True}]})
     s.put(bucket, "key")
     equal((s.body(bucket, "key"), s.s3.head_object(Bucket=bucket, Key="key")["SSEKMSKeyId"]), (b"x", "testkey-2"))
+
+
+def test_policies_name_a_key_in_either_way(s):
+    one = s.one()
+    bucket = made(s, one)
+    arn = "arn:aws:kms:us-east-1:111122223333:key/testkey-"
+    for condition in ({"StringEquals": "testkey-1"}, {"StringEquals": arn + "1"}, {"ArnEquals": arn + "1"}, {"StringNotEquals": arn + "2"},
+                      {"ArnNotLike": "arn:aws:kms:*:*:key/*2"}):
+        (operator, value), = condition.items()
+        one.put_bucket_policy(Bucket=bucket, Policy=policy(
+            {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*",
+             "Condition": {operator: {"s3:x-amz-server-side-encryption-aws-kms-key-id": value}}}))
+        for name in "testkey-", arn, "arn:aws:kms:r:1:key/testkey-":
+            put = {"Bucket": bucket, "Key": "key", "Body": b"x", "ServerSideEncryption": "aws:kms"}
+            denied(one.put_object, SSEKMSKeyId=name + "1", **put)
+            one.put_object(SSEKMSKeyId=name + "2", **put)
 
 
 def test_copies(s):

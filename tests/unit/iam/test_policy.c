@@ -859,6 +859,44 @@ static void test_a_policy_of_too_many_steps_denies(void **state)
 	facts = NULL;
 }
 
+#define KMS_KEY "s3:x-amz-server-side-encryption-aws-kms-key-id"
+
+/* A key's id and any ARN of it are one name. */
+static void test_kms_keys(void **state)
+{
+	static const char *const prod[] = {KMS_KEY, "prod", NULL};
+	static const struct {
+		const char *operator, * value;
+		enum policy_decision decision;
+	} all[] = {
+		{"StringEquals", "prod", POLICY_DECISION_ALLOW},
+		{"StringEquals", "arn:aws:kms:r:1:key/prod", POLICY_DECISION_ALLOW},
+		{"ArnEquals", "arn:aws:kms:r:1:key/prod", POLICY_DECISION_ALLOW},
+		{"ArnLike", "arn:aws:kms:*:*:key/pr*", POLICY_DECISION_ALLOW},
+		{"StringLike", "*:key/prod", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:r:*", POLICY_DECISION_ALLOW},
+		{"StringEquals", "arn:aws:kms:r:*", POLICY_DECISION_NONE},
+		{"StringEquals", "arn:aws:kms:r:1:key/other", POLICY_DECISION_NONE},
+		{"StringNotEquals", "arn:aws:kms:r:1:key/prod", POLICY_DECISION_NONE},
+		{"ArnNotEquals", "arn:aws:kms:r:1:key/other", POLICY_DECISION_ALLOW},
+	};
+	char text[512];
+
+	(void)state;
+	facts = prod;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		snprintf(text, sizeof(text),
+			STATEMENT("\"Condition\":{\"%s\":{\"" KMS_KEY "\":\"%s\"}}"),
+			all[i].operator, all[i].value);
+		assert_int_equal(
+			ask(text, POLICY_IDENTITY, &alice, "s3:PutObject", "arn:aws:s3:::b/k"),
+			all[i].decision);
+	}
+	facts = NULL;
+	assert_true(slice_eq(policy_kms_key_id(SLICE("arn:aws:kms:r:1:key/k")), SLICE("k")));
+	assert_true(slice_eq(policy_kms_key_id(SLICE("k:key/k")), SLICE("k:key/k")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -879,6 +917,7 @@ int main(void)
 		cmocka_unit_test(test_of_bucket),
 		cmocka_unit_test(test_policies_of_buckets),
 		cmocka_unit_test(test_policies_of_identities),
+		cmocka_unit_test(test_kms_keys),
 	};
 
 	int failed;
