@@ -509,48 +509,24 @@ const struct s3_error *s3_call_may_know(struct s3_call *call, bool version)
 	return may(&access, version ? "s3:ListBucketVersions" : "s3:ListBucket");
 }
 
-static const struct s3_error *ask_foreign(
-	struct access *access, const struct store_meta *meta, enum s3_permission permission)
-{
-	struct slice headers = slice_of(meta->headers, meta->headers_len);
-	struct slice owner = slice_str(access->settings->bucket.owner);
-	const struct iam_principal *principal = access->principal;
-	struct iam_owner of_object;
-	struct s3_acl acl;
-
-	if (s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED ||
-		!same_account(access))
-		return NULL;
-	if (s3_acl_of_object(headers, owner, &access->call->arena, &acl))
-		return s3_error_at(S3_E_ACCESS_DENIED);
-	if (iam_owner(access->call->s3->iam, acl.owner, &of_object) == 0 &&
-		slice_eq(slice_str(of_object.account), principal->who.account))
-		return NULL;
-	return s3_acl_allows(&acl, permission, principal,
-		       s3_settings_public_access(access->settings).ignore_acls)
-		       ? NULL
-		       : s3_error_at(S3_E_ACCESS_DENIED);
-}
-
 const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
 	const struct store_meta *meta, enum s3_permission permission)
 {
-	struct access access = {
-		.call = call, .principal = s3_call_principal(call), .bucket = bucket};
-	const struct s3_error *error;
+	struct slice headers = slice_of(meta->headers, meta->headers_len);
 	struct s3_settings *settings;
 	int ret;
 
 	if (!(meta->checksum_flags & S3_FLAG_FOREIGN) || !call->identity || call->identity->root ||
-		call->identity->anonymous)
+		(call->s3->anonymous_read && call->identity->anonymous &&
+			permission == S3_PERMISSION_READ))
 		return NULL;
 	ret = s3_settings_get(call->s3, call->request->core, bucket, &settings);
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
-	access.settings = settings;
-	error = ask_foreign(&access, meta, permission);
+	ret = s3_acl_of_foreign(
+		call->s3, settings, headers, s3_call_principal(call), permission, &call->arena);
 	s3_settings_put(settings);
-	return error;
+	return ret ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 }
 
 const struct s3_error *s3_call_may_service(

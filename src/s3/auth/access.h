@@ -54,9 +54,9 @@ const struct s3_error *s3_call_may_read(
 const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy);
 /* Checks copying the tags of a copy's source. */
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
-/* An object's access control list decides whether the bucket's owner may use another owner's
- * object. So a call that is allowed only by ownership of the bucket checks again with the object
- * open. */
+/* The bucket's owner, and its policy, can give no rights to an object of another owner: only that
+ * one's account has them, and callers to whom the object's access control list grants them. So a
+ * call checks again with the object open. */
 const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
 	const struct store_meta *meta, enum s3_permission permission);
 /* Checks an action that has no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */

@@ -143,3 +143,23 @@ int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct mem
 	ret_acl->owner = owner;
 	return ret;
 }
+
+int s3_acl_of_foreign(struct s3 *s3, const struct s3_settings *settings, struct slice headers,
+	const struct iam_principal *principal, enum s3_permission permission,
+	struct mem_arena *arena)
+{
+	bool ignore_public = s3_settings_public_access(settings).ignore_acls;
+	struct iam_owner owner;
+	struct s3_acl acl;
+	int ret;
+
+	if (s3_settings_ownership(settings) == S3_OWNERSHIP_ENFORCED)
+		return 0;
+	ret = s3_acl_of_object(headers, slice_str(settings->bucket.owner), arena, &acl);
+	if (ret)
+		return ret;
+	if (iam_owner(s3->iam, acl.owner, &owner) == 0 &&
+		slice_eq(slice_str(owner.account), principal->who.account))
+		return 0;
+	return s3_acl_allows(&acl, permission, principal, ignore_public) ? 0 : -EACCES;
+}

@@ -10,6 +10,7 @@
 
 #include "iam/iam.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/stored.h"
 #include "s3/core/xml_in.h"
 
@@ -72,6 +73,12 @@ const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *
 /* An object's owner and list, from its stored headers. */
 int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct mem_arena *arena,
 	struct s3_acl *ret_acl);
+/* Whether an object of another owner than its bucket's lets the caller do that: by its list, unless
+ * the bucket ignores lists, or because the caller is of its owner's account. headers: the object's.
+ * -EACCES; -EINVAL: not a list; -ENOMEM. */
+int s3_acl_of_foreign(struct s3 *s3, const struct s3_settings *settings, struct slice headers,
+	const struct iam_principal *principal, enum s3_permission permission,
+	struct mem_arena *arena);
 /* The hidden headers of the object that the call creates; data NULL: none. */
 struct s3_made {
 	struct slice owner, acl;

@@ -170,6 +170,21 @@ def test_the_bucket_is_mine_the_object_is_not(s):
                        (one.get_object_attributes, {"ObjectAttributes": ["ETag"]})]:
         denied(call, **here, **more)
     denied(one.copy_object, Bucket=own, Key="copy", CopySource=here)
+    # Nor can the owner's policy open them to others.
+    one.put_object(Bucket=bucket, Key="own", Body=b"o")
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        allow("*", ["s3:GetObject", "s3:GetObjectAcl", "s3:PutObjectAcl"], f"arn:aws:s3:::{bucket}/*")))
+    for client in s.client(unsigned=True), s.three():
+        equal(client.get_object(Bucket=bucket, Key="own")["Body"].read(), b"o")
+        denied(client.get_object, **here)
+        denied(client.get_object_acl, **here)
+        denied(client.put_object_acl, **here, ACL="public-read")
+    denied(s.three().copy_object, Bucket=bucket, Key="copy", CopySource=here)
+    s.reader().get_object(**here)
+    two.put_object_acl(**here, ACL="public-read")
+    for client in s.client(unsigned=True), s.three(), one:
+        equal(client.get_object(**here)["Body"].read(), b"x")
+    one.delete_bucket_policy(Bucket=bucket)
     two.put_object_acl(**here, ACL="bucket-owner-read")
     equal(one.get_object(**here)["Body"].read(), b"x")
     one.copy_object(Bucket=own, Key="copy", CopySource=here)
