@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "codec/codec.h"
+#include "s3/auth/acl.h"
 #include "s3/replicate/replicate.h"
 #include "s3/sse/sse.h"
 
@@ -225,6 +226,30 @@ static int marker_check(struct s3 *s3, const struct s3_replicate_row *row)
 	return newer.found ? -EALREADY : 0;
 }
 
+/* The bucket's owner, for whom the object is sent, may read only its own account's objects and
+ * those whose lists let it. */
+static int owner_check(
+	struct s3 *s3, struct s3_replicate_job *job, const struct s3_settings *settings)
+{
+	static const enum s3_permission NEEDED[] = {S3_PERMISSION_READ, S3_PERMISSION_READ_ACP};
+	struct slice hidden = slice_of(job->meta->headers, job->meta->headers_len);
+	struct iam_principal principal = {.who = {.owner = slice_str(settings->bucket.owner)}};
+	struct iam_owner owner;
+	int ret = 0;
+
+	if (!(job->meta->checksum_flags & S3_FLAG_FOREIGN))
+		return 0;
+	iam_owner_or_id(s3->iam, principal.who.owner, &owner);
+	principal.who.account = slice_str(owner.account);
+	for (size_t i = 0; i < ARRAY_LEN(NEEDED) && !ret; i++)
+		ret = s3_acl_of_foreign(s3, settings, hidden, &principal, NEEDED[i], &job->arena);
+	if (ret != -EACCES && ret != -EINVAL)
+		return ret;
+	job->why = "it belongs to another account, and its access control list does not let the "
+		   "bucket's owner read it and the list";
+	return -EOPNOTSUPP;
+}
+
 static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3_settings *settings,
 	uint32_t target)
 {
@@ -233,6 +258,7 @@ static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3
 	const struct s3_replication_rule *rule;
 	struct s3_replica_of replica;
 	struct s3_tags tags;
+	int ret;
 
 	if (job->row->kind == S3_REPLICATE_MARKER)
 		return s3_replication_marker_rule(replication, target, job->row->key)
@@ -245,6 +271,9 @@ static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3
 	/* With the id of a replica, the object itself has been sent. */
 	if (job->row->kind == S3_REPLICATE_PUT && was_sent(&replica))
 		return -EALREADY;
+	ret = owner_check(s3, job, settings);
+	if (ret)
+		return ret;
 	if (s3_tags_decode(s3_tags_of_object(job->meta), &job->arena, &tags))
 		return -ENOMEM;
 	job->tags = s3_tags_of_object(job->meta);

@@ -139,6 +139,68 @@ static void test_markers_below_replicas(void **state)
 	assert_marker(marker, -EALREADY);
 }
 
+/* The root has the bucket. */
+static void put_by_anybody(const char *acl)
+{
+	struct fake_call call;
+
+	fake_call_init(&call, "PUT", "/bkt/k", "");
+	call.request.session = NULL;
+	fake_call_header(&call, "x-amz-acl", acl);
+	fake_call_body(&call, SLICE("theirs"));
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, 200);
+	slice_copy_str(fake_reply_header(&call, "x-amz-version-id"), version, sizeof(version));
+	fake_call_free(&call);
+}
+
+static void assert_sends(int expected)
+{
+	static struct s3_replicate_job job;
+	const struct s3_replicate_row row = row_of(S3_REPLICATE_PUT, version);
+	int ret = s3_replicate_open(fake_s3, &fake_core, &row, &job);
+
+	assert_int_equal(ret, expected);
+	if (ret)
+		assert_non_null(strstr(job.why, "access control list"));
+	else
+		s3_replicate_close(&job);
+}
+
+#define ENFORCED                                                        \
+	"<OwnershipControls><Rule><ObjectOwnership>BucketOwnerEnforced" \
+	"</ObjectOwnership></Rule></OwnershipControls>"
+
+/* Replication gives the bucket's owner no object of others that it could not read itself. */
+static void test_objects_of_others(void **state)
+{
+	struct fake_call call;
+	char private[33];
+
+	(void)state;
+	fake_call_init(&call, "PUT", "/bkt", "acl");
+	fake_call_header(&call, "x-amz-acl", "public-read-write");
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, 200);
+	fake_call_free(&call);
+	root("PUT", "/bkt", "replication", RULES, 200);
+	put_by_anybody("private");
+	memcpy(private, version, sizeof(private));
+	assert_sends(-EOPNOTSUPP);
+	/* The list, too, is a part of the right to replicate. */
+	put_by_anybody("bucket-owner-read");
+	assert_sends(-EOPNOTSUPP);
+	put_by_anybody("bucket-owner-full-control");
+	assert_sends(0);
+	fake_call_init(&call, "PUT", "/bkt", "acl");
+	fake_call_header(&call, "x-amz-acl", "private");
+	fake_call_run(fake_s3, &call);
+	fake_call_free(&call);
+	root("PUT", "/bkt", "ownershipControls", ENFORCED, 200);
+	memcpy(version, private, sizeof(version));
+	assert_sends(0);
+}
+
 /* ---- Walks. ---- */
 
 static const char *status_of(const char *path)
@@ -247,6 +309,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(
 			test_past_markers_are_not_sent, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_markers_below_replicas, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_objects_of_others, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
 	};
