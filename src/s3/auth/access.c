@@ -465,7 +465,8 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 	return error || !s3_lock_bypass(call) ? error : may_given(call, BYPASS, given);
 }
 
-const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object)
+const struct s3_error *s3_call_may_of(
+	struct s3_call *call, const char *action, const struct store_meta *object)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
@@ -475,7 +476,12 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 		.object_known = true,
 		.object_headers = slice_of(object->headers, object->headers_len)};
 
-	return may(&access, access_action(call));
+	return may(&access, action);
+}
+
+const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object)
+{
+	return s3_call_may_of(call, access_action(call), object);
 }
 
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)

@@ -47,6 +47,9 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 /* Checks the call's own action again, on the object that it has open: its key may have got another
  * one since, for example while the body came. */
 const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_meta *object);
+/* Checks one more action on the object that the call has open. */
+const struct s3_error *s3_call_may_of(
+	struct s3_call *call, const char *action, const struct store_meta *object);
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);

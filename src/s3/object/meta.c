@@ -378,6 +378,41 @@ static const struct s3_error *answer_overrides(
 	return NULL;
 }
 
+/* The last question whether the caller may know a hidden header's part of the answer. */
+struct told {
+	const struct store_meta *meta;
+	const char *action; /* NULL: anybody may who may read the object */
+	bool may;
+};
+
+/* The action that reads, by itself, what the hidden header says; NULL: a read of the object. */
+static const char *action_of(const struct s3_call *call, struct slice name)
+{
+	if (slice_eq(name, SLICE(S3_TAGS_HEADER)))
+		return s3_call_param(call, SLICE("versionId"), NULL) ? "s3:GetObjectVersionTagging"
+								     : "s3:GetObjectTagging";
+	if (slice_eq(name, SLICE(S3_LOCK_MODE_HEADER)) ||
+		slice_eq(name, SLICE(S3_LOCK_UNTIL_HEADER)))
+		return "s3:GetObjectRetention";
+	return slice_eq(name, SLICE(S3_LOCK_HOLD_HEADER)) ? "s3:GetObjectLegalHold" : NULL;
+}
+
+/* A caller without the right to it gets the answer without it. The two headers of a retention are
+ * neighbours, and one question. */
+static const struct s3_error *may_tell(struct s3_call *call, struct slice name, struct told *told)
+{
+	const char *action = action_of(call, name);
+	const struct s3_error *error = NULL;
+
+	if (action == told->action)
+		return NULL;
+	if (action)
+		error = s3_call_may_of(call, action, told->meta);
+	told->action = action;
+	told->may = !error;
+	return error == s3_error_at(S3_E_ACCESS_DENIED) ? NULL : error;
+}
+
 /* The part of a hidden header that every answer has. */
 static void answer_hidden(struct s3_call *call, struct slice name, struct slice value)
 {
@@ -450,6 +485,7 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 {
 	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
 	struct slice replaced[OVERRIDE_COUNT];
+	struct told told = {.meta = meta, .may = true};
 	bool over_http = strncmp(call->request->transport, "http", 4) == 0, has_type = false;
 	const struct s3_error *error;
 	size_t replaced_count = 0;
@@ -459,7 +495,11 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 		return error;
 	while (s3_meta_next(&rest, &name, &value)) {
 		if (slice_starts(name, SLICE(S3_HIDDEN_PREFIX))) {
-			answer_hidden(call, name, value);
+			error = may_tell(call, name, &told);
+			if (error)
+				return error;
+			if (told.may)
+				answer_hidden(call, name, value);
 			continue;
 		}
 		if (slice_among(name, replaced, replaced_count))

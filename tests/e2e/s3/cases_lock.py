@@ -1,8 +1,9 @@
 """Object lock, which prevents the deletion of versions."""
 
 import datetime
+import json
 
-from suite import equal, refused
+from suite import equal, opened, refused
 
 
 def soon(days=1):
@@ -117,6 +118,24 @@ def test_legal_hold(s):
     s.s3.put_object_legal_hold(Bucket=bucket, Key="a", LegalHold={"Status": "OFF"})
     equal(s.s3.get_object_legal_hold(Bucket=bucket, Key="a")["LegalHold"], {"Status": "OFF"})
     s.s3.delete_object(Bucket=bucket, Key="a", VersionId=version)
+
+
+def test_locks_are_told_to_callers_with_the_right_to_them(s):
+    one, two = s.one(), s.two()
+    bucket = opened(one, f"{s.prefix}{next(s.numbers)}", ObjectLockEnabledForBucket=True)
+    version = one.put_object(Bucket=bucket, Key="a", Body=b"x", ObjectLockLegalHoldStatus="ON", ObjectLockMode="GOVERNANCE",
+                             ObjectLockRetainUntilDate=soon(2))["VersionId"]
+    retention = {"ObjectLockMode", "ObjectLockRetainUntilDate"}
+    for more, told in [([], set()), (["s3:GetObjectRetention"], retention),
+                       (["s3:GetObjectLegalHold"], {"ObjectLockLegalHoldStatus"})]:
+        one.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Principal": {"AWS": "222222222222"}, "Resource": f"arn:aws:s3:::{bucket}/*",
+             "Action": ["s3:GetObject", *more]}]}))
+        for call in (two.get_object, two.head_object):
+            equal({name for name in call(Bucket=bucket, Key="a") if name.startswith("ObjectLock")}, told)
+    equal({name for name in one.head_object(Bucket=bucket, Key="a") if name.startswith("ObjectLock")},
+          retention | {"ObjectLockLegalHoldStatus"})
+    free(s, bucket, "a", version)
 
 
 def test_new_objects(s):

@@ -1,6 +1,8 @@
 """Tags of objects and buckets."""
 
-from suite import equal, refused
+import json
+
+from suite import equal, opened, refused
 
 
 def tags(**items):
@@ -26,6 +28,23 @@ def test_life(s):
     equal(answer["ResponseMetadata"]["HTTPStatusCode"], 204)
     equal(of(s, bucket, "key"), tags())
     assert "TagCount" not in s.s3.get_object(Bucket=bucket, Key="key")
+
+
+def test_the_count_needs_the_right_to_the_tags(s):
+    one, two = s.one(), s.two()
+    bucket = opened(one, f"{s.prefix}{next(s.numbers)}")
+    one.put_object(Bucket=bucket, Key="key", Body=b"x", Tagging="a=1&b=2")
+    here = {"Bucket": bucket, "Key": "key"}
+    for more, whole, version in [([], None, None), (["s3:GetObjectTagging"], "2", None),
+                                 (["s3:GetObjectVersionTagging"], None, "2")]:
+        one.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Principal": {"AWS": "222222222222"}, "Resource": f"arn:aws:s3:::{bucket}/*",
+             "Action": ["s3:GetObject", "s3:GetObjectVersion", *more]}]}))
+        for call in (two.get_object, two.head_object):
+            for options, count in [({}, whole), ({"VersionId": "null"}, version)]:
+                got = call(**here, **options)
+                equal(got["ResponseMetadata"]["HTTPHeaders"].get("x-amz-tagging-count"), count)
+    equal(one.get_object(**here)["TagCount"], 2)
 
 
 def test_with_a_write(s):
