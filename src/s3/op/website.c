@@ -1,5 +1,6 @@
 /* s3/op/website.c: a page of a bucket's website: an object, a redirect, or an error as a page. */
 #include "s3/auth/access.h"
+#include "s3/bucket/bucket.h"
 #include "s3/bucket/website.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
@@ -228,7 +229,8 @@ const struct s3_error *s3_op_website(struct s3_call *call)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (!settings->parsed[S3_CONFIG_WEBSITE])
 		return s3_error_at(S3_E_WEBSITE_MISSING);
-	return answer(call, settings->parsed[S3_CONFIG_WEBSITE]);
+	error = s3_payer_check(call);
+	return error ? error : answer(call, settings->parsed[S3_CONFIG_WEBSITE]);
 }
 
 /* ---- Errors. ---- */

@@ -256,6 +256,8 @@ static void test_payer(void **state)
 {
 	(void)state;
 	put("/bkt/key", "", "x");
+	put("/bkt", "website", SITE(INDEX));
+	assert_int_equal(page("GET", "/key"), 200);
 	assert_int_equal(put("/bkt", "requestPayment",
 				 "<RequestPaymentConfiguration><Payer>Nobody</Payer>"
 				 "</RequestPaymentConfiguration>"),
@@ -277,6 +279,13 @@ static void test_payer(void **state)
 	call.request.session = NULL;
 	fake_call_run(fake_s3, &call);
 	assert_int_equal(call.reply.status, 403);
+	/* Nobody pays for a page. */
+	assert_int_equal(page("GET", "/key"), 403);
+	assert_true(fake_reply_has(&call, "<li>Code: AccessDenied</li>"));
+	put("/bkt", "website",
+		SITE("<RedirectAllRequestsTo><HostName>example.org</HostName>"
+		     "</RedirectAllRequestsTo>"));
+	assert_int_equal(page("GET", "/key"), 403);
 }
 
 static int tests_run(void)
