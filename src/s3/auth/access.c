@@ -8,6 +8,7 @@
 #include "s3/auth/access_priv.h"
 #include "s3/auth/acl.h"
 #include "s3/auth/express.h"
+#include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/judged.h"
 #include "s3/core/named.h"
@@ -603,8 +604,37 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 	       mine == POLICY_DECISION_ALLOW;
 }
 
-/* An action on an object of any bucket: only access decides. The session of a bucket is for that
- * one. */
+/* A caller that copies between two such buckets is told once. */
+static void answer_charged(struct s3_call *call)
+{
+	static const struct slice NAME = SLICE("x-amz-request-charged");
+
+	for (uint32_t i = 0; i < call->header_count; i++)
+		if (slice_eq(call->headers[i].name, NAME))
+			return;
+	s3_answer_header(call, NAME, SLICE("requester"));
+}
+
+const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settings *settings)
+{
+	struct slice said;
+
+	if (!settings->parsed[S3_CONFIG_REQUEST_PAYMENT])
+		return NULL;
+	said = s3_call_header(call, SLICE("x-amz-request-payer"));
+	if (!said.len)
+		s3_call_param(call, SLICE("x-amz-request-payer"), &said);
+	if (slice_eq_nocase(said, SLICE("requester")) && !call->identity->anonymous) {
+		answer_charged(call);
+		return NULL;
+	}
+	if (call->identity->root || strcmp(s3_call_owner(call)->id, settings->bucket.owner) == 0)
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+/* An action on an object of any bucket: only access decides, and who pays. The session of a bucket
+ * is for that one. */
 static const struct s3_error *may_other(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
@@ -623,6 +653,8 @@ static const struct s3_error *may_other(struct access *access, const char *actio
 		error = check_owner(call, expected, settings->bucket.owner);
 	if (!error && !call->identity->root)
 		error = decide(access, action, access->bucket, access->key);
+	if (!error && !call->identity->root)
+		error = s3_call_pays(call, settings);
 	s3_settings_put(settings);
 	return error;
 }

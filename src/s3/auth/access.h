@@ -50,6 +50,9 @@ const struct s3_error *s3_call_may_on(struct s3_call *call, const struct store_m
 /* Checks one more action on the object that the call has open. */
 const struct s3_error *s3_call_may_of(
 	struct s3_call *call, const char *action, const struct store_meta *object);
+/* Requester pays, for a bucket of these settings: 403 unless its owner pays, or is the caller, or
+ * the request accepts the charge. */
+const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settings *settings);
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);

@@ -11,8 +11,7 @@ extern const struct s3_config_ops s3_config_accelerate, s3_config_acl, s3_config
 	s3_config_policy, s3_config_public_access, s3_config_request_payment, s3_config_tagging,
 	s3_config_versioning, s3_config_website;
 
-/* Requester pays: 403 unless the bucket's owner pays, or is the caller, or the request accepts the
- * charge. */
+/* s3_call_pays for the call's bucket. */
 const struct s3_error *s3_payer_check(struct s3_call *call);
 
 #endif

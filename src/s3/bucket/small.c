@@ -57,20 +57,8 @@ const struct s3_error *s3_payer_check(struct s3_call *call)
 {
 	const struct s3_settings *settings;
 	const struct s3_error *error = s3_call_settings(call, &settings);
-	struct slice said;
 
-	if (error || !settings || !settings->parsed[S3_CONFIG_REQUEST_PAYMENT])
-		return error;
-	said = s3_call_header(call, SLICE("x-amz-request-payer"));
-	if (!said.len)
-		s3_call_param(call, SLICE("x-amz-request-payer"), &said);
-	if (slice_eq_nocase(said, SLICE("requester")) && !call->identity->anonymous) {
-		s3_answer_header(call, SLICE("x-amz-request-charged"), SLICE("requester"));
-		return NULL;
-	}
-	if (call->identity->root || strcmp(s3_call_owner(call)->id, settings->bucket.owner) == 0)
-		return NULL;
-	return s3_error_at(S3_E_ACCESS_DENIED);
+	return error || !settings ? error : s3_call_pays(call, settings);
 }
 
 /* In S3, names with dots have no accelerated endpoint. */

@@ -1,9 +1,10 @@
 """Copies inside the server."""
 
 import datetime
+import json
 import random
 
-from suite import code_of, equal, refused
+from suite import code_of, equal, opened, refused
 
 
 def test_between_buckets(s):
@@ -72,3 +73,29 @@ def test_how_a_source_is_said(s):
     name, value = "x-amz-copy-source-if-unmodified-since", "Thu, 01 Jan 2015 00:00:00 GMT"
     answer = s.raw("PUT", f"/{bucket}/to", b"", {}, {"x-amz-copy-source": f"{bucket}/a+b", name: value})[2]
     assert code_of(answer) == "PreconditionFailed" and b"<Condition>x-amz-copy-source-If-Unmodified-Since<" in answer, answer
+
+
+def allowed(owner, bucket, *actions):
+    """Lets the second account do that with the bucket's objects."""
+    owner.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Principal": {"AWS": "222222222222"}, "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"],
+         "Action": actions}]}))
+
+
+def test_a_source_whose_requesters_pay(s):
+    one, two = s.one(), s.two()
+    source, target = (opened(owner, f"{s.prefix}{next(s.numbers)}") for owner in (one, two))
+    one.put_object(Bucket=source, Key="key", Body=b"x", Tagging="a=1")
+    allowed(one, source, "s3:GetObject", "s3:GetObjectTagging")
+    one.put_bucket_request_payment(Bucket=source, RequestPaymentConfiguration={"Payer": "Requester"})
+    upload = two.create_multipart_upload(Bucket=target, Key="parts")["UploadId"]
+    copy = {"Bucket": target, "Key": "copy", "CopySource": f"{source}/key"}
+    part = {**copy, "Key": "parts", "UploadId": upload, "PartNumber": 1}
+    for call, options in (two.copy_object, copy), (two.upload_part_copy, part):
+        refused(403, "AccessDenied", call, **options)
+        equal(call(**options, RequestPayer="requester")["RequestCharged"], "requester")
+    # Of both buckets, and said once.
+    two.put_bucket_request_payment(Bucket=target, RequestPaymentConfiguration={"Payer": "Requester"})
+    refused(403, "AccessDenied", two.copy_object, **copy)
+    equal(two.copy_object(**copy, RequestPayer="requester")["RequestCharged"], "requester")
+    one.copy_object(Bucket=source, Key="copy", CopySource=f"{source}/key")
