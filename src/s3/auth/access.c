@@ -397,15 +397,20 @@ static const struct s3_error *decide(
 	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+/* The rights of a bucket's session were checked when it was created; beside a native session it
+ * gives none. */
+static bool has_all_rights(const struct s3_call *call)
+{
+	return call->identity->root || (call->session_bucket.len && !call->request->session);
+}
+
 /* An access question about the call's bucket, or about something in it. */
 static const struct s3_error *may(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
 	const struct s3_error *error;
 
-	/* The rights of a bucket's session were checked when it was created; beside a native
-	 * session it gives none. */
-	if (call->identity->root || (call->session_bucket.len && !call->request->session))
+	if (has_all_rights(call))
 		return NULL;
 	error = s3_call_settings(call, &access->settings);
 	if (error)
@@ -643,7 +648,7 @@ static const struct s3_error *may_other(struct access *access, const char *actio
 	struct s3_settings *settings;
 	int ret;
 
-	if (error || (call->identity->root && !expected.len))
+	if (error || (has_all_rights(call) && !expected.len))
 		return error;
 	ret = s3_settings_get(call->s3, call->request->core, access->bucket, &settings);
 	if (ret)
@@ -651,9 +656,9 @@ static const struct s3_error *may_other(struct access *access, const char *actio
 	access->settings = settings;
 	if (expected.len)
 		error = check_owner(call, expected, settings->bucket.owner);
-	if (!error && !call->identity->root)
+	if (!error && !has_all_rights(call))
 		error = decide(access, action, access->bucket, access->key);
-	if (!error && !call->identity->root)
+	if (!error && !has_all_rights(call))
 		error = s3_call_pays(call, settings);
 	s3_settings_put(settings);
 	return error;

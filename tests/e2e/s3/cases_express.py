@@ -176,6 +176,21 @@ def test_session_of_others(s):
     equal(key.send("PUT", f"/{bucket}/key", b"two")[0], 200)
     equal(key.send("GET", f"/{bucket}/key")[2], b"two")
     equal(two.request("GET", f"/{bucket}/key")[0], 403)
+    # Those are rights to sources in the bucket, too, and to none elsewhere.
+    plain = s.bucket()
+    s.put(plain, "key")
+    source = {"x-amz-copy-source": f"/{bucket}/key"}
+    status, _, body = key.send("POST", f"/{bucket}/parts?uploads")
+    equal((status, code_of(body)), (200, None))
+    for target, headers, want in [
+            (f"{bucket}/copy", source, 200),
+            (f"{bucket}/parts?partNumber=1&uploadId={element(body, 'UploadId')}", source, 200),
+            (f"{bucket}/copy", {**source, "x-amz-source-expected-bucket-owner": "222222222222"}, 403),
+            (f"{bucket}/copy", {"x-amz-copy-source": f"/{plain}/key"}, 403),
+            (f"{bucket}/copy", {"x-amz-copy-source": f"/{bucket}/none"}, 404),
+            (f"{bucket}/renamed?renameObject", {"x-amz-rename-source": "copy"}, 200)]:
+        equal((target, key.send("PUT", f"/{target}", headers=headers)[0]), (target, want))
+    equal(key.send("GET", f"/{bucket}/renamed")[2], b"two")
     s.s3.put_bucket_policy(Bucket=bucket, Policy=(
         '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"222222222222"},'
         f'"Action":"s3express:CreateSession","Resource":"arn:aws:s3:::{bucket}",'
@@ -183,6 +198,9 @@ def test_session_of_others(s):
     for mode, status in (({}, 403), ({"x-amz-create-session-mode": "ReadWrite"}, 403),
                          ({"x-amz-create-session-mode": "ReadOnly"}, 200)):
         equal(two.request("GET", f"/{bucket}", query={"session": ""}, headers=mode)[0], status)
+    reader = Key(s, bucket, "ReadOnly", key=("TWOACCESSKEY", "two-secret-key-0123456789"))
+    equal(reader.send("PUT", f"/{bucket}/copy", headers=source)[0], 403)
+    equal(reader.send("PUT", f"/{bucket}/more?renameObject", headers={"x-amz-rename-source": "renamed"})[0], 403)
     two.close()
 
 
