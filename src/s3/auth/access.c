@@ -638,8 +638,8 @@ const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settin
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-/* An action on an object of any bucket: only access decides, and who pays. The session of a bucket
- * is for that one. */
+/* An action on any bucket, or on an object of it: only access decides, and who pays. The session of
+ * a bucket is for that one. */
 static const struct s3_error *may_other(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
@@ -674,6 +674,18 @@ const struct s3_error *s3_call_may_read(
 		.version_id = version_id};
 
 	return may_other(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject");
+}
+
+const struct s3_error *s3_call_may_know_source(
+	struct s3_call *call, const struct s3_copy *copy, bool version)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = copy->bucket,
+		.version_id = copy->version_id,
+		.listed = copy->key};
+
+	return may_other(&access, version ? "s3:ListBucketVersions" : "s3:ListBucket");
 }
 
 const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy)

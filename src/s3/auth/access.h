@@ -56,6 +56,9 @@ const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settin
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
+/* s3_call_may_know for the source of a copy. */
+const struct s3_error *s3_call_may_know_source(
+	struct s3_call *call, const struct s3_copy *copy, bool version);
 /* Checks reading the tags of a copy's source, which is open. */
 const struct s3_error *s3_call_may_read_tags(struct s3_call *call, const struct s3_copy *copy);
 /* Checks copying the tags of a copy's source. */

@@ -174,6 +174,25 @@ int s3_copy_source(struct s3_call *call, struct s3_copy *copy, struct s3_range r
 	return s3_sse_source(call, copy->sse, copy->get, range.offset, range.bytes, ret_source);
 }
 
+/* The error of a source that could not be opened. A caller who may read it, but not list its
+ * bucket, does not learn that it is missing. */
+static const struct s3_error *hide_absence(
+	struct s3_call *call, const struct s3_copy *copy, const struct s3_error *error)
+{
+	bool version = error == s3_error_at(S3_E_NO_SUCH_VERSION);
+	const struct s3_error *refused;
+
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) && !version)
+		return error;
+	refused = s3_call_may_know_source(call, copy, version);
+	if (!refused)
+		return error;
+	call->blamed_bucket = call->blamed_key = SLICE_NONE;
+	call->message = NULL;
+	call->detail = SLICE_NONE;
+	return refused;
+}
+
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 {
 	const struct store_name name = {
@@ -189,7 +208,7 @@ const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 	call->blamed_key = copy->key;
 	error = s3_open_named(call, &name, &copy->get);
 	if (error)
-		return error;
+		return hide_absence(call, copy, error);
 	call->blamed_bucket = call->blamed_key = SLICE_NONE;
 	copy->from = store_get_meta(copy->get);
 	copy->sse = NULL;

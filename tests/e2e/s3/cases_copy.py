@@ -99,3 +99,19 @@ def test_a_source_whose_requesters_pay(s):
     refused(403, "AccessDenied", two.copy_object, **copy)
     equal(two.copy_object(**copy, RequestPayer="requester")["RequestCharged"], "requester")
     one.copy_object(Bucket=source, Key="copy", CopySource=f"{source}/key")
+
+
+def test_missing_sources_are_told_to_callers_that_may_list(s):
+    one, two = s.one(), s.two()
+    source, target = (opened(owner, f"{s.prefix}{next(s.numbers)}") for owner in (one, two))
+    upload = two.create_multipart_upload(Bucket=target, Key="parts")["UploadId"]
+    key = {"Bucket": source, "Key": "none"}
+    version = {**key, "VersionId": "0123456789abcdef"}
+    for actions, of_key, of_version in [(["s3:GetObject", "s3:GetObjectVersion"], (403, "AccessDenied"), (403, "AccessDenied")),
+                                        (["s3:Get*", "s3:ListBucket"], (404, "NoSuchKey"), (403, "AccessDenied")),
+                                        (["s3:Get*", "s3:ListBucketVersions"], (403, "AccessDenied"), (404, "NoSuchVersion"))]:
+        allowed(one, source, *actions)
+        for of, answer in (key, of_key), (version, of_version):
+            refused(*answer, two.copy_object, Bucket=target, Key="copy", CopySource=of)
+            refused(*answer, two.upload_part_copy, Bucket=target, Key="parts", UploadId=upload, PartNumber=1, CopySource=of)
+    refused(404, "NoSuchKey", one.copy_object, Bucket=source, Key="copy", CopySource=key)
