@@ -13,7 +13,6 @@
 #include "s3/core/stored.h"
 #include "s3/core/tags.h"
 #include "s3/core/text.h"
-#include "s3/object/object.h"
 
 #define MS_PER_DAY 86400000ll
 

@@ -1,4 +1,5 @@
-/* s3/core/named.c: opens the object that a request names, in the version that it names. */
+/* s3/core/named.c: opens the object that a request names, in the version that it names; and parses
+ * the name of the source of a copy. */
 #include <errno.h>
 
 #include "s3/core/answer.h"
@@ -168,4 +169,59 @@ const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **
 	const struct s3_error *error = s3_version_param(call, &name.version_id);
 
 	return error ? error : s3_open_named(call, &name, ret_get);
+}
+
+/* ---- The source of a copy. ---- */
+
+/* For a URL, returns its path. */
+static struct slice path_of(struct slice source)
+{
+	struct slice rest = source;
+
+	if (slice_starts(source, SLICE("http://")) || slice_starts(source, SLICE("https://"))) {
+		rest = slice_from(rest, (size_t)slice_find(rest, SLICE("//")) + 2);
+		slice_split(&rest, '/');
+	}
+	return rest;
+}
+
+static const struct s3_error *source_error(struct s3_call *call)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-copy-source"));
+	s3_fail_detail(call, "ArgumentValue", SLICE("x-amz-copy-source"));
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source object key");
+}
+
+/* "bucket/key?versionId=…", percent-encoded with "+" for a space, maybe with a leading slash. */
+const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
+{
+	struct slice rest = path_of(s3_call_header(call, SLICE("x-amz-copy-source")));
+	ptrdiff_t query = slice_find(rest, SLICE("?versionId="));
+	struct slice version_id = SLICE_NONE;
+	char *decoded;
+	size_t len;
+
+	if (query >= 0) {
+		version_id = slice_from(rest, (size_t)query + strlen("?versionId="));
+		rest = slice_to(rest, (size_t)query);
+	}
+	decoded = mem_arena_get(&call->arena, rest.len + 1);
+	if (!decoded)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (uri_decode(rest, URI_PLUS_IS_SPACE, decoded, rest.len, &len))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source encoding");
+	rest = slice_of(decoded, len);
+	if (rest.len && rest.data[0] == '/')
+		rest = slice_from(rest, 1);
+	copy->bucket = slice_split(&rest, '/');
+	copy->key = rest;
+	if (!copy->bucket.len || !copy->key.len)
+		return source_error(call);
+	if (!s3_bucket_name_valid(copy->bucket) &&
+		!(call->s3->express && s3_express_zone(copy->bucket).len))
+		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
+	if (!s3_key_valid(copy->key))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "The source key is not valid.");
+	copy->version_id = version_id;
+	return query >= 0 ? s3_version_check(call, version_id) : NULL;
 }

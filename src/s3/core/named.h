@@ -45,5 +45,7 @@ struct s3_copy {
 	struct flow_source *far;
 	struct s3_range far_range; /* of these bytes in the object */
 };
+/* Parses x-amz-copy-source: bucket, key and version_id. */
+const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy);
 
 #endif

@@ -67,7 +67,6 @@ const struct s3_error *s3_fan_out_head(struct s3_call *call, struct s3_read *rea
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 
 /* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
-const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy);
 /* Opens it and checks the conditions; on success the caller closes it. */
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy);
 void s3_copy_close(struct s3_copy *copy);
