@@ -22,6 +22,10 @@ static void test_etags(void **state)
 	assert_false(s3_etag_matches(SLICE("\"x\", \"y\""), TAG));
 	assert_false(s3_etag_matches(SLICE(""), TAG));
 	assert_false(s3_etag_matches(SLICE("\"0123\""), TAG));
+	assert_true(s3_etag_any(SLICE("*")));
+	assert_true(s3_etag_any(SLICE("\"" TAG "\" , * ")));
+	assert_false(s3_etag_any(SLICE("\"*\"")));
+	assert_false(s3_etag_any(SLICE("")));
 }
 
 static enum s3_condition_result check(
