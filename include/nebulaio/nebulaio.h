@@ -23,11 +23,11 @@
  *
  * Build with `pkg-config --cflags --libs nebulaio`.
  *
- * THREADS. A client, with everything that belongs to it, is used by one thread at a time; it
- * has no hidden thread and no lock (a neb_mapper has both, with a client of its own). Open one
- * client per thread, which is cheap and fastest; or let threads lease clients from a neb_pool,
- *which any thread may use. Any thread may call functions without a client. A child process cannot
- *use a client after a fork.
+ * THREADS. A client, with everything that belongs to it, is used by one thread at a time; it has no
+ * hidden thread and no lock. (A neb_mapper has both, with a client of its own; a neb_minter has a
+ * lock, and on the simulated device a thread.) Open one client per thread, which is cheap and
+ * fastest; or let threads lease clients from a neb_pool, which any thread may use. Any thread may
+ * call functions without a client. A child process cannot use a client after a fork.
  *
  * ERRORS. Functions return 0 or a negative errno. A request to the server also fills a struct
  * neb_result: S3's status, code, message and request id, and the transport of the request. The
@@ -95,7 +95,7 @@ typedef void neb_log_fn(void *arg, enum neb_log_level level, const char *text);
  */
 struct neb_options {
 	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
-	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment
+	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed.
 	 * Further addresses of the same server follow an RDMA endpoint without a scheme:
 	 * "rdma://192.0.2.1,198.51.100.1" are two paths to one server, up to 8. The client has a
 	 * session by each, through the device that leads there, and spreads its requests; those of
@@ -103,19 +103,18 @@ struct neb_options {
 	 * whose answer was lost is done once: the server remembers its answer (docs/spec/wire.md,
 	 * section 9). A server tells a proven client its other addresses, which are then paths,
 	 * too; "?paths=given" at the end of an RDMA endpoint keeps to those in this text. The
-	 * environment
-	 * variable NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", redirects connections from the
-	 * first address to the second. All endpoints must serve one store: the first that answers
-	 * determines it, and requests to an endpoint of another store fail without effect. With
-	 * "?rdma" at its end, an HTTP endpoint moves the bodies of GetObject, PutObject and
+	 * environment's NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", redirects connections from
+	 * the first address to the second. All endpoints must serve one store: the first that
+	 * answers determines it, and requests to an endpoint of another store fail without effect.
+	 * With "?rdma" at its end, an HTTP endpoint moves the bodies of GetObject, PutObject and
 	 * UploadPart by RDMA tokens, over a queue pair that the first such request connects
-	 * (docs/spec/token.md); a body in several runs of memory, or a declined token, uses
-	 * HTTP, and the result's fallback has the reason. "?rdma=hipobj" does the same by
-	 * hipobj-rc-v2 (docs/spec/hipobj.md), with a session for each body. With "?rdma=owner" the
-	 * endpoint is a gateway of a cluster: the first request for a bucket uses HTTP, and its
-	 * answer tells where the bucket's owner listens; later ones use a session with the owner,
-	 * at most 8 at a time, or HTTP through the gateway when there is none. NEB_AUTO only, and
-	 * not together with rdma:// (docs/spec/wire.md, "Owners"). */
+	 * (docs/spec/token.md); a body in several runs of memory, or a declined token, uses HTTP,
+	 * and the result's fallback has the reason. "?rdma=hipobj" does the same by hipobj-rc-v2
+	 * (docs/spec/hipobj.md), with a session for each body. With "?rdma=owner" the endpoint is a
+	 * gateway of a cluster: the first request for a bucket uses HTTP, and its answer tells
+	 * where the bucket's owner listens; later ones use a session with the owner, at most 8 at a
+	 * time, or HTTP through the gateway when there is none. NEB_AUTO only, and not together
+	 * with rdma:// (docs/spec/wire.md, "Owners"). */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */
@@ -651,8 +650,8 @@ NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
  *	neb_token_release(minter, token);
  *
  * A minter may be used by any thread at any time before neb_minter_close, and its functions may
- * block for as long as a connection takes. It is the part of the library that has a thread of its
- * own, on the simulated device only. A child process cannot use a minter after a fork. */
+ * block for as long as a connection takes. On the simulated device, and there only, a minter has a
+ * thread of its own. A child process cannot use a minter after a fork. */
 struct neb_minter;
 /* A token's text with the NUL at its end. */
 #define NEB_TOKEN_BYTES 82u
