@@ -255,7 +255,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"(docs/spec/admin.md); read at start"),
 	TEXT("auth.secrets_key_file", auth.secrets_key_file, "",
 		"File with the 32-byte key that encrypts secrets in the store; empty: "
-		"secrets.key in the data folder, made when absent"),
+		"secrets.key in the data folder, made at the first start of an empty store; "
+		"later a start without the file fails"),
 	CHOICE("auth.web_identity", auth.web_identity, "public", "none|public|any",
 		"Which OpenID Connect issuers the server fetches keys from, for "
 		"AssumeRoleWithWebIdentity: none; public: https:// outside private and local "
