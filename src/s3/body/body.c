@@ -185,25 +185,6 @@ static const struct s3_error *check_digest(
 
 /* ---- Documents. ---- */
 
-const struct s3_error *s3_read_object(
-	struct s3_call *call, struct store_get *get, struct slice *ret_text)
-{
-	uint64_t bytes = store_get_meta(get)->bytes;
-	struct flow_source *source;
-	struct buf text;
-	int ret;
-
-	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
-	ret = store_get_source(get, call->request->core, 0, bytes, &source);
-	if (!ret)
-		ret = document_read_source(call->request->core, source, &text);
-	*ret_text = mem_arena_copy(&call->arena, buf_slice(&text));
-	buf_free(&text);
-	if (ret)
-		return s3_fail_errno(call, ret);
-	return ret_text->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
-}
-
 static const struct s3_error *verify_document(
 	struct s3_call *call, const struct s3_sums *sums, struct slice text)
 {

@@ -33,9 +33,6 @@ const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums 
  * (UINT64_MAX: any); an ETag already in meta is kept. */
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
-/* The bytes of a small object of the server's own, in the arena. */
-const struct s3_error *s3_read_object(
-	struct s3_call *call, struct store_get *get, struct slice *ret_text);
 
 /* ---- RDMA tokens (body/token.c). ---- */
 /* A request with a token moves its bytes by RDMA, or RDMA is declined, or the request is refused.

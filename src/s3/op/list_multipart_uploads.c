@@ -1,11 +1,13 @@
 /* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records are sorted by id, which is by time.
- * A listing is sorted by key, so all records of the bucket are read and sorted. */
+ * A listing is sorted by key, so all records of the bucket are read for each page, and those that
+ * come first behind the markers are kept. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "reactor/reactor.h"
 #include "s3/auth/access.h"
 #include "s3/auth/acl.h"
-#include "s3/body/body.h"
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
@@ -13,12 +15,13 @@
 #include "s3/object/multipart.h"
 #include "s3/operation.h"
 
-#define UPLOADS_SEEN_MAX 20000u
+/* Those kept, with one more for IsTruncated, and a page of the store's. */
+#define UPLOADS_MAX (LIMIT_LIST_KEYS_MAX + 1 + LIMIT_LIST_KEYS_MAX)
 
 struct upload {
-	struct slice key;
-	struct slice id;
-	struct slice owner; /* its creator; empty: the bucket's owner */
+	char id[S3_UPLOAD_ID_LEN + 1];
+	struct slice key;   /* in the listing's memory */
+	struct slice owner; /* the same: its creator; empty: the bucket's owner */
 	uint64_t initiated_ns;
 	enum checksum_kind kind;
 	uint8_t flags;
@@ -27,16 +30,17 @@ struct upload {
 struct listing {
 	struct s3_call *call;
 	struct store_bucket bucket;
-	struct upload *uploads;
+	struct upload *uploads; /* UPLOADS_MAX */
 	uint32_t count;
-	bool failed;
+	struct mem_arena memory[2]; /* one has the keys of those kept so far */
+	uint32_t memory_idx;
 	/* The request's parameters. */
 	struct slice prefix, delimiter, key_marker, id_marker;
 	uint64_t uploads_max;
 	bool url;
 	/* The page. */
 	struct buf entries, prefixes;
-	struct slice last_prefix, next_key, next_id;
+	struct slice next_key, next_id;
 	uint32_t shown;
 	bool more;
 };
@@ -45,21 +49,14 @@ static void visit(const struct store_list_entry *entry, void *arg)
 {
 	struct listing *listing = arg;
 	struct slice id = slice_from(entry->key, entry->key.len - S3_UPLOAD_ID_LEN);
-	struct upload *upload;
+	struct upload *upload = &listing->uploads[listing->count];
 
-	if (listing->count == UPLOADS_SEEN_MAX || listing->failed) {
-		listing->failed = true;
-		return;
-	}
-	upload = &listing->uploads[listing->count];
-	*upload = (struct upload){.id = mem_arena_copy(&listing->call->arena, id),
-		.initiated_ns = entry->meta->mtime_ns,
+	CHECK(listing->count < UPLOADS_MAX);
+	*upload = (struct upload){.initiated_ns = entry->meta->mtime_ns,
 		.kind = (enum checksum_kind)entry->meta->checksum_type,
 		.flags = entry->meta->checksum_flags};
-	if (upload->id.data)
-		listing->count++;
-	else
-		listing->failed = true;
+	memcpy(upload->id, id.data, id.len);
+	listing->count++;
 }
 
 static int cmp(const void *left, const void *right)
@@ -67,48 +64,127 @@ static int cmp(const void *left, const void *right)
 	const struct upload *a = left, *b = right;
 	int order = slice_cmp(a->key, b->key);
 
-	return order ? order : slice_cmp(a->id, b->id);
+	return order ? order : strcmp(a->id, b->id);
 }
 
-/* Reads the keys of the records; uploads that have ended in the meantime are left out, and those of
- * an earlier bucket of the name. */
-static const struct s3_error *read_keys(struct listing *listing)
+/* Past the markers: a greater key, or the same key with a greater id when an id was given. */
+static bool is_past_markers(const struct listing *listing, const struct upload *upload)
+{
+	int order = slice_cmp(upload->key, listing->key_marker);
+
+	if (!listing->key_marker.len || order > 0)
+		return true;
+	return order == 0 && listing->id_marker.len &&
+	       slice_cmp(slice_str(upload->id), listing->id_marker) > 0;
+}
+
+static struct slice common_prefix(const struct listing *listing, struct slice key)
+{
+	struct slice rest = slice_from(key, listing->prefix.len);
+	ptrdiff_t at = listing->delimiter.len ? slice_find(rest, listing->delimiter) : -1;
+
+	return at < 0 ? SLICE_NONE
+		      : slice_to(key, listing->prefix.len + (size_t)at + listing->delimiter.len);
+}
+
+/* Whether an upload that has its key belongs on this page or a later one. */
+static bool is_listed(const struct listing *listing, const struct upload *upload)
+{
+	struct slice prefix;
+
+	if (!s3_upload_is_of(
+		    slice_str(upload->id), upload->key, &listing->bucket, upload->initiated_ns) ||
+		!slice_starts(upload->key, listing->prefix) || !is_past_markers(listing, upload))
+		return false;
+	prefix = common_prefix(listing, upload->key);
+	/* A marker inside a common prefix means that the prefix was listed before. */
+	return !prefix.len || !slice_starts(listing->key_marker, prefix);
+}
+
+/* Copies what an upload has elsewhere. False: no memory. */
+static bool upload_copy(struct mem_arena *memory, struct upload *upload)
+{
+	upload->key = mem_arena_copy(memory, upload->key);
+	upload->owner = mem_arena_copy(memory, upload->owner);
+	return upload->key.data && upload->owner.data;
+}
+
+/* Reads the record of an upload that is in the list by its id alone. -ENOENT: it has ended in the
+ * meantime, or does not belong on a page from here on. */
+static int read_record(struct listing *listing, struct upload *upload)
 {
 	struct s3_call *call = listing->call;
-	uint32_t kept = 0;
+	char name[S3_UPLOAD_NAME_MAX];
+	const struct store_meta *meta;
+	struct store_get *get;
+	struct buf key;
+	bool ignored;
+	int ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
 
-	for (uint32_t i = 0; i < listing->count; i++) {
-		struct upload *upload = &listing->uploads[i];
-		const struct s3_error *error;
-		char name[S3_UPLOAD_NAME_MAX];
-		struct store_get *get;
-		bool ignored;
-		int ret;
-
-		ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
-			s3_upload_name(call->bucket, upload->id.data, 0, name), &get, &ignored);
-		if (ret == -ENOENT)
-			continue;
-		if (ret)
-			return s3_fail_errno(call, ret);
-		error = s3_read_object(call, get, &upload->key);
-		upload->owner = mem_arena_copy(
-			&call->arena, s3_meta_hidden(slice_of(store_get_meta(get)->headers,
-							     store_get_meta(get)->headers_len),
-					      SLICE(S3_OWNER_HEADER)));
-		store_get_close(get);
-		if (error)
-			return error;
-		if (s3_upload_is_of(
-			    upload->id, upload->key, &listing->bucket, upload->initiated_ns))
-			listing->uploads[kept++] = *upload;
-	}
-	listing->count = kept;
-	qsort(listing->uploads, kept, sizeof(*listing->uploads), cmp);
-	return NULL;
+	if (ret)
+		return ret;
+	buf_init(&key, LIMIT_KEY_LEN_MAX);
+	ret = s3_upload_key(call->request->core, get, &key);
+	meta = store_get_meta(get);
+	upload->key = buf_slice(&key);
+	upload->owner =
+		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_OWNER_HEADER));
+	if (!ret && !is_listed(listing, upload))
+		ret = -ENOENT;
+	if (!ret && !upload_copy(&listing->memory[listing->memory_idx], upload))
+		ret = -ENOMEM;
+	buf_free(&key);
+	store_get_close(get);
+	return ret;
 }
 
-static const struct s3_error *gather(struct listing *listing)
+/* Reads the records of the uploads from this one on. */
+static int read_records(struct listing *listing, uint32_t from)
+{
+	uint32_t kept = from;
+
+	for (uint32_t i = from; i < listing->count; i++) {
+		int ret = read_record(listing, &listing->uploads[i]);
+
+		if (ret && ret != -ENOENT)
+			return ret;
+		if (!ret)
+			listing->uploads[kept++] = listing->uploads[i];
+		fiber_yield_due();
+	}
+	listing->count = kept;
+	return 0;
+}
+
+/* Keeps what a page can show, and one more; of a common prefix one upload. */
+static int keep_first(struct listing *listing)
+{
+	struct mem_arena *former = &listing->memory[listing->memory_idx];
+	struct mem_arena *memory = &listing->memory[listing->memory_idx ^ 1];
+	struct slice last_prefix = SLICE_NONE;
+	uint32_t kept = 0;
+
+	qsort(listing->uploads, listing->count, sizeof(*listing->uploads), cmp);
+	for (uint32_t i = 0; i < listing->count && kept <= listing->uploads_max; i++) {
+		struct upload upload = listing->uploads[i];
+		struct slice prefix = common_prefix(listing, upload.key);
+
+		if (prefix.len && slice_eq(prefix, last_prefix))
+			continue;
+		last_prefix = prefix;
+		if (!upload_copy(memory, &upload))
+			return -ENOMEM;
+		listing->uploads[kept++] = upload;
+	}
+	listing->count = kept;
+	mem_arena_free(former);
+	mem_arena_init(former);
+	listing->memory_idx ^= 1;
+	return 0;
+}
+
+static int gather_pages(struct listing *listing)
 {
 	struct s3_call *call = listing->call;
 	char prefix[S3_UPLOAD_NAME_MAX], after[S3_UPLOAD_NAME_MAX];
@@ -117,26 +193,32 @@ static const struct s3_error *gather(struct listing *listing)
 	bool more = true;
 	int ret = 0;
 
-	listing->uploads =
-		mem_arena_get(&call->arena, UPLOADS_SEEN_MAX * sizeof(*listing->uploads));
-	if (!listing->uploads)
-		return s3_error_at(S3_E_SLOW_DOWN);
 	opts.prefix = s3_upload_name(call->bucket, "", 0, prefix);
-	while (more && !ret && !listing->failed) {
-		uint32_t before = listing->count;
+	while (more && !ret) {
+		uint32_t from = listing->count;
 
 		ret = store_list(call->s3->store, &opts, visit, listing, &more);
-		more = more && listing->count > before;
-		if (listing->count)
-			opts.after = s3_upload_name(call->bucket,
-				listing->uploads[listing->count - 1].id.data, 0, after);
+		if (ret || listing->count == from)
+			break;
+		opts.after = s3_upload_name(
+			call->bucket, listing->uploads[listing->count - 1].id, 0, after);
+		ret = read_records(listing, from);
+		if (!ret)
+			ret = keep_first(listing);
 	}
-	if (ret && ret != -ENOENT)
-		return s3_fail_errno(call, ret);
-	if (listing->failed)
-		return s3_fail(call, S3_E_SLOW_DOWN,
-			"The bucket has more than %u uploads in progress.", UPLOADS_SEEN_MAX);
-	return read_keys(listing);
+	return ret == -ENOENT ? 0 : ret;
+}
+
+static const struct s3_error *gather(struct listing *listing)
+{
+	int ret;
+
+	listing->uploads =
+		mem_arena_get(&listing->call->arena, UPLOADS_MAX * sizeof(*listing->uploads));
+	if (!listing->uploads)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	ret = gather_pages(listing);
+	return ret ? s3_fail_errno(listing->call, ret) : NULL;
 }
 
 /* ---- The page. ---- */
@@ -163,7 +245,7 @@ static void put_upload(struct listing *listing, const struct upload *upload)
 		upload->owner.len ? upload->owner : slice_str(listing->bucket.owner), &owner);
 	buf_put_str(xml, "<Upload>");
 	put_text(listing, "Key", upload->key, xml);
-	xml_element("UploadId", upload->id, xml);
+	xml_element("UploadId", slice_str(upload->id), xml);
 	s3_xml_owner(xml, "Initiator", &owner);
 	s3_xml_owner(xml, "Owner", &owner);
 	xml_element("StorageClass", s3_meta_storage_class(&meta), xml);
@@ -178,48 +260,19 @@ static void put_upload(struct listing *listing, const struct upload *upload)
 	buf_put_str(xml, "</Upload>");
 }
 
-/* Past the markers: a greater key, or the same key with a greater id when an id was given. */
-static bool is_past_markers(const struct listing *listing, const struct upload *upload)
-{
-	int order = slice_cmp(upload->key, listing->key_marker);
-
-	if (!listing->key_marker.len || order > 0)
-		return true;
-	return order == 0 && listing->id_marker.len &&
-	       slice_cmp(upload->id, listing->id_marker) > 0;
-}
-
-static struct slice common_prefix(const struct listing *listing, struct slice key)
-{
-	struct slice rest = slice_from(key, listing->prefix.len);
-	ptrdiff_t at = listing->delimiter.len ? slice_find(rest, listing->delimiter) : -1;
-
-	return at < 0 ? SLICE_NONE
-		      : slice_to(key, listing->prefix.len + (size_t)at + listing->delimiter.len);
-}
-
 static void put_page(struct listing *listing)
 {
 	for (uint32_t i = 0; i < listing->count; i++) {
 		const struct upload *upload = &listing->uploads[i];
-		struct slice prefix;
+		struct slice prefix = common_prefix(listing, upload->key);
 
-		if (!slice_starts(upload->key, listing->prefix) ||
-			!is_past_markers(listing, upload))
-			continue;
-		prefix = common_prefix(listing, upload->key);
-		/* A marker inside a common prefix means that the prefix was listed before. */
-		if (prefix.len && (slice_eq(prefix, listing->last_prefix) ||
-					  slice_starts(listing->key_marker, prefix)))
-			continue;
 		if (listing->shown == listing->uploads_max) {
 			listing->more = listing->shown > 0;
 			return;
 		}
 		listing->shown++;
-		listing->last_prefix = prefix;
 		listing->next_key = prefix.len ? prefix : upload->key;
-		listing->next_id = prefix.len ? SLICE_NONE : upload->id;
+		listing->next_id = prefix.len ? SLICE_NONE : slice_str(upload->id);
 		if (!prefix.len) {
 			put_upload(listing, upload);
 			continue;
@@ -293,6 +346,21 @@ static const struct s3_error *answer(struct s3_call *call, struct listing *listi
 	return s3_answer_xml(call, 200, &xml);
 }
 
+static const struct s3_error *run(struct listing *listing)
+{
+	const struct s3_error *error = gather(listing);
+
+	if (error)
+		return error;
+	buf_init(&listing->entries, S3_XML_REPLY_BYTES_MAX);
+	buf_init(&listing->prefixes, S3_XML_REPLY_BYTES_MAX);
+	put_page(listing);
+	error = answer(listing->call, listing);
+	buf_free(&listing->entries);
+	buf_free(&listing->prefixes);
+	return error;
+}
+
 const struct s3_error *s3_op_list_multipart_uploads(struct s3_call *call)
 {
 	struct listing listing = {.call = call, .uploads_max = LIMIT_LIST_KEYS_MAX};
@@ -301,15 +369,12 @@ const struct s3_error *s3_op_list_multipart_uploads(struct s3_call *call)
 	error = s3_call_bucket(call, &listing.bucket);
 	if (!error)
 		error = parse(call, &listing);
-	if (!error)
-		error = gather(&listing);
 	if (error)
 		return error;
-	buf_init(&listing.entries, S3_XML_REPLY_BYTES_MAX);
-	buf_init(&listing.prefixes, S3_XML_REPLY_BYTES_MAX);
-	put_page(&listing);
-	error = answer(call, &listing);
-	buf_free(&listing.entries);
-	buf_free(&listing.prefixes);
+	for (size_t i = 0; i < ARRAY_LEN(listing.memory); i++)
+		mem_arena_init(&listing.memory[i]);
+	error = run(&listing);
+	for (size_t i = 0; i < ARRAY_LEN(listing.memory); i++)
+		mem_arena_free(&listing.memory[i]);
 	return error;
 }
