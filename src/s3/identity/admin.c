@@ -216,6 +216,7 @@ static void tell_scrub(struct admin *admin)
 static void replace_volume(struct admin *admin)
 {
 	const char *path = json_string_value(json_object_get(admin->body, "path"));
+	char what[64];
 	uint64_t member;
 	int ret = slice_to_u64(admin->parts[1], &member) || member > UINT32_MAX ? -ENOENT : 0;
 
@@ -237,8 +238,11 @@ static void replace_volume(struct admin *admin)
 			"too many other volumes are missing: this one cannot be replaced now");
 	else if (ret)
 		fail_errno(admin, ret, NULL);
-	else
-		tell_info(admin);
+	if (ret)
+		return;
+	snprintf(what, sizeof(what), "replaces volume %u: ", (uint32_t)member);
+	s3_admin_audit(admin->call, what, admin->body);
+	tell_info(admin);
 }
 
 static void begin_scrub(struct admin *admin)

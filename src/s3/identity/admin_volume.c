@@ -92,8 +92,7 @@ static uint32_t status_of(int error)
 	return error == -EINVAL ? 400 : error == -ENOENT ? 404 : error == -ENOMEM ? 503 : 409;
 }
 
-/* The log names the caller who changes the store's volumes, and what was asked. */
-static void audit(const struct s3_call *call, const char *what, const json_t *body)
+void s3_admin_audit(const struct s3_call *call, const char *what, const json_t *body)
 {
 	const struct iam_principal *principal = s3_call_principal(call);
 	char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
@@ -123,7 +122,7 @@ static void change(struct s3_call *call, const json_t *body, struct admin_answer
 						: "Conflict";
 		return;
 	}
-	audit(call, "changes the set of volumes: ", body);
+	s3_admin_audit(call, "changes the set of volumes: ", body);
 	do {
 		fiber_sleep_ns(BEGIN_LOOK_NS);
 		store_volumes_status(call->s3->store, &status);
@@ -140,7 +139,7 @@ static void cancel(struct s3_call *call, struct admin_answer *answer)
 		fail(answer, 404, "NotFound", "no change of the volumes is under way");
 		return;
 	}
-	audit(call, "takes the change of the set of volumes back", NULL);
+	s3_admin_audit(call, "takes the change of the set of volumes back", NULL);
 	tell(call, answer);
 }
 
