@@ -62,8 +62,9 @@ void front_http_drop(struct front_http *http);
 
 /* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
 struct front_native; /* one reactor's native front: a completion queue, sessions */
-#define FRONT_DEVICES_MAX   4u
-#define FRONT_ADDRESSES_MAX 4u /* of a device */
+#define FRONT_DEVICES_MAX      4u
+#define FRONT_ADDRESSES_MAX    4u   /* of a device */
+#define NATIVE_INLINE_WR_BYTES 512u /* responses up to this size are sent inline if possible */
 struct front_native_opts {
 	/* NULL: this is the first. Otherwise the front shares the first one's registrations and
 	 * port. */
@@ -86,7 +87,7 @@ struct front_native_opts {
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
 	uint8_t retry_count, rnr_retry_count;	    /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;		    /* the same; 0: the provider's */
-	uint32_t max_inline_data; /* bytes that a send takes at post time; 0: none */
+	uint32_t max_inline_data; /* that a send takes at post time: 0 to NATIVE_INLINE_WR_BYTES */
 	uint64_t idle_timeout_ns; /* of a session without requests; 0: none */
 	uint64_t keepalive_ns;	  /* of silence after which the client's host is probed; 0: never */
 	uint64_t request_timeout_ns;  /* of a transfer without progress */

@@ -2,6 +2,7 @@
  * meaning. */
 #include "codec/discovery.h"
 #include "flow/fan_out.h"
+#include "front/front.h"
 #include "server/config.h"
 #include "store/local.h"
 
@@ -426,7 +427,7 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("rdma.cq_size", rdma.cq_size, 16, 4194304, "256",
 		"Minimum number of completion queue entries; the server adds more when the "
 		"sessions need them"),
-	NUMBER("rdma.max_inline_data", rdma.max_inline_data, 0, 4096, "256",
+	NUMBER("rdma.max_inline_data", rdma.max_inline_data, 0, NATIVE_INLINE_WR_BYTES, "256",
 		"Maximum bytes that a send work request carries inline, copied when it is "
 		"posted"),
 	NUMBER("rdma.path_mtu", rdma.path_mtu, 0, 4096, "0",

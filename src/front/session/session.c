@@ -67,8 +67,7 @@ static int session_qp_open(struct native_session *session)
 			.max_send_sge = MAX(front->opts.max_sge, 1u),
 			.max_recv_sge = MAX(front->opts.max_sge, 1u),
 			.max_inline_data =
-				MIN(MIN(NATIVE_INLINE_WR_BYTES, front->opts.max_inline_data),
-					front->attr.max_inline_data)},
+				MIN(front->opts.max_inline_data, front->attr.max_inline_data)},
 		.retry_count = front->opts.retry_count,
 		.rnr_retry_count = front->opts.rnr_retry_count,
 		.timeout_us = front->opts.ack_timeout_us,

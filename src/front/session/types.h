@@ -24,7 +24,6 @@
 #define NATIVE_LAST_PARTS      8u
 #define NATIVE_SEND_WRS_MIN    8u
 #define NATIVE_CQ_ENTRIES_MAX  (1u << 20)
-#define NATIVE_INLINE_WR_BYTES 512u /* responses up to this size are sent inline if possible */
 #define NATIVE_SEND_PIECES_MAX 4u
 /* The fiber writes bodies up to this size directly, before their response, without waiting. Larger
  * ones go through flow's window. */

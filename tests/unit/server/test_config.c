@@ -383,7 +383,8 @@ static void test_rdma_keys(void **state)
 		{"rdma.max_sge", "0", "rdma.max_sge"},
 		{"rdma.ib_port", "255", "rdma.ib_port"},
 		{"rdma.gid_index", "-2", "rdma.gid_index"},
-		{"rdma.max_inline_data", "4097", "rdma.max_inline_data"},
+		{"rdma.max_inline_data", "512", NULL},
+		{"rdma.max_inline_data", "513", "rdma.max_inline_data"},
 	};
 
 	(void)state;
