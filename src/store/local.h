@@ -204,8 +204,9 @@ void store_discard_run(struct store *store, uint64_t bytes_per_s);
 /* ---- Scrub: reads all bodies at a limited rate and compares them with their checksums, over
  * several volumes also with parity; repairs damage that the other volumes can repair. ---- */
 struct store_scrub_opts {
-	uint64_t interval_ns; /* from the end of a run to the start of the next; 0: only on request
-			       */
+	/* From the end of a run to the start of the next, also when a restart lies between them; 0:
+	 * only on request. */
+	uint64_t interval_ns;
 	uint64_t bytes_per_s;
 };
 /* Runs until the store quiesces. Fiber call of the first reactor. */

@@ -13,9 +13,15 @@
 #include "store/volume/volume.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
 
 DEFINE_COUNTER(runs, "nebulaio_store_scrub_runs_total", NULL, "Completed scrubs.");
 DEFINE_COUNTER(read_bytes, "nebulaio_store_scrub_bytes_total", NULL, "Bytes of bodies scrubbed.");
@@ -281,7 +287,8 @@ static bool image_run(struct scrub *scrub)
 	return false;
 }
 
-static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
+/* Returns whether it came to its end. */
+static bool scrub_run(struct store *store, const struct store_scrub_opts *opts)
 {
 	struct scrub *scrub = (struct scrub *)calloc(1, sizeof(*scrub));
 	struct store_usage usage;
@@ -291,7 +298,7 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 	if (!scrub || posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES)) {
 		log_error("store", "scrub: no memory");
 		free(scrub);
-		return;
+		return false;
 	}
 	scrub->store = store;
 	scrub->opts = opts;
@@ -317,24 +324,96 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 	atomic_store(&store->scrub_all_bytes, 0);
 	free(piece);
 	free(scrub);
+	return whole;
+}
+
+/* ---- The time from which the interval counts, over restarts, too: the data folder's file
+ * "scrubbed" was changed then. ---- */
+
+struct since {
+	const struct store *store;
+	uint64_t ns; /* real time; 0: not known */
+};
+
+static void since_path(const struct since *since, char path[4096])
+{
+	snprintf(path, 4096, "%s/scrubbed", since->store->dir);
+}
+
+static void since_read(void *arg)
+{
+	struct since *since = (struct since *)arg;
+	char path[4096];
+	struct stat info;
+
+	since_path(since, path);
+	if (stat(path, &info) == 0 && info.st_mtim.tv_sec > 0)
+		since->ns =
+			(uint64_t)info.st_mtim.tv_sec * NS_PER_S + (uint64_t)info.st_mtim.tv_nsec;
+}
+
+static void since_write(void *arg)
+{
+	const struct since *since = (const struct since *)arg;
+	const struct timespec at = {
+		.tv_sec = (time_t)(since->ns / NS_PER_S), .tv_nsec = (long)(since->ns % NS_PER_S)};
+	char path[4096];
+	int fd, ret;
+
+	since_path(since, path);
+	fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	ret = fd < 0 || futimens(fd, (const struct timespec[]){at, at}) || fsync(fd) ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
+	if (!ret)
+		ret = file_dir_sync(since->store->dir);
+	if (ret)
+		log_warn("store", "%s: %s: after a restart the next scrub is late", path,
+			strerror(-ret));
+}
+
+static void since_now(const struct store *store)
+{
+	struct since since = {.store = store, .ns = clock_real_ns()};
+
+	fiber_offload_long(since_write, &since);
+}
+
+/* How long the first scrub of this process waits. A time in the future is of a clock that was
+ * wrong. */
+static uint64_t first_wait_ns(const struct store *store, uint64_t interval_ns)
+{
+	struct since since = {.store = store};
+	uint64_t now_ns = clock_real_ns();
+
+	fiber_offload_long(since_read, &since);
+	if (!since.ns || since.ns > now_ns) {
+		since_now(store);
+		return interval_ns;
+	}
+	return interval_ns - MIN(interval_ns, now_ns - since.ns);
 }
 
 /* ---- The schedule. ---- */
 
 void store_scrub_run(struct store *store, const struct store_scrub_opts *opts)
 {
-	store->scrubber = fiber_self();
-	while (!atomic_load(&store->quiescing)) {
-		uint64_t due_ns =
-			opts->interval_ns ? clock_now_ns() + opts->interval_ns : DEADLINE_NONE;
+	uint64_t due_ns = DEADLINE_NONE;
 
+	store->scrubber = fiber_self();
+	if (opts->interval_ns)
+		due_ns = clock_now_ns() + first_wait_ns(store, opts->interval_ns);
+	while (!atomic_load(&store->quiescing)) {
 		while (!atomic_load(&store->quiescing) && !atomic_load(&store->scrub_asked) &&
 			clock_now_ns() < due_ns)
 			(void)fiber_park_until(MIN(due_ns, clock_now_ns() + NS_PER_S));
 		if (atomic_load(&store->quiescing))
 			break;
-		scrub_run(store, opts);
+		if (scrub_run(store, opts))
+			since_now(store);
 		atomic_store(&store->scrub_asked, false);
+		if (opts->interval_ns)
+			due_ns = clock_now_ns() + opts->interval_ns;
 	}
 	store->scrubber = NULL;
 }

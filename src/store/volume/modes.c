@@ -60,7 +60,7 @@ static void tighten_index(struct modes *modes, int dir_fd)
 void modes_check(const char *dir)
 {
 	static const char *const NAMES[] = {"LOCK", "volume", "volumes", "index", "space",
-		"secrets.key", "encryption.keys", "tls"};
+		"scrubbed", "secrets.key", "encryption.keys", "tls"};
 	struct modes modes = {.dir = dir};
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
