@@ -25,7 +25,8 @@ static const char USAGE[] =
 	"                      keep the damaged part in DIR/damaged-log.*, print the losses,\n"
 	"                      then check. Exit code 0: the rest is clean\n"
 	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
-	"  --device NAME       the RDMA device that reaches those hosts (default simulated)\n"
+	"  --device NAME       the RDMA device that reaches those hosts (default: the first card\n"
+	"                      whose port is up; simulated on a host without one)\n"
 	"  --ceph-conf FILE    ceph.conf of the cluster of a volume rados://… (default\n"
 	"                      $CEPH_CONF, else /etc/ceph/ceph.conf)\n"
 	"  --ceph-user NAME    the Ceph user, without `client.` (default admin)\n";
@@ -91,7 +92,7 @@ static int fsck_run(int argc, char **argv)
 		{0},
 	};
 	struct store_fsck_report report = {0};
-	const char *secret_file = NULL, *device = "simulated";
+	const char *secret_file = NULL, *device = NULL;
 	struct rv_opts ceph = {.conf_file = "", .user = ""};
 	struct remote *remote = NULL;
 	struct rv *rados = NULL;

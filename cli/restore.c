@@ -223,7 +223,7 @@ static int volumes_open(struct restore *restore)
 
 	if (config->storage.remote.secret_file[0] &&
 		volume_remote_open(config->storage.remote.secret_file,
-			device[0] ? device : "simulated", &restore->remote))
+			device[0] ? device : config->rdma.device_name, &restore->remote))
 		return CLI_FAILED;
 	return volumes_rados_open(config, &restore->rados) ? CLI_FAILED : CLI_OK;
 }

@@ -81,13 +81,16 @@ int volume_take(struct volume_host *host, const char *pair, const struct disk_op
 	return CLI_OK;
 }
 
-int volume_remote_open(const char *secret_file, const char *device, struct remote **ret_remote)
+int volume_remote_open(const char *secret_file, const char *wanted, struct remote **ret_remote)
 {
-	char secret[REMOTE_SECRET_BYTES];
+	char secret[REMOTE_SECRET_BYTES], device[64];
 	const struct remote_opts opts = {
 		.device = {.device_name = device, .gid_index = -1}, .secret = secret};
-	int ret = remote_secret_read(secret_file, secret);
+	int ret = cli_device_find(wanted, "0.0.0.0", 0, true, device);
 
+	if (ret)
+		return -ENODEV;
+	ret = remote_secret_read(secret_file, secret);
 	if (!ret)
 		ret = remote_initiator_open(&opts, ret_remote);
 	secret_wipe(secret, sizeof(secret));

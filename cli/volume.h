@@ -42,9 +42,10 @@ int volume_bytes_take(struct volume_host *host, const char *bytes, struct disk_o
 /* Takes --log-level's value. */
 int volume_log_take(struct volume_host *host, const char *level);
 
-/* Opens access to volumes of other hosts, with their common secret. 0 or -errno, which is logged.
- */
-int volume_remote_open(const char *secret_file, const char *device, struct remote **ret_remote);
+/* Opens access to volumes of other hosts, with their common secret. wanted: the RDMA device; NULL,
+ * "" or "auto": the first card whose port is up, else the simulated device. 0 or -errno, which is
+ * logged. */
+int volume_remote_open(const char *secret_file, const char *wanted, struct remote **ret_remote);
 void volume_remote_close(struct remote *remote); /* takes NULL */
 /* Opens the region and the reactor, and attaches the volumes. 0 or -errno, which is logged. */
 int volume_host_open(struct volume_host *host);

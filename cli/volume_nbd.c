@@ -124,9 +124,7 @@ static int safety_check(const struct volume_nbd *nbd)
 /* Volumes of other hosts are opened by their own driver. */
 static int remote_begin(struct volume_nbd *nbd, char **pairs, int count)
 {
-	char device[64];
 	const char *far = NULL;
-	int ret;
 
 	for (int i = 0; i < count && !far; i++)
 		far = strstr(pairs[i], "=" REMOTE_SCHEME);
@@ -135,10 +133,8 @@ static int remote_begin(struct volume_nbd *nbd, char **pairs, int count)
 	if (!nbd->secret_file)
 		return cli_usage_error(nbd->host.command,
 			"%s needs --secret-file, the secret of its host", far + 1);
-	ret = cli_device_find(nbd->device, "127.0.0.1", 0, true, device);
-	if (ret)
-		return ret;
-	return volume_remote_open(nbd->secret_file, device, &nbd->remote) ? CLI_FAILED : CLI_OK;
+	return volume_remote_open(nbd->secret_file, nbd->device, &nbd->remote) ? CLI_FAILED
+									       : CLI_OK;
 }
 
 static int command_line(struct volume_nbd *nbd, int argc, char **argv)
