@@ -155,8 +155,9 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("cluster.store", cluster.store, 0, 64, "0",
 		"Set by a gateway for a store's process that it starts; not to be set by hand"),
 	NUMBER("storage.scrub.interval_s", storage.scrub.interval_s, 0, 31536000, "604800",
-		"Seconds from the end of a scrub to the start of the next; a scrub reads all "
-		"bodies and repairs damage; 0: only when `nebulaio admin scrub` asks for one"),
+		"Seconds from the end of a scrub to the start of the next, over restarts, too; a "
+		"scrub reads all bodies on the volumes and repairs damage; 0: only when `nebulaio "
+		"admin scrub` asks for one"),
 	BYTES("storage.scrub.bytes_per_s", storage.scrub.bytes_per_s, 1 * MIB, 1 * TIB, "32MiB",
 		"Maximum read rate of a scrub"),
 	BYTES("storage.move.bytes_per_s", storage.move.bytes_per_s, 1 * MIB, 1 * TIB, "64MiB",
