@@ -519,6 +519,17 @@ static bool admin_told(const struct s3_request *request, s3_admin_tell_fn *tell,
 	return ret != -ENOENT;
 }
 
+static void audit_told(const struct s3_call *call, const struct admin_answer *answer)
+{
+	char what[128];
+
+	if (call->request->method == S3_GET || answer->status != 200)
+		return;
+	snprintf(what, sizeof(what), "asked for %.*s",
+		SLICE_FMT(slice_to(call->request->path, 100)));
+	s3_admin_audit(call, what, NULL);
+}
+
 /* The path of a request about backups, behind its name. */
 static bool is_backup(const struct s3_request *request, struct slice *ret_path)
 {
@@ -572,7 +583,7 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 		snprintf(answer.why, sizeof(answer.why), "%s",
 			call.message ? call.message : error->message);
 	} else if (admin_told(request, tell, tell_arg, &answer)) {
-		sent = false;
+		audit_told(&call, &answer);
 	} else if (is_backup(request, &path)) {
 		sent = s3_admin_backup(&call, path, &answer);
 	} else {

@@ -36,8 +36,8 @@ void s3_admin_buckets(
 /* The same for the parts after "volumes". */
 void s3_admin_volumes(
 	struct s3_call *call, const struct admin_path *path, struct admin_answer *ret_answer);
-/* The log names the caller who changes the store's volumes, and what was asked. body may be NULL.
- */
+/* The log names the caller of a change that not only the root may make, and what was asked. body
+ * may be NULL. */
 void s3_admin_audit(const struct s3_call *call, const char *what, const json_t *body);
 
 #endif

@@ -91,6 +91,7 @@ static void begin(struct s3_call *call, struct slice body, struct admin_answer *
 		refuse_errno(answer, ret);
 		return;
 	}
+	s3_admin_audit(call, "begins to read the whole store, for a backup", NULL);
 	hex_encode(head.uuid, sizeof(head.uuid), uuid);
 	uuid[2 * sizeof(head.uuid)] = '\0';
 	answer->status = 200;
