@@ -62,6 +62,19 @@ static int read_owner(const struct store_meta *meta, uint64_t *ret_owner)
 	return 0;
 }
 
+int document_owner(struct store *store, struct slice name, uint64_t *ret_owner)
+{
+	struct store_get *get;
+	bool ignored;
+	int ret = store_get_open(store, SLICE(DOCUMENTS_BUCKET), name, &get, &ignored);
+
+	if (ret)
+		return ret;
+	ret = read_owner(store_get_meta(get), ret_owner);
+	store_get_close(get);
+	return ret;
+}
+
 int document_get(struct store *store, struct flow_core *core, struct slice name,
 	struct mem_arena *arena, struct document *ret_document)
 {

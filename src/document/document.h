@@ -6,7 +6,7 @@
  *
  * A document can have an owner: a bucket's document has the bucket's id. Ids are never reused: a
  * document that a crash leaves behind of a deleted bucket has no owner, even if another bucket gets
- * the name.
+ * the name. The next start deletes it (s3_configs_sweep).
  *
  * Fiber calls on a reactor with this flow core. */
 #ifndef DOCUMENT_H
@@ -36,6 +36,8 @@ struct document {
  * the arena, with a NUL at its end. */
 int document_get(struct store *store, struct flow_core *core, struct slice name,
 	struct mem_arena *arena, struct document *ret_document);
+/* Only its owner. */
+int document_owner(struct store *store, struct slice name, uint64_t *ret_owner);
 /* Puts text and owner. -ENOENT: the owner is not the id of a bucket that exists. expected NULL:
  * always; "": only if no document exists (-EEXIST); a stamp: only if the document has it (-ESTALE).
  * -EFBIG: past DOCUMENT_BYTES_MAX. */

@@ -1,6 +1,7 @@
 /* s3/object/sweep.c: deletes what nobody can reach any more of uploads: those of deleted buckets,
- * fetches of an earlier run, and parts whose upload has ended. A deletion of a bucket that a crash
- * cut short leaves the first, a crash behind the commit of a part the last. */
+ * fetches of an earlier run, and parts whose upload has ended; and configurations of deleted
+ * buckets. A deletion of a bucket that a crash cut short leaves the first and the configurations, a
+ * crash behind the commit of a part the last of uploads. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -199,4 +200,37 @@ int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *
 		log_info("s3", "%u uploads that an earlier run did not end were deleted",
 			sweep.count);
 	return ret;
+}
+
+/* ---- Configurations. ---- */
+
+/* A document "b/BUCKET/KIND". The bucket is looked up after the owner was read: a document whose
+ * owner is not the bucket of that name now has none. One that cannot be read stays. */
+static bool document_visit(struct slice name, void *arg)
+{
+	struct sweep *sweep = arg;
+	struct slice rest = slice_from(name, 2);
+	ptrdiff_t len = slice_find(rest, SLICE("/"));
+	struct store_bucket bucket;
+	uint64_t owner;
+	int ret;
+
+	if (is_ending(sweep))
+		return false;
+	if (len < 0 || document_owner(sweep->s3->store, name, &owner) || !owner)
+		return true;
+	ret = store_bucket_get(sweep->s3->store, slice_to(rest, (size_t)len), &bucket);
+	if (ret == -ENOENT || (!ret && bucket.id != owner))
+		sweep_note(sweep, document_delete_of(sweep->s3->store, name, owner));
+	return true;
+}
+
+int s3_configs_sweep(struct s3 *s3, const _Atomic bool *ending)
+{
+	struct sweep sweep = {.s3 = s3, .ending = ending};
+	int ret = document_list(s3->store, SLICE("b/"), SLICE_NONE, document_visit, &sweep);
+
+	if (sweep.count)
+		log_info("s3", "%u configurations of deleted buckets were deleted", sweep.count);
+	return ret ? ret : sweep.ret;
 }

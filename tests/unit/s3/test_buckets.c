@@ -8,7 +8,9 @@
 #include "document/document.h"
 #include "fake.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/text.h"
+#include "s3/origin.h"
 #include "s3/s3_priv.h"
 
 static int open_all(void **state)
@@ -660,6 +662,47 @@ static void test_making_cut_short(void **state)
 	ask("GET", "/short", "tagging", "<Key>a</Key><Value>1</Value>");
 }
 
+static uint64_t documents(void)
+{
+	struct store_quota used;
+
+	assert_int_equal(store_bucket_usage(fake_store, SLICE(DOCUMENTS_BUCKET), &used), 0);
+	return used.objects;
+}
+
+/* As a crash leaves them: the bucket is deleted, and its documents are not. */
+static void make_and_lose(const char *path)
+{
+	assert_int_equal(make(path, OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 200);
+	assert_int_equal(store_bucket_delete(fake_store, slice_str(path + 1), 0), 0);
+	s3_settings_changed(fake_s3, slice_str(path + 1));
+}
+
+/* The next start deletes them, and none of a bucket that is there, or has the name now. */
+static void test_documents_of_deleted_buckets(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	assert_int_equal(make("/lives", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 200);
+	before = documents();
+	make_and_lose("/lost");
+	make_and_lose("/lost-again");
+	assert_int_equal(make("/lost-again", NULL, NULL, CONFIGURED("c")), 200);
+	assert_int_equal(documents(), before + 4);
+	/* A deletion that fails is the next start's, and the others are done. */
+	fake_delete_fails = 1;
+	assert_int_equal(s3_configs_sweep(fake_s3, NULL), -EIO);
+	assert_int_equal(documents(), before + 2);
+	assert_int_equal(s3_configs_sweep(fake_s3, NULL), 0);
+	assert_int_equal(documents(), before + 1);
+	ask("GET", "/lost-again", "tagging", "<Key>c</Key><Value>1</Value>");
+	ask("GET", "/lives", "tagging", "<Key>a</Key><Value>1</Value>");
+	ask("GET", "/lives", "ownershipControls", "ObjectWriter");
+	assert_int_equal(s3_configs_sweep(fake_s3, NULL), 0);
+	assert_int_equal(documents(), before + 1);
+}
+
 static uint32_t claimed, released;
 
 static int count_claim(void *arg, const char *bucket)
@@ -727,6 +770,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_made_again),
 		cmocka_unit_test(test_making_cut_short),
 		cmocka_unit_test(test_names_kept),
+		cmocka_unit_test(test_documents_of_deleted_buckets),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, fake_close);
