@@ -1,6 +1,7 @@
 /* cluster/accounts.c: copies of store 0's accounts, for the processes of the other stores. A copy
  * is an object that is made once; the account's entry names it, and a counter is changed with each
- * entry. */
+ * entry. A copy that no account names, not yet or no more, has an entry of its own, so that the
+ * next owner of store 0 can remove it. */
 #include "cluster/cluster_priv.h"
 #include "codec/codec.h"
 
@@ -10,6 +11,7 @@
 
 #define COUNTER	     "accounts"
 #define PREFIX	     "a/"
+#define UNNAMED	     "c/" /* copies that no account names */
 #define NUMBER_BYTES 65u
 
 static int counter_get(
@@ -29,26 +31,49 @@ int cluster_accounts_generation(struct cluster *cluster, uint64_t *ret_generatio
 	return counter_get(cluster, text, ret_generation);
 }
 
-/* Changes the counter, and with it one entry: key NULL: none, value NULL: it goes. */
-static int count(struct cluster *cluster, const char *key, const char *value)
+/* Changes the counter, and other entries with it. */
+static int count(struct cluster *cluster, const struct rv_table_entry *others, uint32_t other_count)
 {
 	char was[RV_TABLE_VALUE_BYTES], next[24];
 	struct rv_table_entry expected = {COUNTER, was};
-	struct rv_table_entry changes[] = {{COUNTER, next}, {key, value}};
+	struct rv_table_entry changes[RV_TABLE_CHANGES_MAX] = {{COUNTER, next}};
 	uint64_t generation = 0;
 	int ret = counter_get(cluster, was, &generation);
 
+	CHECK(other_count < RV_TABLE_CHANGES_MAX);
+	for (uint32_t i = 0; i < other_count; i++)
+		changes[1 + i] = others[i];
 	if (ret == -ENOENT)
 		expected.value = NULL;
 	else if (ret)
 		return ret;
 	snprintf(next, sizeof(next), "%llu", (unsigned long long)generation + 1);
-	return rv_table_change(cluster->table, &expected, 1, changes, key ? 2 : 1);
+	return rv_table_change(cluster->table, &expected, 1, changes, 1 + other_count);
+}
+
+/* Removes a copy "c/OBJECT" that no account names, and then its entry, which stays when the object
+ * does. */
+static void unnamed_remove(struct cluster *cluster, const char *key)
+{
+	const struct rv_table_entry change = {key, NULL};
+	int ret = rv_table_blob_remove(cluster->table, key + strlen(UNNAMED));
+
+	if (!ret || ret == -ENOENT)
+		(void)rv_table_change(cluster->table, NULL, 0, &change, 1);
+}
+
+static void unnamed_visit(void *arg, const char *key, const char *value)
+{
+	(void)value;
+	unnamed_remove(arg, key);
 }
 
 int cluster_accounts_claim(struct cluster *cluster)
 {
-	return count(cluster, NULL, NULL);
+	int ret = count(cluster, NULL, 0);
+
+	/* From here on no change of a former owner names one of them. */
+	return ret ? ret : rv_table_list(cluster->table, UNNAMED, unnamed_visit, cluster);
 }
 
 struct listing {
@@ -100,21 +125,51 @@ static int copy_make(struct cluster *cluster, struct slice text, const char *dig
 	char ret_version[RV_TABLE_VALUE_BYTES])
 {
 	uint8_t id[16];
-	char hex[2 * sizeof(id) + 1] = "", name[RV_TABLE_KEY_BYTES];
+	char hex[2 * sizeof(id) + 1] = "", key[RV_TABLE_KEY_BYTES];
+	const struct rv_table_entry unnamed = {key, "-"};
+	int ret;
 
 	random_fill(id, sizeof(id));
 	hex_encode(id, sizeof(id), hex);
-	snprintf(name, sizeof(name), "account.%s", hex);
-	snprintf(ret_version, RV_TABLE_VALUE_BYTES, "%s %s", name, digest);
-	return rv_table_blob_put(cluster->table, name, text);
+	snprintf(key, sizeof(key), UNNAMED "account.%s", hex);
+	snprintf(ret_version, RV_TABLE_VALUE_BYTES, "account.%s %s", hex, digest);
+	ret = rv_table_change(cluster->table, NULL, 0, &unnamed, 1);
+	return ret ? ret : rv_table_blob_put(cluster->table, key + strlen(UNNAMED), text);
 }
 
-static void copy_remove(struct cluster *cluster, const char *version)
+/* The key of a version's entry while no account names it. */
+static int unnamed_key(const char *version, char ret_key[RV_TABLE_KEY_BYTES])
 {
 	char name[RV_TABLE_KEY_BYTES];
 
-	if (!object_of(version, name))
-		(void)rv_table_blob_remove(cluster->table, name);
+	if (object_of(version, name) || strlen(name) + sizeof(UNNAMED) > RV_TABLE_KEY_BYTES)
+		return -EUCLEAN;
+	snprintf(ret_key, RV_TABLE_KEY_BYTES, UNNAMED "%.*s",
+		(int)(RV_TABLE_KEY_BYTES - sizeof(UNNAMED)), name);
+	return 0;
+}
+
+/* Makes the account name another copy than it did; a version NULL: none. */
+static int copy_name(struct cluster *cluster, const char *key, const char *version, const char *was)
+{
+	char made[RV_TABLE_KEY_BYTES], left[RV_TABLE_KEY_BYTES];
+	struct rv_table_entry changes[3] = {{key, version}};
+	bool makes = version && !unnamed_key(version, made);
+	bool leaves = was && !unnamed_key(was, left);
+	uint32_t change_count = 1;
+	int ret;
+
+	if (makes)
+		changes[change_count++] = (struct rv_table_entry){made, NULL};
+	if (leaves)
+		changes[change_count++] = (struct rv_table_entry){left, "-"};
+	ret = count(cluster, changes, change_count);
+	/* With other errors the entry may name the copy, now or later: it stays. */
+	if (ret == -ECANCELED && makes)
+		unnamed_remove(cluster, made);
+	else if (!ret && leaves)
+		unnamed_remove(cluster, left);
+	return ret;
 }
 
 /* 1: the copy with this version has this text, and is there; 0; or -errno. */
@@ -156,13 +211,7 @@ int cluster_account_put(struct cluster *cluster, const char *number, struct slic
 		if (ret)
 			return ret;
 	}
-	ret = count(cluster, key, text.data ? version : NULL);
-	/* With other errors the entry may name the copy, now or later: it stays. */
-	if (ret == -ECANCELED && text.data)
-		copy_remove(cluster, version);
-	else if (!ret && there)
-		copy_remove(cluster, was);
-	return ret;
+	return copy_name(cluster, key, text.data ? version : NULL, there ? was : NULL);
 }
 
 /* A process that has not taken the changes by then knows that it does not know: see the design. */

@@ -118,7 +118,8 @@ int cluster_account_read(struct cluster *cluster, const char *version, struct bu
 /* Makes text the account's copy, or removes the copy (data NULL). One at a time, by store 0's
  * process only. -ECANCELED: another process does that, too. */
 int cluster_account_put(struct cluster *cluster, const char *number, struct slice text);
-/* Counts one change, so that a former owner of store 0 cannot make another. */
+/* Counts one change, so that a former owner of store 0 cannot make another, and removes the copies
+ * that no account names. */
 int cluster_accounts_claim(struct cluster *cluster);
 /* Returns when each process has taken the changes, or after `seconds`. */
 void cluster_accounts_tell(struct cluster *cluster, uint32_t seconds);

@@ -22,7 +22,8 @@ static char leases[ENTRIES_MAX][CLUSTER_NAME_LEN_MAX + 1];
 static uint32_t lease_count;
 static const char *taken; /* the lease of another process */
 static int leased_error;
-static int changed_error; /* of a change that was made */
+static int changed_error; /* of a change that was made, after a comparison */
+static int removed_error; /* of an object that is not removed */
 static bool refused;	  /* no change is made */
 static struct blob {
 	char name[RV_TABLE_KEY_BYTES], text[64];
@@ -108,7 +109,7 @@ int rv_table_change(struct rv_table *table, const struct rv_table_entry *expecte
 	}
 	for (uint32_t i = 0; i < change_count; i++)
 		entry_set(changes[i].key, changes[i].value);
-	return changed_error;
+	return expected_count ? changed_error : 0;
 }
 
 static struct blob *blob_find(const char *name)
@@ -149,8 +150,8 @@ int rv_table_blob_remove(struct rv_table *table, const char *name)
 	struct blob *blob = blob_find(name);
 
 	(void)table;
-	if (!blob)
-		return -ENOENT;
+	if (!blob || removed_error)
+		return blob ? removed_error : -ENOENT;
 	*blob = blobs[--blob_count];
 	return 0;
 }
@@ -228,7 +229,7 @@ static int setup(void **state)
 	(void)state;
 	entry_count = lease_count = blob_count = 0;
 	taken = NULL;
-	leased_error = changed_error = 0;
+	leased_error = changed_error = removed_error = 0;
 	refused = false;
 	return cluster_open(&opts, &cluster);
 }
@@ -407,6 +408,57 @@ static void test_a_copy_whose_change_was_refused(void **state)
 	assert_copy("now");
 }
 
+static uint32_t unnamed(void)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < entry_count; i++)
+		count += strncmp(entries[i].key, "c/", 2) == 0;
+	return count;
+}
+
+/* Old copies hold secrets: one that stays is removed by the next owner of store 0. */
+static void test_no_copy_stays(void **state)
+{
+	(void)state;
+	/* Not removed. */
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("before")), 0);
+	assert_int_equal(unnamed(), 0);
+	removed_error = -ETIMEDOUT;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("now")), 0);
+	assert_int_equal(cluster_accounts_claim(cluster), 0);
+	assert_int_equal(blob_count, 2);
+	removed_error = 0;
+	assert_int_equal(cluster_accounts_claim(cluster), 0);
+	assert_int_equal(blob_count, 1);
+	assert_int_equal(unnamed(), 0);
+	/* Named, although the answer did not come. */
+	changed_error = -ETIMEDOUT;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("later")), -ETIMEDOUT);
+	assert_int_equal(blob_count, 2);
+	changed_error = 0;
+	assert_int_equal(cluster_accounts_claim(cluster), 0);
+	assert_int_equal(blob_count, 1);
+	assert_copy("later");
+	/* Made, and the process died before it was named. */
+	refused = true;
+	removed_error = -ETIMEDOUT;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE("never")), -ECANCELED);
+	assert_int_equal(blob_count, 2);
+	refused = false;
+	removed_error = 0;
+	assert_int_equal(cluster_accounts_claim(cluster), 0);
+	assert_int_equal(blob_count, 1);
+	assert_copy("later");
+	/* With the account all of it goes. */
+	removed_error = -ETIMEDOUT;
+	assert_int_equal(cluster_account_put(cluster, "1", SLICE_NONE), 0);
+	removed_error = 0;
+	assert_int_equal(cluster_accounts_claim(cluster), 0);
+	assert_int_equal(blob_count, 0);
+	assert_int_equal(unnamed(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -423,6 +475,7 @@ int main(void)
 			test_a_copy_that_is_gone_is_made_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_a_copy_whose_change_was_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_copy_stays, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
