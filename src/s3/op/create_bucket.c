@@ -200,14 +200,14 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
  * it. It stays when somebody has put an object meanwhile. */
 static void take_back(struct s3_call *call, const struct store_bucket *bucket)
 {
-	int ret;
+	int ret = s3_names_begin(call) ? -EBUSY : 0;
 
-	if (s3_names_begin(call))
-		return;
-	ret = store_bucket_delete(call->s3->store, call->bucket, bucket->id);
-	if (!ret)
-		(void)s3_names_release(call);
-	s3_names_end(call);
+	if (!ret) {
+		ret = store_bucket_delete(call->s3->store, call->bucket, bucket->id);
+		if (!ret)
+			(void)s3_names_release(call);
+		s3_names_end(call);
+	}
 	s3_settings_changed(call->s3, call->bucket);
 	if (ret && ret != -ENOENT)
 		log_warn("s3",
