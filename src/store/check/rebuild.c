@@ -63,10 +63,11 @@ struct store_rebuild {
 	int ret;
 };
 
-/* ---- Noting. ---- */
+/* ---- Noting, on a helper thread: the index thread has the lock while RocksDB writes. ---- */
 
-static void noting_begin(struct store_rebuild *rebuild)
+static void noting_begin(void *arg)
 {
+	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
 	struct rebuild_noted *noted = rebuild->store->noted;
 
 	rebuild->data_id_first = atomic_load(&rebuild->store->data_id_next);
@@ -78,8 +79,9 @@ static void noting_begin(struct store_rebuild *rebuild)
 	pthread_mutex_unlock(&noted->lock);
 }
 
-static void noting_end(struct store_rebuild *rebuild)
+static void noting_end(void *arg)
 {
+	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
 	struct rebuild_noted *noted = rebuild->store->noted;
 
 	pthread_mutex_lock(&noted->lock);
@@ -107,6 +109,11 @@ static bool noted_take(struct store_rebuild *rebuild)
 	pthread_mutex_unlock(&noted->lock);
 	rebuild->keys_at = 0;
 	return rebuild->keys.len > 0;
+}
+
+static void noted_look(void *arg)
+{
+	(void)noted_take((struct store_rebuild *)arg);
 }
 
 /* ---- Gathering, on a helper thread. ---- */
@@ -339,16 +346,24 @@ static int batch_run(struct store_rebuild *rebuild, void (*gather)(void *))
 	return ret;
 }
 
+static bool rows_left(struct store_rebuild *rebuild)
+{
+	if (rebuild->kind < ARRAY_LEN(KINDS))
+		return true;
+	fiber_offload_long(noted_look, rebuild);
+	return rebuild->keys_at < rebuild->keys.len;
+}
+
 static int rows_run(struct store_rebuild *rebuild)
 {
 	int ret = 0;
 
-	noting_begin(rebuild);
-	while (!ret && (rebuild->kind < ARRAY_LEN(KINDS) || noted_take(rebuild))) {
+	fiber_offload_long(noting_begin, rebuild);
+	while (!ret && rows_left(rebuild)) {
 		ret = batch_run(rebuild, batch_gather);
 		fiber_yield();
 	}
-	noting_end(rebuild);
+	fiber_offload_long(noting_end, rebuild);
 	return ret ? ret : rebuild->ret;
 }
 

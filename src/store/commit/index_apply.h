@@ -89,8 +89,8 @@ struct rebuild_keys {
  * while it notes and applies them. So a caller that finds no noted row knows that the index is up
  * to date. */
 struct rebuild_noted {
-	pthread_mutex_t lock;
-	pthread_cond_t room; /* the index thread waits */
+	pthread_mutex_t lock; /* the index thread has it while it applies a run: no event loop's */
+	pthread_cond_t room;  /* the index thread waits */
 	bool on;
 	bool lost;		/* a row could not be noted */
 	uint64_t data_id_first; /* bodies from this number on are not older ones */

@@ -98,6 +98,15 @@ static void rebuild_fiber(void *arg)
 	fiber_wake(rebuilding->waiter);
 }
 
+/* The index thread may have this lock for long. A rebuild that took it on its event loop, which has
+ * it here, would wait for ever. */
+static void noted_keep(struct rig *rig)
+{
+	pthread_mutex_lock(&rig->store->noted->lock);
+	fiber_yield();
+	pthread_mutex_unlock(&rig->store->noted->lock);
+}
+
 /* Stops the walk at the first stripe of its first batch. Meanwhile rows of older bodies move to
  * places that the walk has passed, and blocks are freed and used again. */
 static void rebuild_and_move(struct rig *rig, void *arg)
@@ -109,6 +118,7 @@ static void rebuild_and_move(struct rig *rig, void *arg)
 	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_REBUILDING);
 	memory_disk(2)->hold = true;
 	assert_int_equal(fiber_spawn(reactor_self(), "rebuild", rebuild_fiber, &rebuilding), 0);
+	noted_keep(rig);
 	memory_disk_await_held(2);
 	for (uint32_t i = KEYS - 8; i < KEYS; i++) {
 		char to[40];
