@@ -1,6 +1,7 @@
 /* cli/transfer_file.c: one object to a file, one file to an object, one object to another. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,35 +21,71 @@ const char *transfer_base_name(const char *path)
 
 /* ---- Object to file. ---- */
 
-#define PART_TRIES 8u
+#define PART_TRIES  8u
+#define PART_SUFFIX 14u /* ".part-" and the digits */
 
-/* Makes a file beside the target for what is not complete yet. No process takes over or removes a
- * file that is there: it may be another host's, the user's own, or left by a process that was
- * killed. -1 with errno. */
-static int part_open(const char *target, char *ret_path, size_t path_bytes)
+/* The file that is written until it is complete. */
+struct part {
+	int fd;
+	bool named;
+	char path[PATH_MAX + PART_SUFFIX]; /* named: its own, beside the target */
+};
+
+/* A file of the target's folder without a name, of which nothing stays when the program is ended.
+ * -1: the file system has none, or nothing could give it a name. */
+static int nameless_open(const char *target)
+{
+	const char *slash = strrchr(target, '/');
+	char folder[PATH_MAX];
+
+	if (strlen(transfer_base_name(target)) + PART_SUFFIX > NAME_MAX ||
+		strlen(target) >= sizeof(folder) || access("/proc/self/fd", X_OK))
+		return -1;
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - target) + 1 : 1,
+		slash ? target : ".");
+	return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+static int name_give(int fd, const char *name)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+}
+
+/* Gives the part a name beside the target, or makes it by that name. No process takes over or
+ * removes a file that is there: it may be another host's, the user's own, or left by a process that
+ * was killed. -1 with errno. */
+static int part_name(struct part *part, const char *target)
 {
 	char number[9];
 	uint32_t random;
-	int fd = -1;
+	int ret = -1;
 
 	errno = EEXIST;
-	for (uint32_t try = 0; try < PART_TRIES && fd < 0 && errno == EEXIST; try++) {
+	for (uint32_t try = 0; try < PART_TRIES && ret < 0 && errno == EEXIST; try++) {
 		random_fill(&random, sizeof(random));
 		hex_encode(&random, sizeof(random), number);
-		snprintf(ret_path, path_bytes, "%s.part-%s", target, number);
-		fd = open(ret_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		snprintf(part->path, sizeof(part->path), "%s.part-%s", target, number);
+		ret = part->fd >= 0
+			      ? name_give(part->fd, part->path)
+			      : open(part->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (part->fd < 0)
+			part->fd = ret;
 	}
-	return fd;
+	part->named = ret >= 0;
+	return part->named ? 0 : -1;
 }
 
-/* Writes special files and standard output directly, and other files under a temporary name until
- * they are complete. */
+/* Writes special files and standard output directly; another file is at the target once it is
+ * complete. */
 int transfer_to_file(struct transfer *transfer, const char *target)
 {
-	char temporary[4200];
+	struct part part = {.fd = -1};
 	struct stat st;
 	bool plain = true;
-	int fd, ret, error;
+	int ret, error;
 
 	if (!strcmp(target, "-"))
 		return transfer_get(transfer, STDOUT_FILENO);
@@ -60,28 +97,28 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 		}
 		plain = S_ISREG(st.st_mode);
 	}
-	snprintf(temporary, sizeof(temporary), "%s", target);
-	fd = plain ? part_open(target, temporary, sizeof(temporary))
-		   : open(target, O_WRONLY | O_CLOEXEC);
-	if (fd < 0) {
-		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
+	part.fd = plain ? nameless_open(target) : open(target, O_WRONLY | O_CLOEXEC);
+	if (part.fd < 0 && (!plain || part_name(&part, target))) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(plain ? part.path : target),
+			strerror(errno));
 		return errno == EACCES ? CLI_DENIED : CLI_FAILED;
 	}
-	ret = transfer_get(transfer, fd);
-	if (plain && transfer->move && !ret && fsync(fd)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
-		ret = CLI_FAILED;
-	}
-	if (close(fd) && !ret) {
-		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
-		ret = CLI_FAILED;
-	}
-	if (plain && !ret && rename(temporary, target)) {
+	ret = transfer_get(transfer, part.fd);
+	if (plain && !ret &&
+		((transfer->move && fsync(part.fd)) || (!part.named && part_name(&part, target)))) {
 		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
 		ret = CLI_FAILED;
 	}
-	if (plain && ret)
-		unlink(temporary);
+	if (close(part.fd) && !ret) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
+		ret = CLI_FAILED;
+	}
+	if (plain && !ret && rename(part.path, target)) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
+		ret = CLI_FAILED;
+	}
+	if (part.named && ret)
+		unlink(part.path);
 	error = plain && transfer->move && !ret ? file_parent_sync(target) : 0;
 	if (error) {
 		fprintf(stderr, "nebulaio: %s: its folder: %s\n", remote_text(target),
