@@ -201,7 +201,7 @@ int store_backup_begin(
 	if (!begin.ret)
 		fiber_offload_long(begin_run, &begin);
 	if (begin.ret) {
-		space_let_go(store->space);
+		space_let_go_long(store->space);
 		atomic_fetch_sub(&store->backups_open, 1);
 		atomic_store(&begin.session->taken, false);
 		return begin.ret;

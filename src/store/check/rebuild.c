@@ -340,7 +340,7 @@ static int batch_run(struct store_rebuild *rebuild, void (*gather)(void *))
 	}
 	if (!ret && atomic_load(&rebuild->store->quiescing))
 		ret = -ESHUTDOWN;
-	space_let_go(rebuild->store->space);
+	space_let_go_long(rebuild->store->space);
 	rebuild->total += rebuild->count;
 	counter_add(&stripes_rebuilt, rebuild->count);
 	return ret;

@@ -241,7 +241,7 @@ static bool segment_run(struct scrub *scrub, void (*open)(void *))
 	}
 	if (!scrub->ret && go_on && scrub->store->volume.set_count)
 		fiber_offload_long(parity_run, scrub);
-	space_let_go(scrub->store->space);
+	space_let_go_long(scrub->store->space);
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);
 	segment_close(segment);

@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +33,9 @@
 /* Whole chunks are plenty while they are more than this part of all chunks. */
 #define PLENTY_PART 8u
 
+/* Held runs that are freed at a time, while event loops wait for the lock. */
+#define LET_GO_RUNS 2048u
+
 _Static_assert(SUMMARY_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a summary");
 
 struct summary {
@@ -47,6 +52,7 @@ struct space_run {
 
 struct space {
 	pthread_mutex_t lock;
+	_Atomic uint32_t waiting; /* threads, for the lock */
 	uint64_t first_block;
 	uint64_t chunk_count;
 	uint64_t free_blocks;
@@ -78,6 +84,25 @@ struct space {
 	struct summary *summaries;
 	uint32_t longest_counts[CHUNK_BLOCKS + 1]; /* summaries by their longest run */
 };
+
+static void space_lock(struct space *space)
+{
+	if (pthread_mutex_trylock(&space->lock) == 0)
+		return;
+	atomic_fetch_add(&space->waiting, 1);
+	pthread_mutex_lock(&space->lock);
+	atomic_fetch_sub(&space->waiting, 1);
+}
+
+/* With the lock held: a mutex that is given up and taken again at once would get no thread that
+ * waits for it. */
+static void others_first(struct space *space)
+{
+	pthread_mutex_unlock(&space->lock);
+	while (atomic_load(&space->waiting))
+		sched_yield();
+	pthread_mutex_lock(&space->lock);
+}
 
 static uint64_t summary_count(const struct space *space)
 {
@@ -235,7 +260,7 @@ int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_sp
 
 void space_stripe(struct space *space, const struct disk *disk, uint32_t current)
 {
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	for (uint32_t g = 0; g < DISK_GEOMETRIES; g++)
 		space->stripe_data[g] = disk_array_geometry_data(disk, g);
 	space->striped = disk_array_data(disk) != 0;
@@ -247,7 +272,7 @@ uint64_t space_geometry_blocks(struct space *space, uint32_t slot)
 {
 	uint64_t blocks;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	blocks = space->slot_blocks[slot];
 	pthread_mutex_unlock(&space->lock);
 	return blocks;
@@ -291,7 +316,7 @@ int space_grow(struct space *space, uint64_t block_count)
 	uint64_t chunk;
 	int ret = 0;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	if (chunk_count > space->chunk_count) {
 		ret = arrays_grow(space, chunk_count);
 		if (!ret) {
@@ -447,7 +472,7 @@ static uint32_t lease(struct space *space, uint32_t blocks, bool reserved, uint6
 	uint64_t room;
 
 	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	slot = space->slot;
 	data = space->striped ? space->stripe_data[slot] : 0;
 	each = data ? (blocks + data - 1) / data : blocks;
@@ -479,7 +504,7 @@ uint32_t space_lease_reserved(struct space *space, uint32_t blocks, uint64_t *re
 
 void space_reserve(struct space *space, uint64_t blocks)
 {
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	space->reserve_blocks = blocks;
 	pthread_mutex_unlock(&space->lock);
 }
@@ -536,10 +561,15 @@ static void runs_add(struct space_runs list, struct space_run run)
 	(*list.runs)[(*list.count)++] = run;
 }
 
+static struct space_runs held_list(struct space *space)
+{
+	return (struct space_runs){&space->held, &space->held_count, &space->held_cap};
+}
+
 /* Without memory the run is lost until the next start; that is better than using it too early. */
 static void held_add(struct space *space, struct space_run run)
 {
-	runs_add((struct space_runs){&space->held, &space->held_count, &space->held_cap}, run);
+	runs_add(held_list(space), run);
 	space->held_blocks += run.blocks;
 }
 
@@ -590,7 +620,7 @@ int space_reclaim(struct space *space, uint64_t block, uint32_t blocks)
 	uint32_t slot;
 	int ret = 0;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks))
 		ret = -ERANGE;
 	else if (run_is_shared(space, block, blocks))
@@ -608,7 +638,7 @@ void space_give(struct space *space, uint64_t block, uint32_t blocks)
 	uint32_t slot;
 	bool ours;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	ours = run_of(space, &block, &blocks, &slot);
 	CHECK(ours);
 	CHECK(is_inside(space, block, blocks));
@@ -618,30 +648,109 @@ void space_give(struct space *space, uint64_t block, uint32_t blocks)
 
 void space_hold(struct space *space)
 {
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	space->holds++;
 	pthread_mutex_unlock(&space->lock);
 }
 
+static int run_compare(const void *a, const void *b)
+{
+	const struct space_run *left = (const struct space_run *)a;
+	const struct space_run *right = (const struct space_run *)b;
+
+	return (left->block > right->block) - (left->block < right->block);
+}
+
+/* Two rows of a damaged index may have named the same blocks. */
+static void held_free(struct space *space, struct space_run run)
+{
+	space->held_blocks -= run.blocks;
+	if (run_is(space, run.block, run.blocks, true))
+		run_free(space, run);
+}
+
+/* Frees the last runs of a sorted list, down to run `to`. Others may have the blocks from `first`
+ * on: they were freed before. */
+static void part_free(struct space *space, const struct space_run *runs, uint32_t from, uint32_t to,
+	uint64_t *first)
+{
+	while (from > to) {
+		struct space_run run = runs[--from];
+
+		if (run.block + run.blocks > *first) {
+			space->held_blocks -= run.blocks;
+		} else {
+			held_free(space, run);
+			*first = run.block;
+		}
+	}
+}
+
+/* With the lock held, by the only holder, who gives it up between two parts of the runs. Runs that
+ * are returned meanwhile are held. So is the rest, when somebody else holds again. */
+static void held_part(struct space *space)
+{
+	struct space_run *runs = space->held, *more;
+	uint32_t left = space->held_count, cap = space->held_cap, count;
+	uint64_t first = UINT64_MAX;
+
+	space->held = NULL;
+	space->held_count = space->held_cap = 0;
+	pthread_mutex_unlock(&space->lock);
+	qsort(runs, left, sizeof(*runs), run_compare);
+	space_lock(space);
+	while (left && space->holds == 1) {
+		uint32_t to = left - MIN(left, LET_GO_RUNS);
+
+		part_free(space, runs, left, to, &first);
+		left = to;
+		others_first(space);
+	}
+	more = space->held;
+	count = space->held_count;
+	space->held = runs;
+	space->held_count = left;
+	space->held_cap = cap;
+	for (uint32_t i = 0; i < count; i++)
+		runs_add(held_list(space), more[i]);
+	free(more);
+}
+
 void space_let_go(struct space *space)
 {
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
+	while (space->holds == 1 && space->held_count > LET_GO_RUNS)
+		held_part(space);
 	if (--space->holds == 0) {
-		/* Two rows of a damaged index may have named the same blocks. */
 		for (uint32_t i = 0; i < space->held_count; i++)
-			if (run_is(space, space->held[i].block, space->held[i].blocks, true))
-				run_free(space, space->held[i]);
+			held_free(space, space->held[i]);
 		space->held_count = 0;
 		space->held_blocks = 0;
 	}
 	pthread_mutex_unlock(&space->lock);
 }
 
+static void let_go_run(void *arg)
+{
+	space_let_go((struct space *)arg);
+}
+
+void space_let_go_long(struct space *space)
+{
+	uint32_t runs;
+
+	(void)space_held_blocks(space, &runs);
+	if (runs > LET_GO_RUNS)
+		fiber_offload_long(let_go_run, space);
+	else
+		space_let_go(space);
+}
+
 uint64_t space_held_blocks(struct space *space, uint32_t *ret_runs)
 {
 	uint64_t blocks;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	blocks = space->held_blocks;
 	if (ret_runs)
 		*ret_runs = space->held_count;
@@ -707,7 +816,7 @@ uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *re
 {
 	uint64_t at, most, blocks = 0;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	at = *cursor;
 	most = MIN(DISCARD_BLOCKS_MAX, space->free_blocks / DISCARD_PART);
 	while (most >= DISCARD_BLOCKS_MIN && !blocks) {
@@ -740,7 +849,7 @@ void space_discard_end(struct space *space, uint64_t block, uint64_t blocks)
 {
 	uint64_t changed;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	changed = run_change(space, block, blocks, false);
 	CHECK(changed == blocks);
 	space->lent_blocks -= blocks;
@@ -753,7 +862,7 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 	uint32_t slot;
 	int ret = 0;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks)) {
 		ret = -ERANGE;
 	} else {
@@ -775,7 +884,7 @@ int space_take(struct space *space, uint64_t block, uint32_t blocks)
 	uint32_t slot;
 	int ret = 0;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	if (!run_of(space, &block, &blocks, &slot) || !is_inside(space, block, blocks))
 		ret = -ERANGE;
 	else if (!run_is(space, block, blocks, false))
@@ -790,7 +899,7 @@ uint64_t space_free_blocks(struct space *space)
 {
 	uint64_t blocks;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	blocks = space->free_blocks + space->lent_blocks;
 	pthread_mutex_unlock(&space->lock);
 	return blocks;
@@ -800,7 +909,7 @@ uint64_t space_used_blocks(struct space *space)
 {
 	uint64_t blocks;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	blocks = space->chunk_count * CHUNK_BLOCKS - space->first_block - space->free_blocks -
 		 space->lent_blocks;
 	pthread_mutex_unlock(&space->lock);
@@ -811,7 +920,7 @@ uint64_t space_looks(struct space *space)
 {
 	uint64_t looks;
 
-	pthread_mutex_lock(&space->lock);
+	space_lock(space);
 	looks = space->looks;
 	pthread_mutex_unlock(&space->lock);
 	return looks;

@@ -38,6 +38,8 @@ int space_reclaim(struct space *space, uint64_t block, uint32_t blocks);
 /* Between these two calls, freed blocks are not leased again. */
 void space_hold(struct space *space);
 void space_let_go(struct space *space);
+/* Fiber call: the same, on a helper thread when that frees many runs. */
+void space_let_go_long(struct space *space);
 /* How many blocks of each volume wait for that, in how many runs (16 bytes of memory each; may be
  * NULL). */
 uint64_t space_held_blocks(struct space *space, uint32_t *ret_runs);

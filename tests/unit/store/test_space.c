@@ -3,6 +3,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,88 @@ static void test_rows_of_a_damaged_index_free_only_what_is_theirs(void **state)
 	space_close(space);
 }
 
+/* ---- Letting go of many runs, with other threads that wait for the allocator. ---- */
+
+#define HELD_RUNS 7000u
+
+static struct {
+	struct space *space; /* NULL: no thread waits */
+	bool holds;	     /* one that comes in between holds again */
+	uint32_t leases;     /* of those that came in between */
+} between;
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
+
+/* As if another thread had waited for the lock. */
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+	int ret = __real_pthread_mutex_unlock(lock);
+	struct space *space = between.space;
+	uint64_t block;
+
+	if (!space)
+		return ret;
+	between.space = NULL;
+	if (space_held_blocks(space, NULL)) {
+		assert_int_equal(space_lease(space, 1, &block), 1);
+		between.leases++;
+		if (between.holds && between.leases == 2)
+			space_hold(space);
+	}
+	between.space = space;
+	return ret;
+}
+
+/* One run is named twice. */
+static struct space *held_open(bool holds)
+{
+	static uint64_t blocks[HELD_RUNS];
+	struct space *space;
+
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	for (uint32_t i = 0; i < HELD_RUNS; i++)
+		assert_int_equal(space_lease(space, 1, &blocks[i]), 1);
+	space_hold(space);
+	for (uint32_t i = 0; i < HELD_RUNS; i++)
+		space_give(space, blocks[i], 1);
+	assert_int_equal(space_reclaim(space, blocks[3], 1), 0);
+	between.leases = 0;
+	between.holds = holds;
+	between.space = space;
+	space_let_go(space);
+	between.space = NULL;
+	return space;
+}
+
+static void test_others_get_in_while_many_runs_are_freed(void **state)
+{
+	struct space *space = held_open(false);
+	uint32_t runs;
+
+	(void)state;
+	assert_in_range(between.leases, HELD_RUNS / 2048, 2 * HELD_RUNS / 2048);
+	assert_int_equal(space_used_blocks(space), between.leases);
+	assert_int_equal(space_held_blocks(space, &runs), 0);
+	assert_int_equal(runs, 0);
+	space_close(space);
+}
+
+static void test_what_is_not_freed_yet_is_held_again(void **state)
+{
+	struct space *space = held_open(true);
+	uint64_t held = space_held_blocks(space, NULL);
+
+	(void)state;
+	/* Before the first part, after it, and at the end of the call. */
+	assert_int_equal(between.leases, 3);
+	assert_in_range(held, HELD_RUNS / 3, HELD_RUNS - 1);
+	space_let_go(space);
+	assert_int_equal(space_used_blocks(space), between.leases);
+	assert_int_equal(space_held_blocks(space, NULL), 0);
+	space_close(space);
+}
+
 /* Takes all space to be discarded; returns the number of blocks. */
 static uint64_t discard_all(struct space *space, struct model *model, uint32_t *ret_runs)
 {
@@ -386,6 +469,8 @@ static void test_looks_at_a_bounded_part_of_a_fragmented_space(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_others_get_in_while_many_runs_are_freed),
+		cmocka_unit_test(test_what_is_not_freed_yet_is_held_again),
 		cmocka_unit_test(test_never_gives_a_block_twice),
 		cmocka_unit_test(test_small_runs_lie_side_by_side),
 		cmocka_unit_test(test_grows),
