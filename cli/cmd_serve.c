@@ -346,6 +346,7 @@ static bool terminal_gone(bool had_terminal)
 struct running {
 	struct server *server;
 	struct gateway *gateway;
+	int signal_fd;
 };
 
 static void reload(const struct running *running, bool all)
@@ -358,12 +359,12 @@ static void reload(const struct running *running, bool all)
 
 /* Reads files again on SIGHUP or when they change, until a signal ends the server; returns that
  * signal. */
-static int await_end(const struct running *running, const sigset_t *signals)
+static int await_end(const struct running *running)
 {
 	bool had_terminal = isatty(STDIN_FILENO);
 	struct signalfd_siginfo info;
 	struct pollfd fds[2] = {
-		{.fd = signalfd(-1, signals, SFD_CLOEXEC), .events = POLLIN},
+		{.fd = running->signal_fd, .events = POLLIN},
 		{.fd = running->server ? server_watch_fd(running->server)
 				       : gateway_watch_fd(running->gateway),
 			.events = POLLIN},
@@ -371,10 +372,6 @@ static int await_end(const struct running *running, const sigset_t *signals)
 	uint64_t due_ns = clock_now_ns() + CERTIFICATE_AGE_NS_MAX;
 	int number = 0;
 
-	if (fds[0].fd < 0) {
-		log_error("server", "no descriptor for signals: %s", strerror(errno));
-		return SIGTERM;
-	}
 	while (!number) {
 		uint64_t now_ns = clock_now_ns();
 		int wait_ms = now_ns < due_ns ? (int)((due_ns - now_ns) / NS_PER_MS) + 1 : 0;
@@ -395,18 +392,26 @@ static int await_end(const struct running *running, const sigset_t *signals)
 		else
 			reload(running, true);
 	}
-	close(fds[0].fd);
+	close(running->signal_fd);
 	return number;
 }
 
-static void signals_block(sigset_t *ret_signals)
+/* Called before anything listens, whose connections could take the last descriptor. Negative: there
+ * is none (logged). */
+static int signals_open(sigset_t *ret_signals)
 {
+	int fd;
+
 	sigemptyset(ret_signals);
 	sigaddset(ret_signals, SIGTERM);
 	sigaddset(ret_signals, SIGINT);
 	sigaddset(ret_signals, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, ret_signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, ret_signals, SFD_CLOEXEC);
+	if (fd < 0)
+		log_error("server", "no descriptor for signals: %s", strerror(errno));
+	return fd;
 }
 
 /* A second signal ends the program at once, but not SIGHUP: it asks for files to be read again,
@@ -421,9 +426,10 @@ static int serve_until_signal(const struct config *config, bool development)
 {
 	struct server *server;
 	sigset_t signals;
-	int number;
+	int number, signal_fd = signals_open(&signals);
 
-	signals_block(&signals);
+	if (signal_fd < 0)
+		return CLI_FAILED;
 	if (server_open(config, &server)) {
 		fprintf(stderr,
 			"nebulaio serve: the server did not start; the log lines above say why\n");
@@ -441,7 +447,7 @@ static int serve_until_signal(const struct config *config, bool development)
 		log_error("flows", "no memory or no thread: no flow runs");
 	if (development)
 		print_welcome(config, server);
-	number = await_end(&(struct running){.server = server}, &signals);
+	number = await_end(&(struct running){.server = server, .signal_fd = signal_fd});
 	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
 	/* A store's process in a cluster may get SIGTERM from its gateway, from itself when the map
@@ -462,9 +468,10 @@ static int gateway_until_signal(const struct config *config, int option_count, c
 		.config = config, .option_count = option_count, .options = options};
 	struct gateway *gateway;
 	sigset_t signals;
-	int number, ret;
+	int number, ret, signal_fd = signals_open(&signals);
 
-	signals_block(&signals);
+	if (signal_fd < 0)
+		return CLI_FAILED;
 	if (gateway_open(&opts, &gateway)) {
 		fprintf(stderr,
 			"nebulaio serve: the gateway did not start; the log lines above say why\n");
@@ -478,7 +485,7 @@ static int gateway_until_signal(const struct config *config, int option_count, c
 		print_where("admin", config->admin.address, gateway_admin_port(gateway));
 		printf(" data=%s\n", config->data.dir);
 		fflush(stdout);
-		number = await_end(&(struct running){.gateway = gateway}, &signals);
+		number = await_end(&(struct running){.gateway = gateway, .signal_fd = signal_fd});
 		log_info("server", "SIG%s: handing the stores over, finishing running requests",
 			sigabbrev_np(number));
 		signals_unblock(&signals);
