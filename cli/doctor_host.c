@@ -15,8 +15,7 @@
 #include "disk/disk.h"
 #include "doctor.h"
 #include "reactor/reactor.h"
-
-#define FILES_WANTED 16384u
+#include "server/resources.h"
 
 /* Reads a value like "HugePages_Free: 12" of /proc/meminfo. */
 static bool meminfo(const char *name, unsigned long long *ret_value)
@@ -64,10 +63,14 @@ static void check_limits(struct doctor *doctor)
 				"service: LimitMEMLOCK=infinity");
 		}
 	}
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < FILES_WANTED) {
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < RESOURCES_FILES_WANTED) {
 		finding = doctor_note(doctor, FINDING_WARN, "memory",
-			"at most %llu open files: slightly fewer connections",
-			(unsigned long long)limit.rlim_max);
+			"at most %llu open files; %u are enough for %u connections to each "
+			"address",
+			(unsigned long long)limit.rlim_max, RESOURCES_FILES_WANTED,
+			LIMIT_HTTP_CONNECTIONS_MAX);
+		doctor_why(finding,
+			"the server takes fewer connections: it keeps 400 of its files for itself");
 		doctor_fix(finding, true,
 			"printf '* hard nofile 65536\\n' > "
 			"/etc/security/limits.d/nebulaio-files.conf");

@@ -16,12 +16,10 @@
 #include "rados/rados.h"
 #include "server/endpoint.h"
 #include "server/recovery.h"
-#include "server/resources.h"
 #include "store/memory.h"
 
-#define ADMIN_CONNECTIONS_MAX 64u
-#define RECOVERY_BYTES	      32u
-#define LINK_PEM_BYTES_MAX    (4 * KIB)
+#define RECOVERY_BYTES	   32u
+#define LINK_PEM_BYTES_MAX (4 * KIB)
 
 /* ---- Configuration. ---- */
 
@@ -283,7 +281,7 @@ static struct listen_opts listen_opts(struct gw_core *core, const char *transpor
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
 			.handle = gw_handle,
 			.handle_arg = core},
-		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / core->gateway->core_count,
+		.connections_max = MAX(core->gateway->files.http / core->gateway->core_count, 1u),
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 	};
 }
@@ -319,7 +317,7 @@ static int open_listeners(struct gw_core *core)
 		opts = listen_opts(core, "admin");
 		opts.http.handle = gw_page;
 		opts.http.handle_arg = gateway;
-		opts.connections_max = ADMIN_CONNECTIONS_MAX;
+		opts.connections_max = gateway->files.admin;
 		opts.evict_serving = true;
 		ret = open_listener(core, &opts, "admin", config->admin.address, &core->admin);
 	}
@@ -371,6 +369,8 @@ int gateway_open(const struct gateway_opts *opts, struct gateway **ret_gateway)
 	gateway->core_count = (uint32_t)MIN(MAX(limits.cpus / 4, 1u), LIMIT_CORES_MAX);
 	if (gateway->config->cpu.reactors)
 		gateway->core_count = (uint32_t)gateway->config->cpu.reactors;
+	/* A request takes a link to a store. */
+	resources_files(gateway->config, gateway->core_count, 1, &gateway->files);
 	gateway->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ret = gateway->wake_fd < 0 ? -errno : ticker_open(&gateway->pulse);
 	if (!ret)

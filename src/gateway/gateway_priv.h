@@ -30,6 +30,7 @@
 #include "reactor/eventual.h"
 #include "s3/s3.h"
 #include "server/https.h"
+#include "server/resources.h"
 
 #define GW_TICK_NS	  (500 * NS_PER_MS)
 #define GW_BUCKETS_CACHED 4096u
@@ -262,6 +263,7 @@ struct gateway {
 	struct gw_core cores[LIMIT_CORES_MAX];
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	uint32_t core_count;
+	struct resources_files files;
 	/* Since when it drains; 0: it does not. After 3/4 of http.stall_timeout_s readers that wait
 	 * for an answer are told to ask again; at its end all connections are cut. */
 	_Atomic uint64_t draining_ns;

@@ -6,8 +6,6 @@
 #include "server/server_priv.h"
 #include "server/web.h"
 
-#define ADMIN_CONNECTIONS_MAX 64u
-
 /* As IBTA encodes it (volume 1, 9.9.1.6): 4.096 us * 2^timeout. */
 static uint32_t ack_timeout_us(const struct config *config)
 {
@@ -167,7 +165,7 @@ static int open_endpoint(
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
 			.page = pages ? admin_minio_handle : NULL,
 			.page_arg = &server->admin_opts},
-		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count,
+		.connections_max = MAX(server->files.http / server->core_count, 1u),
 		.tls = endpoint->tls,
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 		.beside = endpoint->first,
@@ -205,7 +203,7 @@ static int open_admin(struct server *server, struct core *core)
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
 			.handle = admin_handle,
 			.handle_arg = &server->admin_opts},
-		.connections_max = ADMIN_CONNECTIONS_MAX,
+		.connections_max = server->files.admin,
 		.evict_serving = true,
 	};
 	int ret = listen_open(&opts, config->admin.address, &core->admin);
@@ -225,6 +223,7 @@ static int open_console(struct server *server, struct core *core)
 		.http_port = server_http_port(server),
 		.https_port = server_https_port(server),
 		.admin = &server->admin_opts,
+		.connections_max = server->files.console,
 	};
 	int ret = web_open(&opts, &server->console, &core->console);
 

@@ -17,6 +17,15 @@
  */
 #define BLOCK_BYTES_KEPT (4 * MIB)
 #define ARENA_BYTES_KEPT (8 * MIB)
+/* Descriptors that are no connections from clients: files, volumes, devices, connections to
+ * volumes, origins, other sites and services; and of each event loop. */
+#define FILES_OWN	256u
+#define FILES_PER_CORE	16u
+#define INDEX_FILES_MIN 128u
+/* RocksDB finds a file faster when it keeps all open: this many are no limit. */
+#define INDEX_FILES_ALL 16384u
+/* Of each address for clients, when there are next to no descriptors. */
+#define CONNECTIONS_MIN 32u
 /* The least that "auto" means. */
 #define AUTO_BYTES_MIN (64 * MIB)
 
@@ -30,17 +39,48 @@ void resources_raise(void)
 	mallopt(M_TRIM_THRESHOLD, ARENA_BYTES_KEPT);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
-		if (setrlimit(RLIMIT_NOFILE, &limit))
-			log_warn("server",
-				"the limit of open files is %llu: the server refuses more "
-				"connections than that",
-				(unsigned long long)limit.rlim_cur);
+		setrlimit(RLIMIT_NOFILE, &limit); /* resources_files tells what it is */
 	}
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
 		limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
 		setrlimit(RLIMIT_MEMLOCK,
 			&limit); /* the code that needs it reports the refusal with the fix */
 	}
+}
+
+void resources_files_share(const struct config *config, uint64_t limit, uint32_t core_count,
+	uint32_t links, struct resources_files *ret_files)
+{
+	uint64_t own = FILES_OWN + (uint64_t)FILES_PER_CORE * core_count + INDEX_FILES_MIN;
+	uint64_t room = limit - MIN(limit, own), taken;
+	uint32_t kinds = (config->http.address[0] != '\0') + (config->https.address[0] != '\0');
+	uint32_t each;
+
+	ret_files->admin = (uint32_t)MIN(RESOURCES_ADMIN_CONNECTIONS_MAX, room / 8 + 1);
+	ret_files->console = (uint32_t)MIN(RESOURCES_CONSOLE_CONNECTIONS_MAX, room / 8 + 1);
+	room -= MIN(room, ret_files->admin + ret_files->console);
+	each = (uint32_t)MIN(LIMIT_HTTP_CONNECTIONS_MAX, room / (MAX(kinds, 1u) * (1 + links)));
+	each = MAX(each, CONNECTIONS_MIN);
+	ret_files->http = ret_files->https = each;
+	taken = (uint64_t)kinds * each * (1 + links);
+	room -= MIN(room, taken);
+	ret_files->index = room >= INDEX_FILES_ALL ? 0 : INDEX_FILES_MIN + (uint32_t)room;
+}
+
+void resources_files(const struct config *config, uint32_t core_count, uint32_t links,
+	struct resources_files *ret_files)
+{
+	struct rlimit limit = {.rlim_cur = RESOURCES_FILES_WANTED};
+	uint64_t wanted = RESOURCES_FILES_WANTED * (1ull + links);
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	resources_files_share(config, limit.rlim_cur, core_count, links, ret_files);
+	if (ret_files->http < LIMIT_HTTP_CONNECTIONS_MAX)
+		log_warn("server",
+			"the limit of open files is %llu: at most %u connections to each address "
+			"for clients instead of %u; raise it to %llu (LimitNOFILE=, ulimit -n)",
+			(unsigned long long)limit.rlim_cur, ret_files->http,
+			LIMIT_HTTP_CONNECTIONS_MAX, (unsigned long long)wanted);
 }
 
 uint64_t resources_host_memory(void)

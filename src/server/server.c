@@ -8,7 +8,6 @@
 #include "etcd/etcd.h"
 #include "remote/remote.h"
 #include "server/hardware.h"
-#include "server/resources.h"
 #include "server/server_priv.h"
 #include "server/volumes.h"
 
@@ -87,6 +86,7 @@ int server_open(const struct config *config, struct server **ret_server)
 	settle_device(&server->config);
 	hardware_check(&server->config, "/sys", log_hardware, NULL);
 	ret = server_place(server);
+	resources_files(config, server->core_count, 0, &server->files);
 	if (!ret)
 		ret = server_open_device(server);
 	if (!ret)

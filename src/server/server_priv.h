@@ -25,6 +25,7 @@
 #include "server/names.h"
 #include "server/numa.h"
 #include "server/paths.h"
+#include "server/resources.h"
 #include "server/server.h"
 #include "server/tell.h"
 
@@ -71,6 +72,7 @@ struct server {
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
 	struct cgroup_limits limits; /* at the start */
+	struct resources_files files;
 	uint32_t core_count;
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	struct admin_opts admin_opts;

@@ -110,6 +110,7 @@ int server_open_store(struct server *server)
 	if (ret)
 		return ret;
 	volumes_store_opts(config, &store_opts);
+	store_opts.index_files_max = server->files.index;
 	ret = store_open(&store_opts, server->region, &server->store);
 	if (ret)
 		log_error("server", "cannot open the store in %s: %s", config->data.dir,

@@ -51,7 +51,7 @@ int web_open(const struct web_opts *opts, struct console **ret_console, struct l
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
 			.handle = console_handle},
-		.connections_max = CONSOLE_CONNECTIONS_MAX,
+		.connections_max = opts->connections_max,
 		.tls = opts->tls,
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 	};

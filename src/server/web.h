@@ -7,8 +7,6 @@
 #include "server/admin/admin.h"
 #include "server/config.h"
 
-#define CONSOLE_CONNECTIONS_MAX 256u
-
 struct web_opts {
 	const struct config *config; /* must outlive the console, like the other pointers here */
 	struct flow_core *core;	     /* the console runs on it */
@@ -16,6 +14,7 @@ struct web_opts {
 	struct net_tls *tls;		/* NULL: plain HTTP */
 	uint16_t http_port, https_port; /* S3's, for share links */
 	struct admin_opts *admin;	/* is told where the console listens */
+	uint32_t connections_max;
 };
 /* Before the reactor runs. The errors are those of listen_open; on an error the console may be open
  * already: the caller closes both in any case. */

@@ -57,6 +57,7 @@ struct store_opts {
 	uint64_t log_bytes;	    /* at creation only; 0: 64 MiB */
 	uint64_t step_bytes;	    /* the volume's growth step, at creation only; 0: 64 MiB */
 	uint64_t index_cache_bytes; /* RocksDB's block cache; 0: 64 MiB */
+	uint32_t index_files_max;   /* files of the index that stay open; 0: all */
 };
 /* Sets the defaults of all fields that are 0, except dir. */
 #define STORE_RECORD_TABLE_BYTES_DEFAULT (64 * MIB)

@@ -105,6 +105,7 @@ static int index_prepare(struct store *store)
 	struct index_opts opts = {
 		.cache_bytes = store->opts.index_cache_bytes,
 		.write_buffer_bytes = MAX(super->log_bytes, 4 * MIB),
+		.files_max = store->opts.index_files_max,
 		.create = super->epoch == 0,
 	};
 	char path[4096];

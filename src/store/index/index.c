@@ -119,6 +119,8 @@ static void options_init(struct index *index, const struct index_opts *opts)
 	rocksdb_options_set_error_if_exists(index->options, opts->create);
 	rocksdb_options_set_write_buffer_size(index->options, opts->write_buffer_bytes);
 	rocksdb_options_set_max_write_buffer_number(index->options, 3);
+	rocksdb_options_set_max_open_files(
+		index->options, opts->files_max ? (int)opts->files_max : -1);
 	rocksdb_options_set_max_background_jobs(index->options, BACKGROUND_JOBS_MAX);
 	rocksdb_options_set_compression(index->options, rocksdb_lz4_compression);
 	rocksdb_options_set_memtable_prefix_bloom_size_ratio(index->options, 0.05);

@@ -36,6 +36,7 @@ struct index_opts {
 	const char *dir;
 	uint64_t cache_bytes;
 	uint64_t write_buffer_bytes;
+	uint32_t files_max; /* open at a time; 0: all */
 	bool create;
 };
 int index_open(const struct index_opts *opts, struct index **ret_index);

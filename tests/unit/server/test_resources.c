@@ -1,5 +1,7 @@
 #include "../unit.h"
 
+#include <stdio.h>
+
 #include "server/resources.h"
 
 static struct config config;
@@ -95,6 +97,41 @@ static void test_a_number_stays(void **state)
 	assert_int_equal(config.memory.list_bytes, 3 * MIB);
 }
 
+/* Connections, and descriptors of a store and of a gateway beside them, with a limit of open files.
+ */
+static void files(uint64_t limit, uint32_t links, struct resources_files *ret_files)
+{
+	resources_files_share(&config, limit, 2, links, ret_files);
+}
+
+static void test_connections_leave_files_to_the_index(void **state)
+{
+	struct resources_files got;
+
+	(void)state;
+	config_defaults(&config);
+	snprintf(config.http.address, sizeof(config.http.address), "127.0.0.1:1");
+	config.https.address[0] = '\0';
+	files(1u << 20, 0, &got);
+	assert_int_equal(got.http, LIMIT_HTTP_CONNECTIONS_MAX);
+	assert_int_equal(got.admin, RESOURCES_ADMIN_CONNECTIONS_MAX);
+	assert_int_equal(got.console, RESOURCES_CONSOLE_CONNECTIONS_MAX);
+	assert_int_equal(got.index, 0);
+	for (uint64_t limit = 640; limit < 33000; limit += 77) {
+		files(limit, 0, &got);
+		assert_in_range(got.index, 128, limit);
+		assert_true(got.http + got.admin + got.console + got.index + 256 <= limit);
+	}
+	assert_int_equal(got.http, LIMIT_HTTP_CONNECTIONS_MAX);
+	snprintf(config.https.address, sizeof(config.https.address), "127.0.0.1:2");
+	files(4096, 0, &got);
+	assert_true(2 * got.http + got.admin + got.console + 128 + 256 <= 4096 && got.http > 1500);
+	files(4096, 1, &got);
+	assert_true(got.http > 700 && 4 * got.http + got.admin + got.console + 256 <= 4096);
+	files(16, 0, &got);
+	assert_true(got.http && got.admin && got.console && got.index);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -104,6 +141,7 @@ int main(void)
 		cmocka_unit_test(test_so_has_replication),
 		cmocka_unit_test(test_a_small_host_has_the_least),
 		cmocka_unit_test(test_a_number_stays),
+		cmocka_unit_test(test_connections_leave_files_to_the_index),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
