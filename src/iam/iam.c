@@ -37,6 +37,8 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 		return -ENOMEM;
 	pthread_rwlock_init(&iam->lock, NULL);
 	fiber_mutex_init(&iam->changes);
+	for (uint32_t i = 0; i < IAM_TELLS_MAX; i++)
+		fiber_mutex_init(&iam->telling[i]);
 	iam->store = opts->store;
 	if (opts->share)
 		iam->share = *opts->share;
@@ -97,6 +99,8 @@ void iam_close(struct iam *iam)
 		entries_free(&entries);
 	}
 	fiber_mutex_destroy(&iam->changes);
+	for (uint32_t i = 0; i < IAM_TELLS_MAX; i++)
+		fiber_mutex_destroy(&iam->telling[i]);
 	pthread_rwlock_destroy(&iam->lock);
 	secret_wipe(iam, sizeof(*iam));
 	free(iam);
@@ -549,11 +553,15 @@ static void told_run(void *arg)
 static int tell(struct iam *iam, struct slice number)
 {
 	struct told told = {.share = &iam->share};
+	struct fiber_mutex *turn;
 
 	if (!iam->share.changed)
 		return 0;
 	slice_copy_str(number, told.number, sizeof(told.number));
+	turn = &iam->telling[atomic_fetch_add(&iam->tells, 1) % IAM_TELLS_MAX];
+	fiber_mutex_lock(turn);
 	fiber_offload_long(told_run, &told);
+	fiber_mutex_unlock(turn);
 	return told.ret ? -EAGAIN : 0;
 }
 

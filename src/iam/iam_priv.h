@@ -3,11 +3,15 @@
 #define IAM_PRIV_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "iam/iam.h"
 #include "reactor/waiter.h"
 
 #define IAM_SLOTS 4096u
+/* Calls that tell other stores of a change, and may wait for each: helpers are shared with the
+ * store. */
+#define IAM_TELLS_MAX 2u
 
 /* The kinds of names that identify an owner. */
 enum iam_name_kind { IAM_OWNER_ID, IAM_ACCOUNT, IAM_EMAIL, IAM_USER_ID };
@@ -28,6 +32,8 @@ struct iam_account {
 struct iam {
 	struct store *store;
 	struct iam_share share;
+	struct fiber_mutex telling[IAM_TELLS_MAX]; /* each of one call of share.changed */
+	_Atomic uint32_t tells;
 	struct fiber_mutex changes; /* from the check of a change to its installation */
 	pthread_rwlock_t lock;
 	struct iam_account accounts[IAM_ACCOUNTS_MAX]; /* by number */

@@ -3,6 +3,8 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -98,6 +100,79 @@ static void test_a_change_reads_nothing_back(void **state)
 	assert_true(has("a", "two"));
 	fake_get_error = fake_read_error = 0;
 	assert_int_equal(change("a", "three"), 0);
+}
+
+/* ---- Other stores that do not answer. ---- */
+
+#define CHANGES 9u /* more than there are helpers for long calls */
+static pthread_mutex_t others_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t others_answer = PTHREAD_COND_INITIALIZER;
+static bool others_answered;
+static _Atomic uint32_t others_asked, changes_ended;
+
+static int others_told(void *arg, const char *number)
+{
+	(void)arg;
+	(void)number;
+	atomic_fetch_add(&others_asked, 1);
+	pthread_mutex_lock(&others_lock);
+	while (!others_answered)
+		pthread_cond_wait(&others_answer, &others_lock);
+	pthread_mutex_unlock(&others_lock);
+	return 0;
+}
+
+static int open_sharing(void **state)
+{
+	const struct s3_names names = {.account_changed = others_told};
+
+	(void)state;
+	return fake_open_with(&(struct s3_opts){.names = &names});
+}
+
+static void change_one(void *arg)
+{
+	assert_int_equal(change((const char *)arg, "name"), 0);
+	atomic_fetch_add(&changes_ended, 1);
+}
+
+static void long_call(void *arg)
+{
+	(void)arg;
+}
+
+static void long_fiber(void *arg)
+{
+	fiber_offload_long(long_call, NULL);
+	*(bool *)arg = true;
+}
+
+/* Changes that wait for other stores leave helpers to the others who need them. */
+static void test_changes_leave_helpers(void **state)
+{
+	static char numbers[CHANGES][4];
+	bool served = false;
+
+	(void)state;
+	for (uint32_t i = 0; i < CHANGES; i++) {
+		snprintf(numbers[i], sizeof(numbers[i]), "t%u", i);
+		assert_int_equal(fiber_spawn(reactor_self(), "change", change_one, numbers[i]), 0);
+	}
+	for (uint32_t i = 0; i < CHANGES; i++)
+		while (!has(numbers[i], "name"))
+			fiber_yield();
+	assert_int_equal(fiber_spawn(reactor_self(), "long call", long_fiber, &served), 0);
+	while (!served && atomic_load(&others_asked) <= 2)
+		fiber_yield();
+	assert_true(atomic_load(&others_asked) <= 2);
+	pthread_mutex_lock(&others_lock);
+	others_answered = true;
+	pthread_cond_broadcast(&others_answer);
+	pthread_mutex_unlock(&others_lock);
+	while (atomic_load(&changes_ended) < CHANGES)
+		fiber_yield();
+	assert_true(served);
+	assert_int_equal(atomic_load(&others_asked), CHANGES);
 }
 
 /* ---- A second change, begun when the first one is stored and not yet in the table. ---- */
@@ -529,6 +604,8 @@ static int tests_run(void)
 			test_a_start_passes_over_an_account_too_many, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_change_reads_nothing_back, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_changes_leave_helpers, open_sharing, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_one_email_has_one_account, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
