@@ -1,5 +1,5 @@
-/* codec/carry.c: "carry1 000000LEN\n", then "OFFSET BYTES OBJECT MTIME TYPE FLAGS ENCRYPTED ETAG
- * VERSION\n" and the headers. */
+/* codec/carry.c: "carry1 000000LEN\n", then "OFFSET BYTES OBJECT MTIME TYPE FLAGS ENCRYPTED
+ * CHARGED ETAG VERSION\n" and the headers. */
 #include "codec/carry.h"
 
 #include <errno.h>
@@ -11,10 +11,10 @@ int carry_write(const struct carry *carry, struct buf *out)
 {
 	struct slice none = SLICE("-");
 	char line[320], front[CARRY_FRONT_BYTES + 1];
-	int len = snprintf(line, sizeof(line), "%llu %llu %llu %llu %u %u %u %.*s %.*s\n",
+	int len = snprintf(line, sizeof(line), "%llu %llu %llu %llu %u %u %u %u %.*s %.*s\n",
 		(unsigned long long)carry->offset, (unsigned long long)carry->bytes,
 		(unsigned long long)carry->object_bytes, (unsigned long long)carry->mtime_ns,
-		carry->checksum_type, carry->flags, carry->encrypted,
+		carry->checksum_type, carry->flags, carry->encrypted, carry->charged,
 		SLICE_FMT(carry->etag.len ? carry->etag : none),
 		SLICE_FMT(carry->version_id.len ? carry->version_id : none));
 
@@ -64,7 +64,7 @@ int carry_read(struct slice record, struct carry *ret_carry)
 {
 	struct carry carry = {.headers = record};
 	struct slice line = slice_split(&carry.headers, '\n');
-	uint64_t type, flags, encrypted;
+	uint64_t type, flags, encrypted, charged;
 
 	/* The line's end must be there. */
 	if (line.len == record.len || !number_take(&line, UINT64_MAX, &carry.offset) ||
@@ -72,7 +72,7 @@ int carry_read(struct slice record, struct carry *ret_carry)
 		!number_take(&line, UINT64_MAX, &carry.object_bytes) ||
 		!number_take(&line, UINT64_MAX, &carry.mtime_ns) ||
 		!number_take(&line, UINT8_MAX, &type) || !number_take(&line, UINT8_MAX, &flags) ||
-		!number_take(&line, 1, &encrypted) ||
+		!number_take(&line, 1, &encrypted) || !number_take(&line, 1, &charged) ||
 		!word_take(&line, CARRY_ETAG_BYTES, &carry.etag) ||
 		!word_take(&line, CARRY_VERSION_BYTES, &carry.version_id) || line.len ||
 		carry.offset > carry.object_bytes ||
@@ -84,6 +84,7 @@ int carry_read(struct slice record, struct carry *ret_carry)
 	carry.checksum_type = (uint8_t)type;
 	carry.flags = (uint8_t)flags;
 	carry.encrypted = encrypted;
+	carry.charged = charged;
 	*ret_carry = carry;
 	return 0;
 }

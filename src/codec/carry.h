@@ -19,6 +19,7 @@ struct carry {
 	uint64_t mtime_ns;
 	uint8_t checksum_type, flags;
 	bool encrypted; /* in its own store */
+	bool charged;	/* its bucket's requesters pay, and the request says so */
 	struct slice etag, version_id;
 	struct slice headers; /* stored ones */
 };

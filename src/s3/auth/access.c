@@ -609,17 +609,6 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 	       mine == POLICY_DECISION_ALLOW;
 }
 
-/* A caller that copies between two such buckets is told once. */
-static void answer_charged(struct s3_call *call)
-{
-	static const struct slice NAME = SLICE("x-amz-request-charged");
-
-	for (uint32_t i = 0; i < call->header_count; i++)
-		if (slice_eq(call->headers[i].name, NAME))
-			return;
-	s3_answer_header(call, NAME, SLICE("requester"));
-}
-
 const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settings *settings)
 {
 	struct slice said;
@@ -630,7 +619,7 @@ const struct s3_error *s3_call_pays(struct s3_call *call, const struct s3_settin
 	if (!said.len)
 		s3_call_param(call, SLICE("x-amz-request-payer"), &said);
 	if (slice_eq_nocase(said, SLICE("requester")) && !call->identity->anonymous) {
-		answer_charged(call);
+		s3_answer_charged(call);
 		return NULL;
 	}
 	if (call->identity->root || strcmp(s3_call_owner(call)->id, settings->bucket.owner) == 0)

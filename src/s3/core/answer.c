@@ -15,6 +15,20 @@ void s3_answer_header(struct s3_call *call, struct slice name, struct slice valu
 	call->headers[call->header_count++] = (struct s3_header){.name = name, .value = value};
 }
 
+bool s3_answer_is_charged(const struct s3_call *call)
+{
+	for (uint32_t i = 0; i < call->header_count; i++)
+		if (slice_eq(call->headers[i].name, SLICE("x-amz-request-charged")))
+			return true;
+	return false;
+}
+
+void s3_answer_charged(struct s3_call *call)
+{
+	if (!s3_answer_is_charged(call))
+		s3_answer_header(call, SLICE("x-amz-request-charged"), SLICE("requester"));
+}
+
 void s3_answer_etag(struct s3_call *call, const char *etag)
 {
 	size_t len = strlen(etag);

@@ -11,6 +11,9 @@
  * the limits on stored headers rule that out. */
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value);
 void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value);
+/* Says once that the caller pays, also for both buckets of a copy. */
+void s3_answer_charged(struct s3_call *call);
+bool s3_answer_is_charged(const struct s3_call *call);
 /* Adds a header with an ETag in quotes. */
 void s3_answer_etag(struct s3_call *call, const char *etag);
 /* x-amz-bucket-region of the call's bucket. */

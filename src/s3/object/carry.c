@@ -137,6 +137,7 @@ static const struct s3_error *give(
 		.checksum_type = copy->from->checksum_type,
 		.flags = copy->from->checksum_flags,
 		.encrypted = copy->sse != NULL,
+		.charged = s3_answer_is_charged(call),
 		.etag = slice_str(copy->from->etag),
 		.version_id = slice_str(copy->from->version_id)};
 	const struct s3_error *error = headers_of(call, copy, &carry.headers);
@@ -237,6 +238,8 @@ static int taken(struct s3_call *call, const struct carry *carry, struct s3_copy
 		return -EINVAL;
 	copy->from = from;
 	copy->encrypted = carry->encrypted;
+	if (carry->charged)
+		s3_answer_charged(call);
 	copy->far_range = (struct s3_range){carry->offset, carry->bytes};
 	return 0;
 }

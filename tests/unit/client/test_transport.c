@@ -91,7 +91,7 @@ static void test_timeouts_without_end(void **state)
 		assert_int_equal(neb_put(client, "ways", "k", "bytes", 5, NULL), 0);
 		head.timeout_ns = way ? 0 : UINT64_MAX;
 		assert_int_equal(neb_perform(client, &head, &result), 0);
-		assert_int_equal(result.bytes, 5);
+		assert_int_equal(result.object_bytes, 5);
 		neb_client_close(client);
 	}
 }

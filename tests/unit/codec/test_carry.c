@@ -17,6 +17,7 @@ static struct carry about(void)
 		.checksum_type = 3,
 		.flags = 0x42,
 		.encrypted = true,
+		.charged = true,
 		.etag = SLICE("0123456789abcdef"),
 		.headers = SLICE("a\0b\n c\0")};
 }
@@ -42,7 +43,8 @@ static void test_there_and_back(void **state)
 	assert_int_equal(carry_read(record_of(&out), &got), 0);
 	assert_true(got.offset == 5 && got.bytes == 7 && got.object_bytes == 12);
 	assert_true(got.mtime_ns == carry.mtime_ns && got.checksum_type == 3 && got.flags == 0x42);
-	assert_true(got.encrypted && slice_eq(got.etag, carry.etag) && !got.version_id.len);
+	assert_true(got.encrypted && got.charged && slice_eq(got.etag, carry.etag) &&
+		    !got.version_id.len);
 	assert_true(slice_eq(got.headers, carry.headers));
 	buf_free(&out);
 }
@@ -65,11 +67,12 @@ static void test_cut(void **state)
 
 static void test_wrong(void **state)
 {
-	static const char *const records[] = {"", "\n", "1 2 3\n", "0 13 12 1 0 0 0 a b\n",
-		"13 0 12 1 0 0 0 a b\n", "0 1 12 1 256 0 0 a b\n", "0 1 12 1 0 0 2 a b\n",
-		"0 1 12 1 0 0 0  b\n", "0 1 12 1 0 0 0 a b c\n", "0 1 12 1 0 0 0 a b\nheader",
-		"0 1 12 1 0 0 0 a 0123456789012345678901234567890123456789\n",
-		"-1 1 12 1 0 0 0 a b\n"};
+	static const char *const records[] = {"", "\n", "1 2 3\n", "0 13 12 1 0 0 0 0 a b\n",
+		"13 0 12 1 0 0 0 0 a b\n", "0 1 12 1 256 0 0 0 a b\n", "0 1 12 1 0 0 2 0 a b\n",
+		"0 1 12 1 0 0 0 2 a b\n", "0 1 12 1 0 0 0 0  b\n", "0 1 12 1 0 0 0 0 a b c\n",
+		"0 1 12 1 0 0 0 0 a b\nheader",
+		"0 1 12 1 0 0 0 0 a 0123456789012345678901234567890123456789\n",
+		"-1 1 12 1 0 0 0 0 a b\n"};
 	static const char *const fronts[] = {"carry1 000000000\n", "carry1 000163841\n",
 		"carry2 000000001\n", "carry1 00000000x\n", "carry1 0000000011"};
 	struct carry carry = about();
