@@ -61,7 +61,7 @@ void resources_files_share(const struct config *config, uint64_t limit, uint32_t
 	room -= MIN(room, ret_files->admin + ret_files->console);
 	each = (uint32_t)MIN(LIMIT_HTTP_CONNECTIONS_MAX, room / (MAX(kinds, 1u) * (1 + links)));
 	each = MAX(each, CONNECTIONS_MIN);
-	ret_files->http = ret_files->https = each;
+	ret_files->http = each;
 	taken = (uint64_t)kinds * each * (1 + links);
 	room -= MIN(room, taken);
 	ret_files->index = room >= INDEX_FILES_ALL ? 0 : INDEX_FILES_MIN + (uint32_t)room;

@@ -11,7 +11,7 @@ void resources_raise(void);
 /* How the process's descriptors are shared out: each connection is one, and an index that cannot
  * open a file ends the store's writes. */
 struct resources_files {
-	uint32_t http, https; /* connections of each, over all event loops */
+	uint32_t http; /* connections of HTTP, and as many of HTTPS, over all event loops */
 	uint32_t admin, console;
 	uint32_t index; /* files that the index may keep open; 0: all of it */
 };

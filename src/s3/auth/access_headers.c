@@ -82,15 +82,15 @@ static bool compares_object(const struct s3_call *call)
 {
 	struct slice match = s3_call_header(call, SLICE("if-match"));
 	struct slice none_match = s3_call_header(call, SLICE("if-none-match"));
+	bool by_tag = match.len || (none_match.len && !s3_etag_any(none_match));
 
 	switch (call->operation->id) {
 	case S3_OPERATION_PUT_OBJECT:
 	case S3_OPERATION_COPY_OBJECT:
 	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
-		return match.len || (none_match.len && !s3_etag_any(none_match));
+		return by_tag;
 	case S3_OPERATION_RENAME_OBJECT:
-		return match.len || (none_match.len && !s3_etag_any(none_match)) ||
-		       s3_call_has_header(call, SLICE("if-modified-since")) ||
+		return by_tag || s3_call_has_header(call, SLICE("if-modified-since")) ||
 		       s3_call_has_header(call, SLICE("if-unmodified-since"));
 	case S3_OPERATION_DELETE_OBJECT:
 		return (match.len && !s3_etag_any(match)) ||

@@ -294,7 +294,7 @@ static void cluster_make(const struct admin_opts *opts, struct buf *out)
 	put_gauge(&minio, "minio_cluster_nodes_online_total", "Servers: this one.", 1);
 	put_gauge(&minio, "minio_cluster_nodes_offline_total", "Other servers: there are none.", 0);
 	put_gauge(&minio, "minio_cluster_health_status",
-		"1 unless a failed or missing volume forbids writes.",
+		"1 unless a failed or missing volume or a full data folder forbids writes.",
 		store_writable(opts->store, why, sizeof(why)));
 	put_gauge(&minio, "minio_cluster_drive_total", "Volumes.", total);
 	put_gauge(&minio, "minio_cluster_drive_online_total",

@@ -25,8 +25,8 @@ void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request
 	s3_page_metrics(request, reply, metrics_make, &(struct metrics_job){opts, make});
 }
 
-/* Says whether a failed medium or missing volumes forbid writes, which load balancers must know. A
- * full store is ready: it still reads and deletes. */
+/* Says whether a failed medium, missing volumes or a full data folder forbid writes, which load
+ * balancers must know. With full volumes the store is ready: it still reads and deletes. */
 static void answer_ready(
 	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
 {

@@ -219,13 +219,22 @@ static void write_done(struct disk_commit *write, int32_t result)
 	fiber_wake(committer->fiber);
 }
 
+/* Where the group goes in the log, and how much of it it takes. */
+static uint64_t group_place(
+	const struct store *store, const struct group *group, uint32_t *ret_padded)
+{
+	*ret_padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	return journal_place(
+		store->committer->head_pos, *ret_padded, store->volume.super.log_bytes);
+}
+
 /* Writes bodies and log in parallel, then flushes once for all of them. */
 static int group_write(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
 	uint64_t log_bytes = store->volume.super.log_bytes;
-	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
-	uint64_t pos = journal_place(committer->head_pos, padded, log_bytes);
+	uint32_t padded;
+	uint64_t pos = group_place(store, group, &padded);
 	struct group_head head = {
 		.epoch = store->volume.super.epoch,
 		.seq = committer->seq_next,
@@ -290,9 +299,8 @@ static void group_hold(struct store *store)
 /* Says what keeps the group from being written. -ENOSPC: the data folder has no room, for now. */
 static int group_refused(struct store *store, const struct group *group)
 {
-	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
-	uint64_t pos =
-		journal_place(store->committer->head_pos, padded, store->volume.super.log_bytes);
+	uint32_t padded;
+	uint64_t pos = group_place(store, group, &padded);
 	int ret = store_refuses(store);
 
 	return ret ? ret : index_apply_wait_room(store, pos + padded);
