@@ -458,10 +458,40 @@ static void wave_put(struct rig *rig, uint32_t idx)
 		0);
 }
 
+struct wave_part {
+	uint32_t idx; /* 0: the first commit; then the two waves; then what conducts them */
+	bool *second_goes;
+};
+
+/* For a count that stays. */
 static void callers_await(const struct rig *rig, uint32_t callers)
 {
 	while (atomic_load(&rig->store->committer->callers) != callers)
 		fiber_yield();
+}
+
+static void hold_again(void)
+{
+	memory_disk_let_go(0);
+	memory_disk(0)->hold = true;
+}
+
+static void waves_conduct(struct rig *rig, bool *second_goes)
+{
+	struct committer *committer = rig->store->committer;
+
+	callers_await(rig, 1 + WAVE_FIBERS);
+	hold_again();
+	callers_await(rig, WAVE_FIBERS);
+	memory_disk_await_held(0);
+	*second_goes = true;
+	callers_await(rig, 2 * WAVE_FIBERS);
+	committer->write_ns = 1000 * NS_PER_S;
+	committer->await_skips = 0;
+	hold_again();
+	memory_disk_await_held(0);
+	committer->write_ns = 0;
+	memory_disk_let_go(0);
 }
 
 /* While the first commit is being written, a small one of each fiber of the first wave waits. While
@@ -469,33 +499,24 @@ static void callers_await(const struct rig *rig, uint32_t callers)
  * their bodies while the group of the second wave's waits for them. */
 static void wave_fiber(struct rig *rig, void *arg)
 {
-	uint32_t idx = *(const uint32_t *)arg;
-	struct committer *committer = rig->store->committer;
+	const struct wave_part *part = (const struct wave_part *)arg;
 
-	if (idx == 0) {
+	if (part->idx == 0) {
 		assert_int_equal(object_put_seeded(rig, "b", SLICE("first"), 10, 1, NULL), 0);
 		return;
 	}
-	if (idx == 2 * WAVE_FIBERS + 1) {
-		callers_await(rig, 1 + WAVE_FIBERS);
-		memory_disk_let_go(0);
-		memory_disk(0)->hold = true;
-		callers_await(rig, 2 * WAVE_FIBERS);
-		committer->write_ns = 1000 * NS_PER_S;
-		committer->await_skips = 0;
-		memory_disk_let_go(0);
-		memory_disk(0)->hold = true;
-		memory_disk_await_held(0);
-		committer->write_ns = 0;
-		memory_disk_let_go(0);
+	if (part->idx == 2 * WAVE_FIBERS + 1) {
+		waves_conduct(rig, part->second_goes);
 		return;
 	}
 	memory_disk_await_held(0);
-	if (idx <= WAVE_FIBERS)
+	if (part->idx <= WAVE_FIBERS) {
 		assert_int_equal(object_put_seeded(rig, "b", SLICE("small"), 10, 1, NULL), 0);
-	else
-		callers_await(rig, WAVE_FIBERS);
-	wave_put(rig, idx);
+	} else {
+		while (!*part->second_goes)
+			fiber_yield();
+	}
+	wave_put(rig, part->idx);
 }
 
 /* Half of the space is free, and no two blocks of it touch. */
@@ -513,16 +534,17 @@ static void space_break_up(struct space *space)
 
 static void waves_run(struct rig *rig, void *arg)
 {
-	uint32_t idx[2 * WAVE_FIBERS + 2];
+	struct wave_part parts[2 * WAVE_FIBERS + 2];
+	bool second_goes = false;
 	char key[32];
 
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	space_break_up(rig->store->space);
-	for (uint32_t i = 0; i < ARRAY_LEN(idx); i++)
-		idx[i] = i;
+	for (uint32_t i = 0; i < ARRAY_LEN(parts); i++)
+		parts[i] = (struct wave_part){.idx = i, .second_goes = &second_goes};
 	memory_disk(0)->hold = true;
-	rig_fibers(rig, ARRAY_LEN(idx), wave_fiber, idx, sizeof(idx[0]));
+	rig_fibers(rig, ARRAY_LEN(parts), wave_fiber, parts, sizeof(parts[0]));
 	for (uint32_t i = 1; i <= 2 * WAVE_FIBERS; i++) {
 		snprintf(key, sizeof(key), "%u", i);
 		assert_int_equal(object_verify_seeded(
