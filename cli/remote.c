@@ -12,7 +12,7 @@
 #define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
 #define DEFAULT_ADMIN	  "http://127.0.0.1:9001"
 #define DEVELOPMENT_KEY	  "minioadmin"
-#define REQUEST_S_MAX	  3600u
+#define SECONDS_MAX	  3600u
 
 /* The environment wins over the profile, and that over the default. */
 static const char *env_first(
@@ -78,11 +78,21 @@ static int profile_take(struct remote_opts *opts, const char *name)
 	return CLI_OK;
 }
 
-int remote_option(
-	const struct cli_command *command, struct remote_opts *opts, int option, char **argv)
+/* The option's value; what is "request" or "connect". */
+static int seconds_take(const struct cli_command *command, const char *what, uint64_t *ret_seconds)
 {
 	char *end;
 
+	*ret_seconds = strtoul(optarg, &end, 10);
+	if (*end || *ret_seconds < 1 || *ret_seconds > SECONDS_MAX)
+		return cli_usage_error(command, "--%s-timeout: '%s' is not 1 to %u seconds", what,
+			optarg, SECONDS_MAX);
+	return CLI_OK;
+}
+
+int remote_option(
+	const struct cli_command *command, struct remote_opts *opts, int option, char **argv)
+{
 	switch (option) {
 	case REMOTE_ENDPOINT:
 		opts->endpoints = optarg;
@@ -107,12 +117,9 @@ int remote_option(
 		opts->encrypted = true;
 		return CLI_OK;
 	case REMOTE_REQUEST_TIMEOUT:
-		opts->request_timeout_s = strtoul(optarg, &end, 10);
-		if (*end || opts->request_timeout_s < 1 || opts->request_timeout_s > REQUEST_S_MAX)
-			return cli_usage_error(command,
-				"--request-timeout: '%s' is not 1 to %u seconds", optarg,
-				REQUEST_S_MAX);
-		return CLI_OK;
+		return seconds_take(command, "request", &opts->request_timeout_s);
+	case REMOTE_CONNECT_TIMEOUT:
+		return seconds_take(command, "connect", &opts->connect_timeout_s);
 	case REMOTE_JSON:
 		opts->json = true;
 		return CLI_OK;
@@ -158,6 +165,7 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 		.device_name = opts->device_name,
 		.require_encryption = opts->encrypted,
 		.request_timeout_ns = opts->request_timeout_s * NS_PER_S,
+		.connect_timeout_ns = opts->connect_timeout_s * NS_PER_S,
 		.log = print_log,
 		.log_arg = (void *)(uintptr_t)opts,
 	};

@@ -43,29 +43,44 @@ static int session_token_take(struct neb_client *client, const char *token)
 	return client->session_token ? 0 : -ENOMEM;
 }
 
-/* The environment is for those who cannot change a program: a slow disk, a busy host. */
-static int request_timeout_take(struct neb_client *client, const struct neb_options *options)
+/* A time of the environment, which is for those who cannot change a program: a slow disk, a busy
+ * host. */
+static int seconds_take(
+	struct neb_client *client, const char *name, uint64_t preset_ns, uint64_t *ret_ns)
 {
-	const char *text = secure_getenv("NEBULAIO_REQUEST_TIMEOUT_S");
-	unsigned long seconds = CLIENT_REQUEST_S;
+	const char *text = secure_getenv(name);
+	unsigned long seconds;
 	char *end;
 
-	if (options->request_timeout_ns) {
-		client->request_timeout_ns =
-			MIN(options->request_timeout_ns, CLIENT_TIMEOUT_NS_MAX);
+	*ret_ns = preset_ns;
+	if (!text || !*text)
 		return 0;
+	seconds = strtoul(text, &end, 10);
+	if (*end || seconds < 1 || seconds > CLIENT_SECONDS_MAX) {
+		client_log(client, NEB_LOG_ERROR, "%s: '%s' is not 1 to %u seconds", name, text,
+			CLIENT_SECONDS_MAX);
+		return -EINVAL;
 	}
-	if (text && *text) {
-		seconds = strtoul(text, &end, 10);
-		if (*end || seconds < 1 || seconds > CLIENT_REQUEST_S_MAX) {
-			client_log(client, NEB_LOG_ERROR,
-				"NEBULAIO_REQUEST_TIMEOUT_S: '%s' is not 1 to %u seconds", text,
-				CLIENT_REQUEST_S_MAX);
-			return -EINVAL;
-		}
-	}
-	client->request_timeout_ns = seconds * NS_PER_S;
+	*ret_ns = seconds * NS_PER_S;
 	return 0;
+}
+
+static int timeouts_take(struct neb_client *client, const struct neb_options *options)
+{
+	uint64_t request_ns = MIN(options->request_timeout_ns, CLIENT_TIMEOUT_NS_MAX);
+	uint64_t connect_ns = MIN(options->connect_timeout_ns, CLIENT_TIMEOUT_NS_MAX);
+	int ret = 0;
+
+	if (!request_ns)
+		ret = seconds_take(
+			client, "NEBULAIO_REQUEST_TIMEOUT_S", CLIENT_REQUEST_NS, &request_ns);
+	if (!ret && !connect_ns)
+		ret = seconds_take(client, "NEBULAIO_CONNECT_TIMEOUT_S",
+			client->transport == NEB_AUTO ? CLIENT_CONNECT_NS : request_ns,
+			&connect_ns);
+	client->request_timeout_ns = request_ns;
+	client->connect_timeout_ns = connect_ns;
+	return ret;
 }
 
 static int options_take(struct neb_client *client, const struct neb_options *options)
@@ -85,13 +100,9 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		client->inline_bytes_max = 0;
 	client->inline_bytes_max =
 		MIN(client->inline_bytes_max, (uint32_t)LIMIT_CAPSULE_INLINE_BYTES_MAX);
-	ret = request_timeout_take(client, options);
+	ret = timeouts_take(client, options);
 	if (ret)
 		return ret;
-	client->connect_timeout_ns = options->connect_timeout_ns ? MIN(options->connect_timeout_ns,
-									   CLIENT_TIMEOUT_NS_MAX)
-				     : client->transport == NEB_AUTO ? CLIENT_CONNECT_NS
-								     : client->request_timeout_ns;
 	client->retries_max = options->retries_max ? options->retries_max : 4;
 	if (client->retries_max == UINT32_MAX || client->transport == NEB_STRICT)
 		client->retries_max = 0;

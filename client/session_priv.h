@@ -5,8 +5,8 @@
 #include "call_priv.h"
 
 #define CLIENT_CAPSULE_BYTES	 8192u
-#define CLIENT_REQUEST_S	 30u
-#define CLIENT_REQUEST_S_MAX	 3600u
+#define CLIENT_SECONDS_MAX	 3600u /* of a time in the environment */
+#define CLIENT_REQUEST_NS	 (30 * NS_PER_S)
 #define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
 #define CLIENT_KEEPALIVE_NS	 (5 * NS_PER_S)
 #define CLIENT_KEEPALIVE_PARTS	 4u		   /* one of these, where there is another path */

@@ -89,7 +89,8 @@ type Config struct {
 	// PartBytes sends longer bodies in parts of this size, 5 MiB to 5 GiB. By default bodies over PutBytesMax, the
 	// limit of one request, go in parts of 256 MiB.
 	PartBytes int
-	// ConnectTimeout is 2 s, or RequestTimeout if RDMA is the only transport.
+	// ConnectTimeout is NEBULAIO_CONNECT_TIMEOUT_S in the environment, or 2 s, or RequestTimeout if RDMA is the only
+	// transport.
 	ConnectTimeout time.Duration
 	// RequestTimeout is NEBULAIO_REQUEST_TIMEOUT_S in the environment, or 30 s, for a request whose context has no deadline.
 	RequestTimeout time.Duration

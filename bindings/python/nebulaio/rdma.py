@@ -136,7 +136,7 @@ class RDMAClient:
             self.close()
             self._endpoints = [f"rdma://[{host}]:{port}" if bare_v6 else f"rdma://{host}:{port}"]
             self._open()
-        self.ping(timeout=self._options["connect_timeout"] or 5.0)
+        self.ping(timeout=self._options["connect_timeout"])
         return self
 
     def close(self) -> None:

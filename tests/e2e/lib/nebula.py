@@ -25,8 +25,10 @@ READY_S = 180
 # For the work of another process: long enough that only a hang exceeds it, even on a busy machine.
 PATIENCE_S = 180
 
-# The same for a request of our clients, whose preset of 30 s a disk that others keep busy can exceed.
+# The same for a request of our clients, whose preset of 30 s a disk that others keep busy can exceed; and for their
+# sessions: after 2 s a request would go by HTTP.
 os.environ.setdefault("NEBULAIO_REQUEST_TIMEOUT_S", str(PATIENCE_S))
+os.environ.setdefault("NEBULAIO_CONNECT_TIMEOUT_S", str(PATIENCE_S))
 
 # A region is written as a server starts: the default of 512 MiB would cost each start more than the rest of it. A test's
 # own setting overrides this.
