@@ -340,7 +340,9 @@ static int open_core(struct gateway *gateway, uint32_t core_idx)
 	core->gateway = gateway;
 	for (uint32_t i = 0; i < CLUSTER_STORES_MAX; i++)
 		list_init(&core->idle[i]);
-	ret = reactor_open(&opts, &core->reactor);
+	ret = reactor_thread_open(&core->thread);
+	if (!ret)
+		ret = reactor_open(&opts, &core->reactor);
 	if (ret)
 		return ret;
 	gateway->reactors[core_idx] = core->reactor;
@@ -392,29 +394,21 @@ int gateway_open(const struct gateway_opts *opts, struct gateway **ret_gateway)
 
 /* ---- Running. ---- */
 
-static void *core_main(void *arg)
-{
-	struct gw_core *core = arg;
-
-	reactor_run(core->reactor);
-	return NULL;
-}
-
 int gateway_start(struct gateway *gateway)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < gateway->core_count && !ret; i++) {
+	/* All reactors run also after an error: what lives on them ends there. */
+	for (uint32_t i = 0; i < gateway->core_count; i++) {
 		struct gw_core *core = &gateway->cores[i];
 
-		ret = core->http ? listen_start(core->http) : 0;
+		if (!ret && core->http)
+			ret = listen_start(core->http);
 		if (!ret && core->https)
 			ret = listen_start(core->https);
 		if (!ret && core->admin)
 			ret = listen_start(core->admin);
-		if (!ret)
-			ret = -pthread_create(&core->thread, NULL, core_main, core);
-		core->running = !ret;
+		reactor_thread_run(&core->thread, core->reactor);
 	}
 	if (!ret)
 		ret = ticker_start(&gateway->pulse, gw_pulse_main, gateway);
@@ -492,14 +486,11 @@ void gateway_stop(struct gateway *gateway)
 		struct gw_core *core = &gateway->cores[i];
 
 		core->drain_msg.fn = drain_post;
-		if (core->running)
+		if (core->thread.running)
 			reactor_post(core->reactor, &core->drain_msg);
 	}
-	for (uint32_t i = 0; i < gateway->core_count; i++) {
-		if (gateway->cores[i].running)
-			pthread_join(gateway->cores[i].thread, NULL);
-		gateway->cores[i].running = false;
-	}
+	for (uint32_t i = 0; i < gateway->core_count; i++)
+		reactor_thread_close(&gateway->cores[i].thread);
 }
 
 void gateway_close(struct gateway *gateway)

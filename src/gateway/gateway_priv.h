@@ -28,6 +28,7 @@
 #include "listen/listen.h"
 #include "net/net.h"
 #include "reactor/eventual.h"
+#include "reactor/thread.h"
 #include "s3/s3.h"
 #include "server/https.h"
 #include "server/resources.h"
@@ -238,8 +239,7 @@ struct gw_core {
 	struct reactor *reactor;
 	struct flow_core flow;
 	struct listen *http, *https, *admin;
-	pthread_t thread;
-	bool running;
+	struct reactor_thread thread;
 	struct list idle[CLUSTER_STORES_MAX];
 	uint32_t links[CLUSTER_STORES_MAX];	   /* idle ones, too */
 	struct gw_places busy[CLUSTER_STORES_MAX]; /* links that are not idle */

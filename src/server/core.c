@@ -306,21 +306,3 @@ int server_open_core(struct server *server, uint32_t core_idx)
 	}
 	return ret;
 }
-
-static void *core_main(void *arg)
-{
-	struct core *core = arg;
-
-	reactor_run(core->reactor);
-	return NULL;
-}
-
-int server_start_thread(struct core *core)
-{
-	int ret = -pthread_create(&core->thread, NULL, core_main, core);
-
-	if (ret)
-		log_error("server", "no thread for a core: %s", strerror(-ret));
-	core->running = ret == 0;
-	return ret;
-}

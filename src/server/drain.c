@@ -26,7 +26,7 @@ static void end_fronts(struct server *server)
 		struct core *core = &server->cores[i];
 
 		core->end_msg.fn = end_tokens;
-		if (core->running && core->token)
+		if (core->thread.running && core->token)
 			reactor_post(core->reactor, &core->end_msg);
 	}
 }
@@ -74,7 +74,7 @@ static void drain_main(void *arg)
 		s3_outbox_stop(server->s3);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {
-			if (server->cores[i].running)
+			if (server->cores[i].thread.running)
 				reactor_stop(server->cores[i].reactor);
 		}
 		reactor_stop(core->reactor);
@@ -101,19 +101,14 @@ void server_stop(struct server *server)
 	server->discovery = NULL;
 	server->cores_draining = 0;
 	for (uint32_t i = 0; i < server->core_count; i++)
-		server->cores_draining += server->cores[i].running;
+		server->cores_draining += server->cores[i].thread.running;
 	for (uint32_t i = 0; i < server->core_count; i++) {
 		struct core *core = &server->cores[i];
 
 		core->drain_msg.fn = drain_post;
-		if (core->running)
+		if (core->thread.running)
 			reactor_post(core->reactor, &core->drain_msg);
 	}
-	for (uint32_t i = 0; i < server->core_count; i++) {
-		struct core *core = &server->cores[i];
-
-		if (core->running)
-			pthread_join(core->thread, NULL);
-		core->running = false;
-	}
+	for (uint32_t i = 0; i < server->core_count; i++)
+		reactor_thread_close(&server->cores[i].thread);
 }

@@ -42,8 +42,8 @@ static void open_discovery(struct server *server)
 static void server_abandon(struct server *server)
 {
 	for (uint32_t i = 0; i < server->core_count; i++) {
-		if (server->cores[i].attached && server_start_thread(&server->cores[i]))
-			break;
+		if (server->cores[i].attached)
+			reactor_thread_run(&server->cores[i].thread, server->cores[i].reactor);
 	}
 	server_stop(server);
 	server_close(server);
@@ -73,6 +73,15 @@ static void settle_device(struct config *config)
 		log_info("server", "rdma.device_name: auto: %s: %s", config->rdma.device_name, why);
 }
 
+static int open_threads(struct server *server)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < server->core_count && !ret; i++)
+		ret = reactor_thread_open(&server->cores[i].thread);
+	return ret;
+}
+
 int server_open(const struct config *config, struct server **ret_server)
 {
 	struct server *server = calloc(1, sizeof(*server));
@@ -86,6 +95,8 @@ int server_open(const struct config *config, struct server **ret_server)
 	settle_device(&server->config);
 	hardware_check(&server->config, "/sys", log_hardware, NULL);
 	ret = server_place(server);
+	if (!ret)
+		ret = open_threads(server);
 	resources_files(config, server->core_count, 0, &server->files);
 	if (!ret)
 		ret = server_open_device(server);
@@ -223,29 +234,35 @@ static void identities_main(void *arg)
 	sem_post(&server->identities_done);
 }
 
+static int start_listening(struct core *core)
+{
+	int ret = core->http ? listen_start(core->http) : 0;
+
+	if (!ret && core->https)
+		ret = listen_start(core->https);
+	if (!ret && core->admin)
+		ret = listen_start(core->admin);
+	if (!ret && core->console)
+		ret = listen_start(core->console);
+	return ret;
+}
+
+/* All reactors run also after an error: what lives on them ends there. */
 int server_start(struct server *server)
 {
 	int ret = fiber_spawn(server->cores[0].reactor, "identities", identities_main, server);
 
 	if (ret)
-		return ret;
+		sem_post(&server->identities_done);
 	for (uint32_t i = 0; i < server->core_count; i++) {
-		struct core *core = &server->cores[i];
-
-		ret = core->http ? listen_start(core->http) : 0;
-		if (!ret && core->https)
-			ret = listen_start(core->https);
-		if (!ret && core->admin)
-			ret = listen_start(core->admin);
-		if (!ret && core->console)
-			ret = listen_start(core->console);
 		if (!ret)
-			ret = server_start_thread(core);
-		if (ret)
-			return ret;
+			ret = start_listening(&server->cores[i]);
+		reactor_thread_run(&server->cores[i].thread, server->cores[i].reactor);
 	}
 	while (sem_wait(&server->identities_done))
 		;
+	if (ret)
+		return ret;
 	if (server->identities_error && server->identities_error != -ECANCELED)
 		log_error("server", "cannot read accounts and users: %s",
 			strerror(-server->identities_error));

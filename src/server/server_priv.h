@@ -17,6 +17,7 @@
 #include "origin/origin.h"
 #include "replicate/replicate.h"
 #include "reactor/eventual.h"
+#include "reactor/thread.h"
 #include "server/admin/admin.h"
 #include "server/https.h"
 #include "server/job/job.h"
@@ -41,9 +42,8 @@ struct core {
 	struct front_native *native; /* the first core's accepts connections for all */
 	struct front_token *token;
 	struct front_hipobj *hipobj;
-	pthread_t thread;
+	struct reactor_thread thread;
 	bool attached; /* the store has a fiber here */
-	bool running;
 	struct reactor_msg drain_msg, end_msg;
 	struct eventual drain;
 };
@@ -98,6 +98,5 @@ int server_open_s3(struct server *server);
 
 /* ---- core.c ---- */
 int server_open_core(struct server *server, uint32_t core_idx);
-int server_start_thread(struct core *core);
 
 #endif
