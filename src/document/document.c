@@ -167,7 +167,7 @@ int document_put(struct store *store, struct flow_core *core, struct slice name,
 	const struct store_put_opts opts = {.bucket = SLICE(DOCUMENTS_BUCKET),
 		.key = name,
 		.bytes = document->text.len,
-		.bucket_id = document->owner};
+		.bucket_id = document->ahead ? 0 : document->owner};
 	struct store_meta meta = {.bytes = document->text.len, .headers_len = OWNER_BYTES};
 	char headers[OWNER_BYTES + 1], wanted[sizeof(meta.etag)] = "";
 	struct store_put *put;

@@ -27,6 +27,7 @@
 struct document {
 	struct slice text;
 	uint64_t owner; /* 0: no owner */
+	bool ahead;	/* put: of its owner, which is yet to be created with a reserved id */
 	char stamp[36]; /* changes with the text; filled in by get, as is the time that it was put
 			 */
 	uint64_t put_ns;
@@ -38,7 +39,7 @@ int document_get(struct store *store, struct flow_core *core, struct slice name,
 	struct mem_arena *arena, struct document *ret_document);
 /* Only its owner. */
 int document_owner(struct store *store, struct slice name, uint64_t *ret_owner);
-/* Puts text and owner. -ENOENT: the owner is not the id of a bucket that exists. expected NULL:
+/* Puts text and owner. -ENOENT: not ahead, and no bucket has the owner's id. expected NULL:
  * always; "": only if no document exists (-EEXIST); a stamp: only if the document has it (-ESTALE).
  * -EFBIG: past DOCUMENT_BYTES_MAX. */
 int document_put(struct store *store, struct flow_core *core, struct slice name,

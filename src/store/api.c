@@ -23,6 +23,11 @@ static inline const struct store_get_head *get_head(const struct store_get *get)
 
 /* ---- Buckets. ---- */
 
+uint64_t store_bucket_id_reserve(struct store *store)
+{
+	return store_engine_of(store)->bucket_id_reserve(store);
+}
+
 int store_bucket_create(struct store *store, const struct store_bucket *bucket)
 {
 	return store_engine_of(store)->bucket_create(store, bucket);

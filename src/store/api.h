@@ -71,15 +71,19 @@ enum store_versioning {
 #define STORE_BUCKET_ENCRYPTED 4u  /* its preset encrypts */
 #define STORE_BUCKET_MEMORY    8u  /* its objects live in memory; never changes */
 #define STORE_BUCKET_FLAGS     15u /* all of them */
+/* The id of a bucket that is yet to be created with it, so that what belongs to the bucket can be
+ * stored before. No other bucket gets it, also after the next start if anything was stored since.
+ */
+uint64_t store_bucket_id_reserve(struct store *store);
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
 /* id: as in struct store_name. -ENOENT, -ENOTEMPTY. */
 int store_bucket_delete(struct store *store, struct slice name, uint64_t id);
-/* create fills in nothing. If id or created_ns is given, the store keeps it. -EINVAL: the name is
- * empty or longer than LIMIT_BUCKET_LEN_MAX, or bounds of a memory bucket are out of theirs, or it
- * has versions; -EDQUOT: past STORE_BUCKETS_MAX; -ENOTSUP: the store has no memory for memory
- * buckets; -ENOBUFS: too little of it is left. */
+/* create fills in nothing. If a reserved id or created_ns is given, the store keeps it. -EINVAL:
+ * the name is empty or longer than LIMIT_BUCKET_LEN_MAX, or bounds of a memory bucket are out of
+ * theirs, or it has versions; -EDQUOT: past STORE_BUCKETS_MAX; -ENOTSUP: the store has no memory
+ * for memory buckets; -ENOBUFS: too little of it is left. */
 /* Gets a copy of the bucket, in commit order, and changes its versioning, flags and quota (other
  * changes are ignored). Returns 0, or -errno, which store_bucket_edit then returns. Must not block.
  */

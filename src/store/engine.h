@@ -9,6 +9,7 @@ struct store_engine {
 	const char *name;
 	bool local; /* bodies lie on volumes: the engine has the calls of store/local.h */
 
+	uint64_t (*bucket_id_reserve)(struct store *store);
 	int (*bucket_create)(struct store *store, const struct store_bucket *bucket);
 	int (*bucket_get)(struct store *store, struct slice name, struct store_bucket *ret_bucket);
 	int (*bucket_delete)(struct store *store, struct slice name, uint64_t id);

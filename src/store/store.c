@@ -15,6 +15,7 @@
 static const struct store_engine LOCAL_ENGINE = {
 	.name = "local",
 	.local = true,
+	.bucket_id_reserve = local_bucket_id_reserve,
 	.bucket_create = either_bucket_create,
 	.bucket_get = local_bucket_get,
 	.bucket_delete = local_bucket_delete,

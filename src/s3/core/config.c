@@ -50,14 +50,13 @@ struct slice s3_config_name(
 
 /* ---- Documents. ---- */
 
-const struct s3_error *s3_config_put(
-	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
+static const struct s3_error *put(
+	struct s3_call *call, enum s3_config_id id, const struct document *document)
 {
-	const struct document wanted = {.text = document, .owner = owner};
 	char name[S3_CONFIG_NAME_MAX];
 	int ret = document_put(call->s3->store, call->request->core,
-		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name), &wanted,
-		NULL);
+		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name),
+		document, NULL);
 
 	s3_settings_changed(call->s3, call->bucket);
 	if (ret == -EFBIG)
@@ -65,6 +64,18 @@ const struct s3_error *s3_config_put(
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+const struct s3_error *s3_config_put(
+	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
+{
+	return put(call, id, &(struct document){.text = document, .owner = owner});
+}
+
+const struct s3_error *s3_config_put_ahead(
+	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
+{
+	return put(call, id, &(struct document){.text = document, .owner = owner, .ahead = true});
 }
 
 const struct s3_error *s3_config_get(

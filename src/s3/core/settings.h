@@ -77,6 +77,9 @@ struct slice s3_config_name(
  * owner: the bucket's id; NoSuchBucket if no bucket has it. */
 const struct s3_error *s3_config_put(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document);
+/* The same for a bucket that is yet to be created with this reserved id. */
+const struct s3_error *s3_config_put_ahead(
+	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document);
 /* Reads a document into the call's arena; text NULL: none. */
 const struct s3_error *s3_config_get(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice *ret_document);
@@ -88,8 +91,8 @@ const struct s3_error *s3_config_delete(
 struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_id id);
 /* Stored in the place of a deleted preset. */
 #define S3_CONFIG_DELETED "-"
-/* Deletes all documents of a deleted bucket, owner, which had the name of the call's; documents
- * that remain belong to no bucket. */
+/* Deletes all documents of a bucket, owner, that was deleted or not created, which had the name of
+ * the call's; documents that remain belong to no bucket. */
 void s3_configs_delete_all(struct s3_call *call, uint64_t owner);
 
 /* For kinds in XML: parses body, whose root must have that name. */

@@ -204,24 +204,35 @@ int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *
 
 /* ---- Configurations. ---- */
 
+static bool has_no_bucket(const struct sweep *sweep, struct slice bucket, uint64_t owner)
+{
+	struct store_bucket now;
+	int ret = store_bucket_get(sweep->s3->store, bucket, &now);
+
+	return ret == -ENOENT || (!ret && now.id != owner);
+}
+
 /* A document "b/BUCKET/KIND". The bucket is looked up after the owner was read: a document whose
- * owner is not the bucket of that name now has none. One that cannot be read stays. */
+ * owner is not the bucket of that name now has none, or its bucket is being created. One that
+ * cannot be read stays. */
 static bool document_visit(struct slice name, void *arg)
 {
 	struct sweep *sweep = arg;
-	struct slice rest = slice_from(name, 2);
+	struct slice rest = slice_from(name, 2), bucket;
 	ptrdiff_t len = slice_find(rest, SLICE("/"));
-	struct store_bucket bucket;
 	uint64_t owner;
-	int ret;
 
 	if (is_ending(sweep))
 		return false;
 	if (len < 0 || document_owner(sweep->s3->store, name, &owner) || !owner)
 		return true;
-	ret = store_bucket_get(sweep->s3->store, slice_to(rest, (size_t)len), &bucket);
-	if (ret == -ENOENT || (!ret && bucket.id != owner))
+	bucket = slice_to(rest, (size_t)len);
+	if (!has_no_bucket(sweep, bucket, owner))
+		return true;
+	fiber_mutex_lock(&sweep->s3->owning);
+	if (has_no_bucket(sweep, bucket, owner))
 		sweep_note(sweep, document_delete_of(sweep->s3->store, name, owner));
+	fiber_mutex_unlock(&sweep->s3->owning);
 	return true;
 }
 

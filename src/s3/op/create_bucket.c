@@ -196,53 +196,17 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* A bucket without what its request asked for: the client's next try shall make it, and not find
- * it. It stays when somebody has put an object meanwhile. */
-static void take_back(struct s3_call *call, const struct store_bucket *bucket)
-{
-	int ret = s3_names_begin(call) ? -EBUSY : 0;
-
-	if (!ret) {
-		ret = store_bucket_delete(call->s3->store, call->bucket, bucket->id);
-		if (!ret)
-			(void)s3_names_release(call);
-		s3_names_end(call);
-	}
-	s3_settings_changed(call->s3, call->bucket);
-	if (ret && ret != -ENOENT)
-		log_warn("s3",
-			"the bucket %.*s remains without the settings that it was to be made with: "
-			"%s",
-			SLICE_FMT(call->bucket), strerror(-ret));
-	else
-		s3_configs_delete_all(call, bucket->id);
-}
-
-/* Until its documents are stored, the bucket exists and is private. It may be gone by now, and its
- * name another one's. */
-static const struct s3_error *keep_making(
-	struct s3_call *call, const struct store_bucket *made, const struct making *making)
+static const struct s3_error *put_making(
+	struct s3_call *call, uint64_t id, const struct making *making)
 {
 	const struct s3_error *error = NULL;
-	struct store_bucket bucket;
-	int ret;
 
-	if (!making->ownership.data && !making->acl.data && !making->tags.data)
-		return NULL;
-	/* Not s3_call_bucket(): settings of the call are those of one that had the name before. */
-	ret = store_bucket_get(call->s3->store, call->bucket, &bucket);
-	if (ret && ret != -ENOENT)
-		return s3_fail_errno(call, ret);
-	if (ret || bucket.created_ns != made->created_ns || strcmp(bucket.owner, made->owner) != 0)
-		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (making->ownership.data)
-		error = s3_config_put(call, bucket.id, S3_CONFIG_OWNERSHIP, making->ownership);
+		error = s3_config_put_ahead(call, id, S3_CONFIG_OWNERSHIP, making->ownership);
 	if (!error && making->acl.data)
-		error = s3_config_put(call, bucket.id, S3_CONFIG_ACL, making->acl);
+		error = s3_config_put_ahead(call, id, S3_CONFIG_ACL, making->acl);
 	if (!error && making->tags.data)
-		error = s3_config_put(call, bucket.id, S3_CONFIG_TAGGING, making->tags);
-	if (error)
-		take_back(call, &bucket);
+		error = s3_config_put_ahead(call, id, S3_CONFIG_TAGGING, making->tags);
 	return error;
 }
 
@@ -252,31 +216,62 @@ static bool is_free(struct s3_call *call, int error)
 {
 	struct store_bucket bucket;
 
-	return (error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL) &&
+	return (error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL ||
+		       error == -ECANCELED) &&
 	       store_bucket_get(call->s3->store, call->bucket, &bucket) == -ENOENT;
+}
+
+/* The bucket's documents are stored before it, so that it appears with all that its request asked
+ * for, also after a crash between the two. The next start deletes documents that a crash left
+ * without their bucket. -ECANCELED, with an error: a document was not stored. */
+static const struct s3_error *create_whole(struct s3_call *call, struct store_bucket *bucket,
+	const struct making *making, int *ret_ret)
+{
+	const struct s3_error *error;
+	struct store_bucket existing;
+
+	if (!making->ownership.data && !making->acl.data && !making->tags.data) {
+		*ret_ret = store_bucket_create(call->s3->store, bucket);
+		return NULL;
+	}
+	/* The documents' names are the existing bucket's, too. */
+	*ret_ret = store_bucket_get(call->s3->store, call->bucket, &existing);
+	if (*ret_ret != -ENOENT) {
+		*ret_ret = *ret_ret ? *ret_ret : -EEXIST;
+		return NULL;
+	}
+	bucket->id = store_bucket_id_reserve(call->s3->store);
+	error = put_making(call, bucket->id, making);
+	*ret_ret = error ? -ECANCELED : store_bucket_create(call->s3->store, bucket);
+	if (is_free(call, *ret_ret))
+		s3_configs_delete_all(call, bucket->id);
+	return error;
 }
 
 /* The name is the cluster's first, and the store's second: a name without its bucket does no harm,
  * and a bucket without its name cannot be reached. *ret is the store's answer. */
-static const struct s3_error *create_named(
-	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
+static const struct s3_error *create_named(struct s3_call *call, struct store_bucket *bucket,
+	const struct making *making, int *ret_ret)
 {
 	const struct s3_error *error = s3_names_begin(call);
 
 	if (error)
 		return error;
 	error = s3_names_claim(call);
-	*ret_ret = error ? 0 : store_bucket_create(call->s3->store, bucket);
-	if (!error && is_free(call, *ret_ret))
-		(void)s3_names_release(call);
+	if (!error) {
+		error = create_whole(call, bucket, making, ret_ret);
+		if (is_free(call, *ret_ret))
+			(void)s3_names_release(call);
+	}
 	s3_names_end(call);
 	return error;
 }
 
 /* The owner's account may have been deleted since the caller was authenticated. It cannot be
- * between the check and the commit: its deletion looks for its buckets. */
-static const struct s3_error *create(
-	struct s3_call *call, const struct store_bucket *bucket, int *ret_ret)
+ * between the check and the commit: its deletion looks for its buckets. Nor does another creation
+ * of the bucket, or s3_configs_sweep, meet documents whose bucket is on its way. */
+static const struct s3_error *create(struct s3_call *call, struct store_bucket *bucket,
+	const struct making *making, int *ret_ret)
 {
 	const struct s3_error *error = s3_error_at(S3_E_ACCESS_DENIED);
 	struct iam_owner owner;
@@ -284,7 +279,7 @@ static const struct s3_error *create(
 	*ret_ret = 0;
 	fiber_mutex_lock(&call->s3->owning);
 	if (iam_owner(call->s3->iam, slice_str(bucket->owner), &owner) == 0)
-		error = create_named(call, bucket, ret_ret);
+		error = create_named(call, bucket, making, ret_ret);
 	fiber_mutex_unlock(&call->s3->owning);
 	return error;
 }
@@ -322,7 +317,7 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	if (!error && bucket.flags & STORE_BUCKET_LOCK)
 		error = s3_memory_refuses(call, &bucket, "object lock");
 	if (!error)
-		error = create(call, &bucket, &ret);
+		error = create(call, &bucket, &making, &ret);
 	if (error)
 		return error;
 	if (ret == -EEXIST)
@@ -335,9 +330,6 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	if (error)
 		return error;
 	s3_settings_changed(call->s3, call->bucket);
-	error = ret ? NULL : keep_making(call, &bucket, &making);
-	if (error)
-		return error;
 	location = mem_arena_get(&call->arena, call->bucket.len + 1);
 	if (location) {
 		location[0] = '/';

@@ -200,6 +200,11 @@ int local_delete_each(struct store *store, struct slice bucket_name, uint64_t bu
 
 /* ---- Buckets. ---- */
 
+uint64_t local_bucket_id_reserve(struct store *store)
+{
+	return atomic_fetch_add(&store->bucket_id_next, 1);
+}
+
 int local_bucket_create(
 	struct store *store, const struct store_bucket *bucket, struct store *memory)
 {

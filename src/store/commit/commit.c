@@ -150,7 +150,8 @@ static void bucket_plan(struct store *store, struct commit *commit, struct group
 		bucket_put(bucket);
 		if (commit->result)
 			return;
-		commit->bucket_info.id = atomic_fetch_add(&store->bucket_id_next, 1);
+		if (!commit->bucket_info.id)
+			commit->bucket_info.id = atomic_fetch_add(&store->bucket_id_next, 1);
 		if (!commit->bucket_info.created_ns)
 			commit->bucket_info.created_ns = clock_real_ns();
 		len = bucket_record_put(&commit->bucket_info, record);

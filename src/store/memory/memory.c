@@ -28,7 +28,8 @@ static int create_locked(struct store *store, const struct store_bucket *info)
 	bucket->refs = 1;
 	random_fill(bucket->keys.seed, sizeof(bucket->keys.seed));
 	bucket->info = *info;
-	bucket->info.id = ++store->seq_last;
+	if (!bucket->info.id)
+		bucket->info.id = ++store->seq_last;
 	if (!bucket->info.created_ns)
 		bucket->info.created_ns = clock_real_ns();
 	memmove(&store->buckets[at + 1], &store->buckets[at],
@@ -36,6 +37,16 @@ static int create_locked(struct store *store, const struct store_bucket *info)
 	store->buckets[at] = bucket;
 	store->bucket_count++;
 	return 0;
+}
+
+static uint64_t memory_bucket_id_reserve(struct store *store)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&store->lock);
+	id = ++store->seq_last;
+	pthread_mutex_unlock(&store->lock);
+	return id;
 }
 
 static int memory_bucket_create(struct store *store, const struct store_bucket *info)
@@ -267,6 +278,7 @@ static void memory_usage(struct store *store, struct store_usage *ret_usage)
 static const struct store_engine MEMORY_ENGINE = {
 	.name = "memory",
 	.local = false,
+	.bucket_id_reserve = memory_bucket_id_reserve,
 	.bucket_create = memory_bucket_create,
 	.bucket_get = memory_bucket_get,
 	.bucket_delete = memory_bucket_delete,

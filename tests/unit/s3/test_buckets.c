@@ -703,6 +703,65 @@ static void test_documents_of_deleted_buckets(void **state)
 	assert_int_equal(documents(), before + 1);
 }
 
+static bool swept;
+
+static void sweep_main(void *arg)
+{
+	(void)arg;
+	assert_int_equal(s3_configs_sweep(fake_s3, NULL), 0);
+	swept = true;
+}
+
+static uint64_t documents_before;
+
+/* All is there but the bucket, and what deletes documents without buckets runs. */
+static void begin_sweep(void)
+{
+	fake_bucket_making = NULL;
+	assert_int_equal(documents(), documents_before + 2);
+	assert_int_equal(ask("HEAD", "/whole", "", NULL), 404);
+	assert_int_equal(fiber_spawn(reactor_self(), "sweep", sweep_main, NULL), 0);
+	for (int i = 0; i < 100; i++)
+		fiber_yield();
+	assert_false(swept);
+}
+
+static void test_a_bucket_is_seen_whole(void **state)
+{
+	(void)state;
+	documents_before = documents();
+	swept = false;
+	fake_bucket_making = begin_sweep;
+	assert_int_equal(make("/whole", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 200);
+	assert_null(fake_bucket_making);
+	while (!swept)
+		fiber_yield();
+	assert_int_equal(documents(), documents_before + 2);
+	ask("GET", "/whole", "ownershipControls", "ObjectWriter");
+	ask("GET", "/whole", "tagging", "<Key>a</Key><Value>1</Value>");
+}
+
+/* A refused bucket leaves nothing. After a write that failed, the next start may find the bucket,
+ * and its documents stay as long. */
+static void test_a_bucket_that_is_not_made(void **state)
+{
+	uint64_t before = documents();
+
+	(void)state;
+	fake_bucket_error = -EDQUOT;
+	assert_int_equal(make("/unmade", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 400);
+	assert_int_equal(documents(), before);
+	fake_bucket_error = -EIO;
+	assert_int_equal(make("/unmade", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 500);
+	fake_bucket_error = 0;
+	assert_int_equal(documents(), before + 2);
+	assert_int_equal(ask("HEAD", "/unmade", "", NULL), 404);
+	assert_int_equal(s3_configs_sweep(fake_s3, NULL), 0);
+	assert_int_equal(documents(), before);
+	assert_int_equal(make("/unmade", OWNERSHIP, "ObjectWriter", CONFIGURED("a")), 200);
+	ask("GET", "/unmade", "tagging", "<Key>a</Key><Value>1</Value>");
+}
+
 static uint32_t claimed, released;
 
 static int count_claim(void *arg, const char *bucket)
@@ -771,6 +830,8 @@ static int tests_run(void)
 		cmocka_unit_test(test_making_cut_short),
 		cmocka_unit_test(test_names_kept),
 		cmocka_unit_test(test_documents_of_deleted_buckets),
+		cmocka_unit_test(test_a_bucket_is_seen_whole),
+		cmocka_unit_test(test_a_bucket_that_is_not_made),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, fake_close);

@@ -66,6 +66,13 @@ static void test_buckets(void **state)
 	assert_int_equal(store_bucket_create(store, &bucket), 0);
 	assert_int_equal(store_bucket_get(store, SLICE("second"), &got), 0);
 	assert_int_not_equal(got.id, id);
+	bucket = (struct store_bucket){.name = "later", .id = store_bucket_id_reserve(store)};
+	assert_int_equal(bucket_make("between"), 0);
+	assert_int_equal(store_bucket_create(store, &bucket), 0);
+	assert_int_equal(store_bucket_get(store, SLICE("later"), &got), 0);
+	assert_int_equal(got.id, bucket.id);
+	assert_int_equal(store_bucket_get(store, SLICE("between"), &got), 0);
+	assert_int_not_equal(got.id, bucket.id);
 	put_small("key", 1);
 	assert_int_equal(store_bucket_delete(store, SLICE("b"), 0), -ENOTEMPTY);
 	assert_int_equal(key_delete("key"), 0);

@@ -371,6 +371,36 @@ static void test_records_come_back_from_the_index(void **state)
 	rig_dir_remove(&rig);
 }
 
+static void reserve_run(struct rig *rig, void *arg)
+{
+	uint64_t *id = (uint64_t *)arg;
+
+	*id = store_bucket_id_reserve(rig->store);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+}
+
+static void reserved_run(struct rig *rig, void *arg)
+{
+	struct store_bucket bucket = {.name = "late", .id = *(uint64_t *)arg}, got;
+
+	assert_true(store_bucket_id_reserve(rig->store) > bucket.id + 1);
+	assert_int_equal(store_bucket_create(rig->store, &bucket), 0);
+	assert_int_equal(store_bucket_get(rig->store, SLICE("late"), &got), 0);
+	assert_int_equal(got.id, bucket.id);
+}
+
+static void test_a_reserved_id_is_nobody_elses(void **state)
+{
+	struct rig rig;
+	uint64_t id = 0;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, reserve_run, &id);
+	rig_run(&rig, reserved_run, &id);
+	rig_dir_remove(&rig);
+}
+
 /* ---- Structs that are closed, or in two places. ---- */
 
 static void aborts_twice(void *arg)
@@ -444,6 +474,7 @@ int main(void)
 		cmocka_unit_test(test_refusals_leave_nothing_behind),
 		cmocka_unit_test(test_a_second_opener_is_refused),
 		cmocka_unit_test(test_records_come_back_from_the_index),
+		cmocka_unit_test(test_a_reserved_id_is_nobody_elses),
 	};
 
 	return cmocka_run_group_tests_name("store", tests, NULL, NULL);
