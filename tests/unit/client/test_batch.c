@@ -289,9 +289,12 @@ static void test_ended_by_wake(void **state)
 static bool release_and_end(void *arg)
 {
 	struct fixture *f = arg;
+	uint32_t held = fake_s3_held(rig_s3(f->rig));
 
+	if (held < 4) /* the server has not taken the whole window yet */
+		return true;
 	f->asked++;
-	assert_int_equal(fake_s3_held(rig_s3(f->rig)), 4);
+	assert_int_equal(held, 4);
 	rig_release_held(f->rig);
 	return false;
 }

@@ -17,7 +17,6 @@ static struct {
 	_Atomic(bend_fn *) bend;
 	uint32_t at, parts;
 	uint64_t told; /* by the part before */
-	_Atomic uint32_t bent;
 } bender;
 
 ptrdiff_t __real_capsule_response_encode(
@@ -36,8 +35,7 @@ ptrdiff_t __wrap_capsule_response_encode(
 	bender.parts += part;
 	if (bend && bender.at == (part ? bender.parts : 0)) {
 		bend(&copy);
-		atomic_store(&bender.bend, NULL);
-		atomic_fetch_add(&bender.bent, 1);
+		atomic_store(&bender.bend, NULL); /* it is bent */
 	}
 	bender.told = part ? response->bytes_moved : 0;
 	return __real_capsule_response_encode(&copy, buf, buf_bytes);
@@ -127,30 +125,49 @@ static bool has_plain(const uint8_t *back, const uint8_t *data)
 	return false;
 }
 
-static void check_case(struct neb_client *client, const uint8_t *data, uint32_t idx)
+/* Performs the request, whose answer is bent. A server that has not answered within the timeout is
+ * asked again, with a longer one. */
+static int perform_bent(struct rig *rig, struct neb_client *client, struct neb_request *request,
+	uint32_t idx, struct neb_stats *ret_before)
+{
+	struct neb_result result;
+
+	for (;; request->timeout_ns *= 2) {
+		int ret;
+
+		neb_client_stats(client, ret_before);
+		bender.at = CASES[idx].at;
+		bender.parts = 0;
+		atomic_store(&bender.bend, CASES[idx].bend);
+		ret = neb_perform(client, request, &result);
+		if (!atomic_load(&bender.bend) || ret != -ETIMEDOUT ||
+			request->timeout_ns >= RIG_PATIENCE_NS)
+			return ret;
+		/* Until then it may bend an answer that nobody awaits. */
+		assert_true(rig_sessions_become(rig, 0));
+	}
+}
+
+static void check_case(
+	struct rig *rig, struct neb_client *client, const uint8_t *data, uint32_t idx)
 {
 	uint8_t *back = calloc(1, BODY_BYTES);
-	uint32_t bent = atomic_load(&bender.bent);
 	struct neb_iov into = {back, BODY_BYTES};
 	struct neb_request request = {.op = NEB_GET_OBJECT,
 		.bucket = "bucket",
 		.key = "key",
 		.into = &into,
 		.into_count = 1,
-		.timeout_ns = CASES[idx].error == -ETIMEDOUT ? NS_PER_S : 0};
+		.timeout_ns = CASES[idx].error == -ETIMEDOUT ? NS_PER_S : RIG_PATIENCE_NS};
 	struct neb_stats before, after;
 	struct neb_result result;
 	int ret;
 
 	assert_non_null(back);
 	print_message("# %s\n", CASES[idx].name);
-	neb_client_stats(client, &before);
-	bender.at = CASES[idx].at;
-	bender.parts = 0;
-	atomic_store(&bender.bend, CASES[idx].bend);
-	ret = neb_perform(client, &request, &result);
+	ret = perform_bent(rig, client, &request, idx, &before);
 	neb_client_stats(client, &after);
-	assert_int_equal(atomic_load(&bender.bent), bent + 1);
+	assert_null(atomic_load(&bender.bend));
 	assert_int_equal(after.sessions_lost, before.sessions_lost + 1);
 	assert_int_equal(ret, CASES[idx].error);
 	if (CASES[idx].encrypted)
@@ -171,7 +188,7 @@ static void check_all(bool encrypted)
 	assert_int_equal(neb_put(client, "bucket", "key", data, BODY_BYTES, NULL), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++)
 		if (CASES[i].encrypted == encrypted)
-			check_case(client, data, i);
+			check_case(rig, client, data, i);
 	free(data);
 	neb_client_close(client);
 	rig_close(rig);
