@@ -479,13 +479,13 @@ static void refusals(void *arg)
 	static const char noise[] = "\x00\x9e\x01\x03\x01 and so on, and on, and on";
 
 	(void)arg;
-	refused(words_peer, noise, sizeof(noise), 5000, -EPROTO);
-	refused(words_peer, "GET / HTTP/1.1\r\n\r\n", 18, 5000, -EPROTOTYPE);
-	refused(words_peer, "DELETE /b/k HTTP/1.1\r\n\r\n", 24, 5000, -EPROTOTYPE);
+	refused(words_peer, noise, sizeof(noise), 60000, -EPROTO);
+	refused(words_peer, "GET / HTTP/1.1\r\n\r\n", 18, 60000, -EPROTOTYPE);
+	refused(words_peer, "DELETE /b/k HTTP/1.1\r\n\r\n", 24, 60000, -EPROTOTYPE);
 	refused(words_peer, "", 0, 10, -ETIMEDOUT);
 	refused(words_peer, hello, sizeof(hello) - 1, 10, -ETIMEDOUT);
-	refused(gone_peer, hello, sizeof(hello) - 1, 5000, -ECONNRESET);
-	refused(gone_peer, "", 0, 5000, -ECONNRESET);
+	refused(gone_peer, hello, sizeof(hello) - 1, 60000, -ECONNRESET);
+	refused(gone_peer, "", 0, 60000, -ECONNRESET);
 }
 
 static void test_refusals(void **state)
