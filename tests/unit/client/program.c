@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../own.h"
 #include "base/base.h"
 #include "rig.h"
 
@@ -62,8 +63,7 @@ int program_open(void **state)
 	assert_non_null(mkdtemp(child->dir));
 	snprintf(child->rdma, sizeof(child->rdma), "rdma://127.0.0.1:%u", program_port_free());
 	snprintf(child->http, sizeof(child->http), "http://127.0.0.1:%u", program_port_free());
-	snprintf(child->multicast, sizeof(child->multicast), "239.254.%u.%u",
-		(unsigned)getpid() >> 5 & 0xff, (unsigned)(getpid() & 0x1f) << 3);
+	own_group(0, child->multicast);
 	snprintf(child->both, sizeof(child->both), "%s,%s", child->rdma, child->http);
 	assert_int_equal(pipe(out), 0);
 	fflush(NULL);

@@ -2,6 +2,7 @@
  * gone or wrong, a sender that fails, and what stands in the datagrams. */
 #include "rig.h"
 
+#include "../own.h"
 #include "flow/fan_out.h"
 #include "rdma/datagram.h"
 #include "store/ends/ends.h"
@@ -18,7 +19,7 @@
 
 static struct flow_fans *fans;
 static uint32_t done_count, sent_count, past_count, off_count;
-static char first_group[CAST_GROUP_BYTES];
+static char first_group[OWN_GROUP_BYTES];
 
 struct member {
 	struct flow_fan_ask ask;
@@ -161,9 +162,7 @@ static void fans_begin(uint64_t patience_ns)
 {
 	struct flow_fans_opts opts = {.window_bytes = 32 * MIB, .patience_ns = patience_ns};
 
-	/* Addresses of this process's own. */
-	snprintf(first_group, sizeof(first_group), "239.255.%u.%u", (unsigned)getpid() >> 5 & 0xff,
-		(unsigned)(getpid() & 0x1f) << 3);
+	own_group(0, first_group);
 	opts.cast = (struct flow_cast_opts){.device = {.device_name = "simulated", .gid_index = -1},
 		.group = first_group,
 		.rate = 2 * GIB};

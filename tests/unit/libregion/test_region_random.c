@@ -1,3 +1,4 @@
+#include "../own.h"
 #include "../unit.h"
 
 #include <errno.h>
@@ -193,12 +194,13 @@ static void connect_again(struct world *self)
 	const struct neb_rdma_options options = {
 		.receives = 2, .receive_bytes = 4096, .timeout_ns = PATIENCE_NS};
 	const struct neb_rdma_frames take = {.everything = true};
+	char group[OWN_GROUP_BYTES];
 
 	neb_rdma_disconnect(self->region, self->group);
 	neb_rdma_disconnect(self->region, self->raw);
 	neb_rdma_disconnect(self->region, (uint16_t)below(65536));
 	/* Either may find no frames for its receives. */
-	if (neb_rdma_join(self->region, "239.7.7.9", &options, &self->group))
+	if (neb_rdma_join(self->region, own_group(0, group), &options, &self->group))
 		self->group = UINT16_MAX;
 	if (neb_rdma_raw(self->region, &take, &options, &self->raw))
 		self->raw = UINT16_MAX;

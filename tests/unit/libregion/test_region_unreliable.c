@@ -1,3 +1,4 @@
+#include "../own.h"
 #include "../unit.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
  * outside the project uses them. */
 
 #define PATIENCE_NS 120000000000ull
+#define AGAIN_NS    1000000000ull
 #define MESSAGES    8u
 
 static struct neb_region *region_new(void)
@@ -127,7 +129,7 @@ static const struct neb_rdma_options listens = {
 static void groups(void **state)
 {
 	struct neb_region *one = region_new(), *two = region_new();
-	char text[4096] = "to all of you";
+	char text[4096] = "to all of you", group[OWN_GROUP_BYTES];
 	uint16_t from, to;
 	struct neb_done done;
 
@@ -136,8 +138,8 @@ static void groups(void **state)
 	assert_non_null(two);
 	assert_in_range(neb_rdma_datagram_bytes(one), 256, 4096);
 	assert_int_equal(neb_rdma_join(one, "192.0.2.1", &listens, &from), -EINVAL);
-	assert_int_equal(neb_rdma_join(one, "239.7.7.7", &listens, &from), 0);
-	assert_int_equal(neb_rdma_join(two, "239.7.7.7", &listens, &to), 0);
+	assert_int_equal(neb_rdma_join(one, own_group(0, group), &listens, &from), 0);
+	assert_int_equal(neb_rdma_join(two, group, &listens, &to), 0);
 	send(one, from, text, 14);
 	do
 		done = reap(one);
@@ -157,14 +159,17 @@ static void groups(void **state)
 
 static void frames(void **state)
 {
-	const struct neb_rdma_frames first = {.mac = {2, 0, 0, 0, 0, 1}};
-	const struct neb_rdma_frames second = {.mac = {2, 0, 0, 0, 0, 2}, .ether_type = 0x88b5};
-	uint8_t frame[64] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb6};
+	struct neb_rdma_frames first = {.ether_type = 0}, second = {.ether_type = 0x88b5};
+	uint8_t frame[64] = {[12] = 0x88, 0xb6};
 	struct neb_region *one = region_new(), *two = region_new();
 	uint16_t from, to;
 	struct neb_done done;
 
 	(void)state;
+	own_mac(1, first.mac);
+	own_mac(2, second.mac);
+	memcpy(frame, second.mac, 6);
+	memcpy(frame + 6, first.mac, 6);
 	assert_non_null(one);
 	assert_non_null(two);
 	assert_int_equal(neb_rdma_raw(one, &first, &listens, &from), 0);
@@ -173,9 +178,11 @@ static void frames(void **state)
 	assert_int_equal(reap(one).result, sizeof(frame));
 	frame[13] = 0xb5;
 	frame[63] = 77;
-	send(one, from, frame, sizeof(frame));
-	assert_int_equal(reap(one).result, sizeof(frame));
-	done = reap(two);
+	/* Again where it is lost: the frames of all others on the switch fill its queue, too. */
+	do {
+		send(one, from, frame, sizeof(frame));
+		assert_int_equal(reap(one).result, sizeof(frame));
+	} while (neb_work_reap(two, &done, 1, AGAIN_NS) == 0);
 	assert_int_equal(done.op, NEB_RECV);
 	assert_int_equal(done.result, sizeof(frame));
 	assert_memory_equal(done.span.data, frame, sizeof(frame));
