@@ -46,7 +46,7 @@ static void program_exec(const struct program *child, int out)
 	setenv("NEBULAIO_ROOT_PASSWORD", RIG_SECRET_KEY, 1);
 	execl(program, program, "serve", "--data", child->dir, "--http", child->http + 7, "--rdma",
 		child->rdma + 7, "--set", "admin.address=", "--set", "console.address=", "--set",
-		multicast, NULL);
+		multicast, "--set", "fan_out.patience_s=60", NULL);
 	_exit(127);
 }
 

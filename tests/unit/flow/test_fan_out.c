@@ -13,6 +13,8 @@
 #define BYTES	 ((uint64_t)CHUNKS * CHUNK)
 #define WINDOW	 (3 * CHUNK)
 #define PATIENCE (200 * NS_PER_MS)
+/* Where a group must outlive a silence: it ends after 30 patiences. */
+#define KEPT_NS	 NS_PER_S
 #define LONG_NS	 (3600 * NS_PER_S) /* too long for this test */
 #define READERS	 4u
 #define BLOCK	 4096u
@@ -427,7 +429,7 @@ static void slow_member_is_told(void)
 {
 	bool released = false;
 
-	fans_begin(PATIENCE);
+	fans_begin(KEPT_NS);
 	ask_fill(&readers[1], 2);
 	ask_fill(&readers[2], 2);
 	ask_fill(&readers[3], 2);
