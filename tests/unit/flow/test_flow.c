@@ -525,12 +525,14 @@ static void object_to_object_copies_nothing(void)
 static uint32_t waiters_done;
 static uint32_t order[3];
 
-/* The terms of a lease. */
+/* The terms of a lease, of a transfer that has begun: it is not refused where this thread stood for
+ * the patience of one that has not. */
 static struct flow_want want(uint32_t frame_count, uint16_t share, uint64_t deadline_ns)
 {
 	return (struct flow_want){.frame_count = frame_count,
 		.owner = OWNER_APP,
 		.share = share,
+		.begun = true,
 		.deadline_ns = deadline_ns};
 }
 

@@ -224,6 +224,8 @@ static void small_pieces_wait_for_their_share(void)
 	assert_int_equal(
 		local_get_source(fake_get(&fake), &core, 0, STORE_CHECK_BYTES, &reading.source), 0);
 	reading.source->share = 1;
+	/* One that has not begun is refused where this thread stands for a while. */
+	CONTAINER_OF(reading.source, struct flow_reader, source)->begun = true;
 	for (; mine.frame_count >= FLOW_FRAMES_SMALL; mine.frame_count /= 2)
 		while (count < SPANS_MAX && flow_lease_now(&core, &mine, &mine_spans[count]) == 0)
 			count++;
