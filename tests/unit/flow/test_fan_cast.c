@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define BYTES	 (5 * MIB + 4097)
 #define PATIENCE (500 * NS_PER_MS) /* a group ends after a silence of 30 */
