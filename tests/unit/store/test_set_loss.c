@@ -198,13 +198,13 @@ static void too_small(struct rig *rig, void *arg)
 static void cancelled_at_once(struct rig *rig, void *arg)
 {
 	(void)arg;
-	set_begin_keys(rig);
+	set_keys_put(rig);
 	assert_int_equal(set_ask(rig, "memory://3", 0), 0);
 	assert_int_equal(store_volumes_cancel(rig->store), 0);
 	assert_int_equal(set_ask(rig, "memory://4", 0), -EBUSY);
+	assert_int_equal(store_volumes_cancel(rig->store), -ENOENT);
+	set_monitor_start(rig);
 	set_end_await(rig);
-	while (store_volumes_cancel(rig->store) == 0)
-		fiber_sleep_ns(SET_LOOK_NS);
 	assert_int_equal(set_members(rig), 0x7);
 	while (set_ask(rig, "memory://3", 0) == -EBUSY)
 		fiber_sleep_ns(SET_LOOK_NS);
