@@ -234,7 +234,7 @@ int store_volumes_cancel(struct store *store)
 	if (!has_set(store))
 		return -ENOTSUP;
 	pthread_mutex_lock(&change->lock);
-	if (change->shown.changing || change->asked == ASKED_CHANGE) {
+	if (change->shown.before_data || change->asked == ASKED_CHANGE) {
 		change->asked = ASKED_CANCEL;
 		change->note[0] = '\0';
 		ret = 0;
@@ -248,6 +248,7 @@ void store_volumes_status(struct store *store, struct store_set_status *ret_stat
 	struct store_change *change = store->change;
 	struct store_set_status status = {.changing = false};
 	uint64_t left, moved;
+	uint32_t slot_old;
 
 	if (!has_set(store)) {
 		*ret_status = status;
@@ -255,15 +256,14 @@ void store_volumes_status(struct store *store, struct store_set_status *ret_stat
 	}
 	pthread_mutex_lock(&change->lock);
 	status = change->shown;
-	status.changing |= set_is_changing(store);
+	slot_old = set_slot_old(store);
 	status.preparing = change->asked == ASKED_CHANGE;
 	memcpy(status.note, change->note, sizeof(status.note));
 	pthread_mutex_unlock(&change->lock);
-	left = set_change_blocks_left(store) * status.before_data;
-	moved = space_geometry_blocks(store->space, 1u - set_slot_old(store)) * status.data;
+	left = space_geometry_blocks(store->space, slot_old) * status.before_data;
+	moved = space_geometry_blocks(store->space, 1u - slot_old) * status.data;
 	status.left_bytes = left * BLOCK_BYTES;
 	status.all_bytes = (left + moved) * BLOCK_BYTES;
-	status.failed = atomic_load(&change->failed);
 	*ret_status = status;
 }
 

@@ -73,22 +73,26 @@ void set_change_note(struct store *store, int error, uint64_t failed)
 {
 	struct store_change *change = store->change;
 	uint64_t now_ns = clock_now_ns();
+	char note[NOTE_BYTES] = "";
+	bool changing;
 
-	if (!set_is_changing(store))
-		error = 0;
-	atomic_store(&change->failed, failed);
 	if (error == -ENOSPC)
-		set_note(change, "waits for space: free some, or cancel");
+		snprintf(note, sizeof(note), "waits for space: free some, or cancel");
 	else if (error && error != -ESHUTDOWN)
-		set_note(change, "waits: %s", strerror(-error));
+		snprintf(note, sizeof(note), "waits: %s", strerror(-error));
 	else if (failed)
-		set_note(change,
+		snprintf(note, sizeof(note),
 			"%llu bodies cannot be read: run a scrub, which names them; restore or "
 			"delete them",
 			(unsigned long long)failed);
-	else
-		set_note(change, "%s", "");
-	if ((!failed && (!error || error == -ESHUTDOWN)) || now_ns - change->told_ns < TOLD_NS)
+	pthread_mutex_lock(&change->lock);
+	changing = change->shown.changing;
+	if (changing) {
+		memcpy(change->note, note, sizeof(note));
+		change->shown.failed = failed;
+	}
+	pthread_mutex_unlock(&change->lock);
+	if (!changing || !note[0] || now_ns - change->told_ns < TOLD_NS)
 		return;
 	change->told_ns = now_ns;
 	if (failed)
@@ -109,14 +113,18 @@ void set_show(struct store *store)
 	struct store_change *change = store->change;
 
 	pthread_mutex_lock(&change->lock);
-	change->shown = (struct store_set_status){.changing = before->data != 0,
+	atomic_store(&store->volume.set_current, (uint32_t)set->current);
+	/* A change that has its last superblock ends when the array has left the older set. */
+	change->shown = (struct store_set_status){.changing = set_is_changing(store),
 		.data = now->data,
 		.parity = now->parity,
 		.members = disk_geometry_mask(now),
 		.before_data = before->data,
 		.before_parity = before->parity};
+	/* The mover may still be in its last pass, and what it waited for is over. */
+	if (!change->shown.changing)
+		change->note[0] = '\0';
 	pthread_mutex_unlock(&change->lock);
-	atomic_store(&store->volume.set_current, (uint32_t)set->current);
 }
 
 /* ---- Steps. ---- */
@@ -200,7 +208,7 @@ int set_change_open(struct store *store)
 	pthread_mutex_init(&change->lock, NULL);
 	store->change = change;
 	set_show(store);
-	if (change->shown.changing)
+	if (change->shown.before_data)
 		log_info("store",
 			"%s: the change of the set of volumes goes on: from %u+%u to %u+%u",
 			store->dir, change->shown.before_data, change->shown.before_parity,

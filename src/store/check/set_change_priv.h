@@ -23,7 +23,6 @@ struct store_change {
 	char note[NOTE_BYTES];
 	struct store_set_status shown; /* the set as it is, for status */
 	_Atomic bool moving;	       /* the mover runs */
-	_Atomic uint64_t failed;
 	/* Of the monitor, and its helper thread. */
 	bool stepping;
 	struct disk *disks[DISK_MEMBERS_MAX]; /* by member: new */
@@ -42,7 +41,8 @@ void set_asked_end(struct store_change *change);
 /* Why it waits, or why it failed; for status. */
 void set_note(struct store_change *change, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Under volume.lock: what status shows is the set of the superblock. */
+/* Under volume.lock, after a change of the superblock's set or of the array's geometries: what
+ * status shows. */
 void set_show(struct store *store);
 
 /* ---- set_ask.c ---- */

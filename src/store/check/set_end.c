@@ -58,6 +58,7 @@ static void leave_run(void *arg)
 	if (stripe_remember(store->dir, volume))
 		log_warn("store", "%s: cannot record the volumes in the data folder", store->dir);
 	space_stripe(store->space, volume->disk, (uint32_t)volume->super.set.current);
+	set_show(store);
 	pthread_mutex_unlock(&volume->lock);
 }
 

@@ -1,6 +1,6 @@
 /* tests/unit/store/test_set_withdraw.c: a change of the set of volumes is taken back without its
- * new volumes, by an administrator and by a start; and when its last superblock is being written.
- */
+ * new volumes, by an administrator and by a start; and what is told while its first and its last
+ * superblock are being written. */
 #include "set_rig.h"
 
 #include <errno.h>
@@ -208,13 +208,42 @@ static void cancelled_at_the_end(struct rig *rig, void *arg)
 	pthread_mutex_unlock(&rig->store->volume.lock);
 	while (change->stepping)
 		fiber_sleep_ns(SET_LOOK_NS);
+	/* The superblock has one geometry, and the array still two. */
+	assert_true(set_status(rig).changing);
+	assert_int_equal(set_status(rig).before_data, 0);
+	set_change_note(rig->store, -EIO, 1);
+	assert_int_equal(set_status(rig).failed, 1);
 
 	memory_disk(0)->away = memory_disk(1)->away = false;
 	set_monitor_start(rig);
 	set_end_await(rig);
 	set_writable_await(rig);
 	assert_int_equal(set_members(rig), 0xf);
+	assert_int_equal(set_status(rig).failed, 0);
+	/* The mover's last pass may end later. */
+	set_change_note(rig->store, -EIO, 1);
+	assert_string_equal(set_status(rig).note, "");
+	assert_int_equal(set_status(rig).failed, 0);
 	set_keys_verify(rig, 0, 1);
+}
+
+/* ---- The status while the change's first superblock is being made. ---- */
+
+/* The array has the new geometry first. */
+static void array_before_superblock(struct rig *rig, void *arg)
+{
+	const struct disk_geometry swapped = {.data = 2, .parity = 1, .order = {2, 1, 0}};
+	struct disk *disk = rig->store->volume.disk;
+	struct store_set_status status;
+	uint32_t slot = set_slot_old(rig->store);
+
+	(void)arg;
+	set_keys_put(rig);
+	assert_int_equal(disk_array_geometry_add(disk, slot, &swapped), 0);
+	status = set_status(rig);
+	disk_array_geometry_end(disk, slot);
+	assert_false(status.changing);
+	assert_true(status.all_bytes > 0);
 }
 
 /* ---- Stores. ---- */
@@ -289,12 +318,19 @@ static void test_taken_back_at_the_end(void **state)
 	set_run(cancelled_at_the_end, SET_THREE, 2, 0);
 }
 
+static void test_no_change_before_its_superblock(void **state)
+{
+	(void)state;
+	set_run(array_before_superblock, SET_THREE, 2, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_new_volumes_are_lost_and_the_change_is_taken_back),
 		cmocka_unit_test(test_a_start_without_the_new_volumes),
 		cmocka_unit_test(test_taken_back_at_the_end),
+		cmocka_unit_test(test_no_change_before_its_superblock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
