@@ -158,15 +158,16 @@ static struct offload *queue_first(const struct pool *pool)
 	return is_client(offload) && pool->clients == HELPERS_CLIENTS_MAX ? NULL : offload;
 }
 
-/* Whether the call that was queued last needs one more helper, and whether it may have one. */
+/* Whether the call that was queued last needs one more helper, and whether it may have one. Each of
+ * the other calls that may run now has an idle helper, which has been woken or has not come yet. */
 static bool needs_helper(const struct pool *pool, const struct offload *offload, bool *ret_may)
 {
-	uint32_t own = pool->turn_of[0].count;
-	bool room =
-		!is_client(offload) || pool->clients + pool->queued - own <= HELPERS_CLIENTS_MAX;
+	uint32_t own = pool->turn_of[0].count, clients = pool->queued - own;
+	uint32_t may_run = own + MIN(clients, HELPERS_CLIENTS_MAX - pool->clients);
+	bool room = !is_client(offload) || pool->clients + clients <= HELPERS_CLIENTS_MAX;
 
 	*ret_may = room && pool->helpers < HELPERS_MAX;
-	return !room || (is_client(offload) ? pool->queued : own) > pool->idle;
+	return !room || may_run > pool->idle;
 }
 
 /* ---- */

@@ -5,6 +5,70 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
+/* ---- Calls that run at the same time. ---- */
+
+#define MEET_MAX 8u
+
+typedef void offload_fn(fiber_fn *fn, void *arg);
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	offload_fn *offload;
+	uint32_t expected, here;
+} meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* Waits for all the others. */
+static void meeting_call(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&meeting.lock);
+	meeting.here++;
+	pthread_cond_broadcast(&meeting.changed);
+	while (meeting.here < meeting.expected)
+		pthread_cond_wait(&meeting.changed, &meeting.lock);
+	pthread_mutex_unlock(&meeting.lock);
+}
+
+static void meeting_fiber(void *arg)
+{
+	fiber_share_set((uint16_t)(uintptr_t)arg);
+	meeting.offload(meeting_call, NULL);
+}
+
+static void rests(void *arg)
+{
+	(void)arg;
+	fiber_sleep_ns(10 * NS_PER_MS);
+}
+
+/* Each time there are as many calls of clients as helpers, which are idle, most likely, and one of
+ * the server's own, which goes first: it gets one more helper, and keeps no client waiting. */
+static void meet(offload_fn *offload)
+{
+	meeting.offload = offload;
+	for (uint32_t clients = 0; clients <= MEET_MAX; clients++) {
+		meeting.here = 0;
+		meeting.expected = clients + 1;
+		for (uint32_t i = 0; i < clients; i++)
+			rig_spawn(meeting_fiber, (void *)1);
+		rig_spawn(meeting_fiber, NULL);
+		rig_run();
+		rig_spawn(rests, NULL);
+		rig_run();
+	}
+}
+
+/* Comes before the tests that start all helpers there can be. */
+static void test_idle_helpers_are_promised_once(void **state)
+{
+	(void)state;
+	meet(fiber_offload);
+	meet(fiber_offload_long);
+}
+
+/* ---- The order of calls. ---- */
+
 /* One helper serves the calls one after the other, because all others are kept busy. */
 #define KEPT_CALLS   11u
 #define MANY_CALLS   6u
@@ -103,8 +167,6 @@ static void test_shares_take_turns_at_helpers(void **state)
 #define CLIENTS_MAX   8u
 #define OWN_CALLS     4u
 
-typedef void offload_fn(fiber_fn *fn, void *arg);
-
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -195,6 +257,7 @@ static void test_long_calls_leave_the_processor_to_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_idle_helpers_are_promised_once),
 		RIG_TEST(test_shares_take_turns_at_helpers),
 		RIG_TEST(test_clients_leave_helpers_to_the_server),
 		RIG_TEST(test_long_calls_leave_the_processor_to_others),
