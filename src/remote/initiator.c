@@ -72,7 +72,7 @@ static void lane_connect(struct remote_lane *lane)
 	ret = lane_qp_open(lane);
 	if (!ret)
 		ret = rp_connect(lane->qp, volume->host, volume->port, &hello, sizeof(hello),
-			lane->since_ns + REMOTE_SETUP_NS);
+			lane->since_ns + volume->remote->opts.setup_ns);
 	if (ret)
 		remote_lane_fail(lane, ret, strerror(-ret));
 }
@@ -275,7 +275,7 @@ static void port_tick(struct reactor_timer *timer, void *arg)
 		if (!lane || lane->state == LANE_WAITING || lane->state == LANE_FAILED)
 			continue;
 		if (lane->state != LANE_OPEN) {
-			if (now_ns > lane->since_ns + REMOTE_SETUP_NS)
+			if (now_ns > lane->since_ns + port->remote->opts.setup_ns)
 				remote_lane_fail(lane, -ETIMEDOUT, "it does not answer");
 		} else if (lane_overdue(lane, now_ns)) {
 			remote_lane_fail(lane, -ETIMEDOUT, "a command got no answer");

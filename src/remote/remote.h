@@ -32,6 +32,7 @@ struct remote_opts {
 	 * it has proven the secret, so it is a reason to look, not a fact. */
 	void (*stale)(void *arg);
 	void *stale_arg;
+	uint64_t setup_ns; /* how long the set-up of a connection may take; 0: 3 s */
 };
 /* Makes disk_open() accept REMOTE_SCHEME; call it before anything is opened. One at a time. */
 int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_remote);
@@ -56,6 +57,7 @@ struct remote_target_opts {
 	uint16_t port; /* 0: a free one */
 	const struct remote_export *exports;
 	uint32_t export_count;
+	uint64_t setup_ns; /* how long the set-up of a connection may take; 0: 3 s */
 };
 /* Before the reactor's first turn. rp_listen's errors; the log says why. */
 int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target);

@@ -356,8 +356,8 @@ static void tick(struct reactor_timer *timer, void *arg)
 
 	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++) {
 		struct target_lane *lane = target->lanes[i];
-		uint64_t wait_ns =
-			lane && lane->state == TARGET_OPEN ? REMOTE_SILENCE_NS : REMOTE_SETUP_NS;
+		uint64_t wait_ns = lane && lane->state == TARGET_OPEN ? REMOTE_SILENCE_NS
+								      : target->opts.setup_ns;
 
 		if (lane && now_ns > lane->heard_ns + wait_ns)
 			target_lane_fail(lane, "it is silent");
@@ -412,6 +412,7 @@ int remote_target_open(const struct remote_target_opts *opts, struct remote_targ
 		return -ENOMEM;
 	CHECK(opts->export_count <= REMOTE_VOLUMES_MAX);
 	target->opts = *opts;
+	target->opts.setup_ns = opts->setup_ns ? opts->setup_ns : REMOTE_SETUP_NS;
 	list_init(&target->starved);
 	snprintf(target->secret, sizeof(target->secret), "%s", opts->secret);
 	for (uint32_t i = 0; i < opts->export_count; i++) {

@@ -486,6 +486,7 @@ int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_re
 	if (!remote)
 		return -ENOMEM;
 	remote->opts = *opts;
+	remote->opts.setup_ns = opts->setup_ns ? opts->setup_ns : REMOTE_SETUP_NS;
 	snprintf(remote->secret, sizeof(remote->secret), "%s", opts->secret);
 	snprintf(remote->device_name, sizeof(remote->device_name), "%s", opts->device.device_name);
 	remote->opts.secret = remote->secret;

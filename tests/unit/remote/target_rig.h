@@ -4,6 +4,7 @@
 
 #include "../unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #include "disk/disk.h"
@@ -11,10 +12,15 @@
 
 #define SECRET "a secret of sixteen and more"
 #define BYTES  (8 * MIB)
+/* Of connections, at both ends: longer than this process is ever stopped for. */
+#define SETUP_NS (60 * NS_PER_S)
+/* A port that was free may belong to another program for a while. */
+#define PORT_NS (60 * NS_PER_S)
 
 struct target {
 	char path[64]; /* of the volume; target_start fills in the rest */
 	const char *epoch_path;
+	uint64_t setup_ns; /* 0: SETUP_NS */
 	struct region *region;
 	struct reactor *reactor;
 	struct disk *disk;
@@ -45,7 +51,10 @@ static inline void target_start(struct target *target, uint16_t port)
 		.port = port,
 		.exports = &export,
 		.export_count = 1,
+		.setup_ns = target->setup_ns ? target->setup_ns : SETUP_NS,
 	};
+	uint64_t deadline_ns = clock_now_ns() + PORT_NS;
+	int ret;
 
 	assert_int_equal(region_open(&region, &target->region), 0);
 	assert_int_equal(reactor_open(&reactor, &target->reactor), 0);
@@ -54,7 +63,10 @@ static inline void target_start(struct target *target, uint16_t port)
 	export.disk = target->disk;
 	opts.reactor = target->reactor;
 	opts.region = target->region;
-	assert_int_equal(remote_target_open(&opts, &target->target), 0);
+	do
+		ret = remote_target_open(&opts, &target->target);
+	while (ret == -EADDRINUSE && clock_rest(deadline_ns));
+	assert_int_equal(ret, 0);
 	target->port = remote_target_port(target->target);
 	assert_int_equal(pthread_create(&target->thread, NULL, target_main, target), 0);
 }

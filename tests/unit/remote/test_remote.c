@@ -25,7 +25,8 @@ static struct remote *owner_open(const char *secret, uint64_t epoch)
 		.secret = secret,
 		.epoch = epoch,
 		.stale = stale_heard,
-		.stale_arg = &stale_count};
+		.stale_arg = &stale_count,
+		.setup_ns = SETUP_NS};
 	struct remote *remote;
 
 	assert_int_equal(remote_initiator_open(&opts, &remote), 0);
@@ -419,7 +420,6 @@ static void stop_post(struct reactor_msg *msg)
 static void a_host_has_many_connections(void **state)
 {
 	const struct region_opts region_opts = {.bytes = MANY_MIB * MIB, .core_count = LOOPS};
-	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	struct remote *remote = initiator_open(SECRET);
 	struct reactor *reactors[LOOPS];
 	struct reactor_msg stops[LOOPS] = {{.fn = stop_post}, {.fn = stop_post}};
@@ -429,6 +429,7 @@ static void a_host_has_many_connections(void **state)
 	struct region *region;
 	char path[128];
 	struct disk_opts opts = {.path = path, .read_only = true};
+	uint64_t deadline_ns;
 
 	(void)state;
 	setup(&target);
@@ -445,6 +446,7 @@ static void a_host_has_many_connections(void **state)
 	}
 	for (uint32_t i = 0; i < LOOPS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, loop_main, reactors[i]), 0);
+	deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	for (uint32_t i = 0; i < HANDLES; i++)
 		while (disk_revive(disks[i])) {
 			if (clock_now_ns() > deadline_ns)
