@@ -146,13 +146,13 @@ static void sleeps(void *arg)
 	fiber_sleep_ns(*(uint64_t *)arg);
 }
 
-static void test_idle_costs_nothing(void **state)
+/* Whether it takes less than a fifth of a processor. */
+static bool idles(uint64_t sleep_ns)
 {
-	uint64_t sleep_ns = 200 * NS_PER_MS;
+	uint64_t sleeps_before = rig_stats().sleeps;
 	uint64_t wall_ns = clock_now_ns();
 	uint64_t used_ns = cpu_ns();
 
-	(void)state;
 	rig_spawn(sleeps, &sleep_ns);
 	rig_run();
 	wall_ns = clock_now_ns() - wall_ns;
@@ -160,10 +160,20 @@ static void test_idle_costs_nothing(void **state)
 	assert_true(wall_ns >= sleep_ns);
 	print_message("# idle for %.1f ms: %.2f %% of a processor, %u sleeps\n",
 		(double)wall_ns / 1e6, 100.0 * (double)used_ns / (double)wall_ns,
-		(unsigned)rig_stats().sleeps);
-	assert_true(used_ns * 5 < wall_ns);
+		(unsigned)(rig_stats().sleeps - sleeps_before));
 	/* One for each level of the wheel at most, plus the ring of reactor_stop. */
-	assert_true(rig_stats().sleeps <= 6);
+	assert_true(rig_stats().sleeps - sleeps_before <= 6);
+	return used_ns * 5 < wall_ns;
+}
+
+/* A hypervisor that takes the processor away may count as its use. */
+static void test_idle_costs_nothing(void **state)
+{
+	uint32_t tries = 1;
+
+	(void)state;
+	while (!idles(200 * NS_PER_MS))
+		assert_true(tries++ < 3);
 }
 
 static void test_turn_wait_keeps_its_deadline(void **state)
@@ -420,7 +430,8 @@ static void disarms(void *arg)
 	(void)arg;
 }
 
-static void test_a_crowded_loop_does_not_yield(void **state)
+/* Whether the loop found itself crowded before it followed its waits. */
+static bool crowds(void)
 {
 	struct reactor_poller poller = {.name = "thief",
 		.poll = loses_time,
@@ -428,14 +439,26 @@ static void test_a_crowded_loop_does_not_yield(void **state)
 		.disarm = disarms,
 		.event_fd = eventfd(0, EFD_CLOEXEC)};
 
-	(void)state;
 	rig_open_with((struct reactor_opts){.idle_spin_ns = NS_PER_S, .idle_spin_follows = true});
 	reactor_poller_add(rig, &poller);
 	rig_spawn(waits_long_until_it_follows, NULL);
 	rig_run();
 	reactor_poller_remove(rig, &poller);
 	close(poller.event_fd);
-	assert_int_equal(rig_stats().spin_crowded, 1);
+	assert_int_equal(rig_stats().spin_crowded + rig_stats().spin_changes, 1);
+	return rig_stats().spin_crowded;
+}
+
+/* A loop that is stopped while it works did not lose that time by spinning. */
+static void test_a_crowded_loop_does_not_yield(void **state)
+{
+	uint32_t tries = 1;
+
+	(void)state;
+	while (!crowds()) {
+		assert_true(tries++ < 10);
+		reactor_close(rig);
+	}
 	assert_true(rig_stats().idle_spin_ns < CLOCK_YIELD_NS);
 }
 
