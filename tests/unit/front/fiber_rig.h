@@ -9,7 +9,7 @@
 
 #include "flow/flow.h"
 
-#define RIG_ALARM_S	 240
+#define RIG_ALARM_S	 600
 #define RIG_REGION_BYTES (16 * MIB)
 
 static struct reactor *rig;

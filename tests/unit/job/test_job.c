@@ -8,7 +8,7 @@
 
 #include "server/job/job.h"
 
-#define RIG_ALARM_S  240
+#define RIG_ALARM_S  600
 #define VERSIONS_MAX 16u
 
 /* ---- A store of a few buckets, each with the same versions. ---- */

@@ -8,7 +8,7 @@
 
 #include "listen/listen.h"
 
-#define RIG_ALARM_S 240
+#define RIG_ALARM_S 600
 #define SERVED_MAX  64u
 
 static struct reactor *rig;

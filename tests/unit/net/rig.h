@@ -14,7 +14,7 @@
 
 #include "net/net.h"
 
-#define RIG_ALARM_S 240
+#define RIG_ALARM_S 600
 
 static struct reactor *rig;
 

@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "reactor/reactor.h"
 
-#define RIG_ALARM_S	    120
+#define RIG_ALARM_S	    600
 #define REACTOR_TEST_ROUNDS 100000u
 
 static struct reactor *rig;

@@ -331,7 +331,7 @@ static void hears(struct reactor_msg *msg)
  * minutes. */
 static void awaits_sleep(void *arg)
 {
-	uint64_t deadline_ns = clock_now_ns() + RIG_ALARM_S / 2 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + RIG_ALARM_S / 4 * NS_PER_S;
 	struct reactor_msg msg = {.fn = hears};
 
 	atomic_store(&heard, true);

@@ -79,17 +79,24 @@ static void queue_init(struct queue *queue, uint64_t taken_max)
 }
 
 #define RAISES 30000u
+/* On a busy machine each pause may take milliseconds: from then on there are none. */
+#define PAUSES_NS (5 * NS_PER_S)
 
 static void *raise_all(void *arg)
 {
+	uint64_t until_ns = clock_now_ns() + PAUSES_NS;
 	struct queue *queue = arg;
 
-	for (uint32_t i = 0; i < RAISES; i++) {
+	for (uint32_t i = 1; i < RAISES; i++) {
 		queue_raise(queue);
 		/* Lets the reactor get close to sleep, or into it, with another delay each time. */
-		for (uint32_t pause = i % 5; pause > 0; pause--)
+		for (uint32_t pause = i % 5; pause > 0 && clock_now_ns() < until_ns; pause--)
 			sched_yield();
 	}
+	/* It may have been stopped all the time. */
+	while (!rig_stats().sleeps)
+		sched_yield();
+	queue_raise(queue);
 	return NULL;
 }
 
