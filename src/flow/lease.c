@@ -18,8 +18,12 @@ DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
 /* A transfer that has not begun waits as long as its queue moves. When the queue has not moved for
  * this time, waiters that have not begun are refused, and new ones are refused at once. */
 #define PATIENCE_NS (5 * NS_PER_S)
-#define QUEUE_MAX   256u /* waiters of one share; more are refused at once */
-#define SERVE_MAX   256u /* grants at a time: the others are served in the next turn */
+/* This core looks at the queues with waiters every SERVE_NS. When it did not for longer than this,
+ * the process was stopped or its processor was taken. Nobody could give frames back in the gap, so
+ * only this much of it counts as waiting. */
+#define GAP_NS	  (500 * NS_PER_MS)
+#define QUEUE_MAX 256u /* waiters of one share; more are refused at once */
+#define SERVE_MAX 256u /* grants at a time: the others are served in the next turn */
 
 DEFINE_COUNTER(waits_total, "nebulaio_flow_frame_waits_total", NULL,
 	"Times that a transfer had to wait for frames.");
@@ -35,7 +39,8 @@ struct queue {
 	struct list link; /* in active while the queue has waiters */
 	struct list waiters;
 	uint32_t count;
-	uint64_t moved_ns; /* time of the last grant, or of the first waiter's arrival */
+	/* By worked_ns(): the time of the last grant, or of the first waiter's arrival. */
+	uint64_t moved_ns;
 	uint64_t stood_ns; /* time of the last refusal; 0: none since the last grant */
 };
 
@@ -43,6 +48,7 @@ struct flow_waiting {
 	struct flow_core *core;
 	struct reactor_timer timer;
 	uint64_t pressed_ns;		/* the turn of the last call for loans */
+	uint64_t looked_ns, gaps_ns;	/* of worked_ns() */
 	bool out_of[SIZE_COUNT];	/* the region had none of this size at the last request */
 	struct list active[SIZE_COUNT]; /* queues, by turns */
 	struct queue queues[SIZE_COUNT][FLOW_SHARES];
@@ -56,6 +62,17 @@ struct waiter {
 	struct region_span span;
 	bool granted;
 };
+
+/* The time without the rest of the gaps: how long waiters have waited is measured by it. */
+static uint64_t worked_ns(struct flow_waiting *waiting)
+{
+	uint64_t now_ns = clock_now_ns(), gap_ns = now_ns - waiting->looked_ns;
+
+	if (gap_ns > GAP_NS)
+		waiting->gaps_ns += gap_ns - GAP_NS;
+	waiting->looked_ns = now_ns;
+	return now_ns - waiting->gaps_ns;
+}
 
 static enum size size_of(const struct flow_want *want)
 {
@@ -137,7 +154,7 @@ static void queue_join(
 	struct flow_waiting *waiting = core->waiting;
 
 	if (queue->count++ == 0) {
-		queue->moved_ns = clock_now_ns();
+		queue->moved_ns = worked_ns(waiting);
 		list_push_back(&waiting->active[size], &queue->link);
 	}
 	list_push_back(&queue->waiters, &waiter->link);
@@ -165,7 +182,7 @@ static uint32_t serve_round(struct flow_core *core, enum size size, uint32_t max
 		list_push_back(&waiting->active[size], &queue->link);
 		waiting->out_of[size] = ret == -ENOBUFS;
 		if (ret == 0) {
-			queue->moved_ns = clock_now_ns();
+			queue->moved_ns = worked_ns(waiting);
 			queue->stood_ns = 0;
 			waiter->granted = true;
 			queue_leave(core, queue, waiter);
@@ -194,6 +211,7 @@ static void serve_timer(struct reactor_timer *timer, void *arg)
 {
 	struct flow_core *core = arg;
 
+	(void)worked_ns(core->waiting);
 	flow_waiting_serve(core);
 	if (core->waiters)
 		reactor_timer_set(core->reactor, timer, reactor_now_ns(core->reactor) + SERVE_NS);
@@ -243,7 +261,7 @@ static bool holds_piece(const struct flow_core *core)
 	return false;
 }
 
-/* The time at which a waiter without a grant gives up. */
+/* The time at which a waiter without a grant gives up, by worked_ns(). */
 static uint64_t patience_ends(
 	const struct flow_want *want, const struct queue *queue, uint64_t came_ns)
 {
@@ -256,27 +274,25 @@ static uint64_t patience_ends(
 
 /* Whether waiting in it is useless: the queue does not move, or a waiter was refused a moment
  * ago. */
-static bool stands(const struct queue *queue)
+static bool stands(struct flow_waiting *waiting, const struct queue *queue)
 {
-	uint64_t now_ns = clock_now_ns();
-
-	return (queue->count && now_ns - queue->moved_ns > PATIENCE_NS) ||
-	       (queue->stood_ns && now_ns - queue->stood_ns < PATIENCE_NS);
+	return (queue->count && worked_ns(waiting) - queue->moved_ns > PATIENCE_NS) ||
+	       (queue->stood_ns && clock_now_ns() - queue->stood_ns < PATIENCE_NS);
 }
 
-static int wait_granted(struct queue *queue, struct waiter *waiter)
+static int wait_granted(struct flow_waiting *waiting, struct queue *queue, struct waiter *waiter)
 {
-	uint64_t came_ns = clock_now_ns();
+	uint64_t came_ns = worked_ns(waiting);
 
 	for (;;) {
-		uint64_t end_ns = patience_ends(waiter->want, queue, came_ns);
+		uint64_t end_ns = patience_ends(waiter->want, queue, came_ns) + waiting->gaps_ns;
 
 		fiber_park_until(MIN(end_ns, waiter->want->deadline_ns));
 		if (waiter->granted)
 			return 0;
 		if (clock_now_ns() >= waiter->want->deadline_ns)
 			return -ETIMEDOUT;
-		if (clock_now_ns() >= patience_ends(waiter->want, queue, came_ns))
+		if (worked_ns(waiting) >= patience_ends(waiter->want, queue, came_ns))
 			return -ENOBUFS;
 	}
 }
@@ -300,13 +316,13 @@ static __attribute__((noinline, cold)) int lease_wait(
 	}
 	if (queue->count >= QUEUE_MAX)
 		counter_add(&queue_full, 1);
-	if (queue->count >= QUEUE_MAX || (!want->begun && stands(queue))) {
+	if (queue->count >= QUEUE_MAX || (!want->begun && stands(core->waiting, queue))) {
 		counter_add(&refused_total, 1);
 		return -ENOBUFS;
 	}
 	counter_add(&waits_total, 1);
 	queue_join(core, size, queue, &waiter);
-	ret = wait_granted(queue, &waiter);
+	ret = wait_granted(core->waiting, queue, &waiter);
 	if (ret == 0) {
 		*ret_span = waiter.span;
 		return 0;

@@ -5,6 +5,20 @@
 #include "flow/reader.h"
 #include "rig.h"
 
+/* ---- The clock: it jumps when the process is stopped. ---- */
+
+static _Atomic time_t stopped_s;
+
+int __real_clock_gettime(clockid_t id, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int err = __real_clock_gettime(id, ret);
+
+	ret->tv_sec += stopped_s;
+	return err;
+}
+
 /* ---- The rig: a region of few frames, with a budget. ---- */
 
 #define REGION_BYTES (16 * MIB)
@@ -274,6 +288,26 @@ static void queue_that_stands_refuses(void)
 	waiter_end(&patient);
 }
 
+/* A process that was stopped gave no frames back meanwhile: no waiter is refused for that time. */
+static void stops_do_not_count(void)
+{
+	struct flow_want fresh = want(CHUNK_FRAMES, 1), begun = want(CHUNK_FRAMES, 1);
+	struct waiter waiters[2];
+
+	fresh.begun = false;
+	take_all(CHUNK_FRAMES);
+	waiter_start(&waiters[0], begun);
+	waiter_start(&waiters[1], fresh);
+	for (uint32_t i = 0; i < 3; i++) {
+		stopped_s += 40;
+		fiber_sleep_ns(10 * NS_PER_MS);
+		assert_false(waiters[0].done || waiters[1].done);
+	}
+	give_all();
+	waiter_end(&waiters[0]);
+	waiter_end(&waiters[1]);
+}
+
 static void walks_are_bounded_by_share(void)
 {
 	for (uint32_t i = 0; i < FLOW_SHARE_WALKS; i++)
@@ -401,6 +435,7 @@ static void test_waiting(void **state)
 	(void)state;
 	run(small_passes_large);
 	run(queue_that_stands_refuses);
+	run(stops_do_not_count);
 }
 
 static void test_shares(void **state)
