@@ -30,13 +30,13 @@ static const char CP_USAGE[] =
 	"                     by checksum and not sent again. Without --resume, cp aborts an\n"
 	"                     interrupted upload and starts a new one.\n"
 	"  -q, --quiet        print no names\n"
-	"      --fan-out NAME:COUNT[:multicast]\n"
+	"      --fan-out NAME:COUNT[:wait=SECONDS][:multicast]\n"
 	"                     download together with other clients: COUNT of them run cp with\n"
-	"                     this NAME at about the same time. The server waits up to 10\n"
-	"                     seconds for all, keeps them in step and reads each large object\n"
-	"                     once from its disks. One that is late or slow is served alone.\n"
-	"                     With :multicast the server also sends each byte once for all that\n"
-	"                     ask for it, where the network has multicast\n"
+	"                     this NAME at about the same time. The server waits up to SECONDS\n"
+	"                     (10, at most 60) for all, keeps them in step and reads each large\n"
+	"                     object once from its disks. One that is late or slow is served\n"
+	"                     alone. With :multicast the server also sends each byte once for\n"
+	"                     all that ask for it, where the network has multicast\n"
 	"                     (fan_out.multicast in the server's configuration).\n"
 	"      --content-type TYPE     of the stored object; also --cache-control,\n"
 	"                     --content-encoding and --storage-class\n"
@@ -255,27 +255,44 @@ static int encryption_add(const struct cli_command *command, struct cp_opts *opt
 			     command, opts, "x-amz-server-side-encryption", key ? "aws:kms" : kind);
 }
 
-/* NAME:COUNT[:multicast], for this process one member of the group. */
+/* A word after --fan-out's COUNT; false: it is none. */
+static bool fan_out_word(struct cp_opts *opts, const char *word)
+{
+	static const char WAIT[] = "wait=";
+	unsigned long seconds;
+	char *end;
+
+	if (strcmp(word, "multicast") == 0) {
+		opts->multicast = true;
+		return true;
+	}
+	if (strncmp(word, WAIT, strlen(WAIT)) != 0)
+		return false;
+	seconds = strtoul(word + strlen(WAIT), &end, 10);
+	opts->group.wait_ns = MIN(seconds, UINT32_MAX) * NS_PER_S;
+	return seconds && !*end;
+}
+
+/* NAME:COUNT[:wait=SECONDS][:multicast], for this process one member of the group. */
 static int fan_out_parse(const struct cli_command *command, struct cp_opts *opts, char *text)
 {
-	char *colon = strrchr(text, ':'), *end = "";
+	char *rest = text, *count, *word, *end = "";
+	bool good = true;
 
-	opts->multicast = colon && strcmp(colon, ":multicast") == 0;
-	if (opts->multicast) {
-		*colon = '\0';
-		colon = strrchr(text, ':');
-	}
-	opts->group = (struct neb_fan_out){.name = text};
+	opts->multicast = false;
+	opts->group = (struct neb_fan_out){.name = strsep(&rest, ":")};
 	while (!opts->group.member)
 		random_fill(&opts->group.member, sizeof(opts->group.member));
-	if (colon) {
-		*colon = '\0';
-		opts->group.members = (uint32_t)MIN(strtoul(colon + 1, &end, 10), UINT32_MAX);
-	}
-	if (*end || neb_fan_out_header(&opts->group, opts->fan_out))
+	count = strsep(&rest, ":");
+	if (count)
+		opts->group.members = (uint32_t)MIN(strtoul(count, &end, 10), UINT32_MAX);
+	while (good && (word = strsep(&rest, ":")) != NULL)
+		good = fan_out_word(opts, word);
+	if (!good || *end || neb_fan_out_header(&opts->group, opts->fan_out))
 		return cli_usage_error(command,
-			"--fan-out must be NAME:COUNT or NAME:COUNT:multicast, with a NAME of 1 to "
-			"64 letters, digits, '.', '_' and '-', and a COUNT of 1 to 1024");
+			"--fan-out must be NAME:COUNT[:wait=SECONDS][:multicast], with a NAME of 1 "
+			"to 64 letters, digits, '.', '_' and '-', a COUNT of 1 to 1024 and SECONDS "
+			"of 1 to 60");
 	return CLI_OK;
 }
 
