@@ -238,6 +238,16 @@ class Client:
         self.connection.request(method, target, body=body, headers=signed)
         return self.answer()
 
+    def insist(self, *request, **options):
+        """As request, and again while the server answers 503, as SDKs do: it says so to those that wait in it when their
+        turn does not come, as while the process of its other clients is stopped."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            status, headers, body = self.request(*request, **options)
+            if status != 503 or time.monotonic() > deadline:
+                return status, headers, body
+            time.sleep(float(headers.get("retry-after", 0.1)))
+
     def begin(self, method, path, body, query=None, headers=None):
         """Sends a request without its body, and waits until the server asks for that. Returns a function that sends it,
         and returns what request does."""
