@@ -71,27 +71,30 @@ struct bench_run_opts {
 
 /* The pace of one run. In an open loop operations are due at fixed times, and a latency counts from
  * when the operation was due, whether or not it could be started then: so a server that stalls does
- * not hide the requests that were due meanwhile. */
+ * not hide the requests that were due meanwhile. The first operation starts however late the run
+ * comes to it: a process that was held up for all its time still measures something. */
 struct bench_pace {
 	uint64_t end_ns;
 	uint64_t left; /* starts */
 	uint64_t due_ns;
 	uint64_t interval_ns; /* 0: closed loop */
+	bool begun;	      /* the first operation was started */
 };
 void bench_pace_start(struct bench_pace *pace, const struct bench_run_opts *opts, uint64_t now_ns);
+static inline bool bench_pace_ended(const struct bench_pace *pace, uint64_t now_ns)
+{
+	return (pace->begun && now_ns >= pace->end_ns) || !pace->left;
+}
 /* Returns whether an operation may start now, and from when its latency counts. */
 static inline bool bench_pace_take(struct bench_pace *pace, uint64_t now_ns, uint64_t *ret_since_ns)
 {
-	if (now_ns >= pace->end_ns || !pace->left || (pace->interval_ns && now_ns < pace->due_ns))
+	if (bench_pace_ended(pace, now_ns) || (pace->interval_ns && now_ns < pace->due_ns))
 		return false;
 	*ret_since_ns = pace->interval_ns ? pace->due_ns : now_ns;
 	pace->due_ns += pace->interval_ns;
 	pace->left--;
+	pace->begun = true;
 	return true;
-}
-static inline bool bench_pace_ended(const struct bench_pace *pace, uint64_t now_ns)
-{
-	return now_ns >= pace->end_ns || !pace->left;
 }
 
 #endif

@@ -70,6 +70,11 @@ static void test_closed_loop_counts_from_now(void **state)
 	assert_true(bench_pace_take(&pace, 1099, &since_ns));
 	assert_false(bench_pace_take(&pace, 1099, &since_ns)); /* both are done */
 	assert_true(bench_pace_ended(&pace, 1099));
+	bench_pace_start(&pace, &opts, 1000);
+	assert_false(bench_pace_ended(&pace, 5000));
+	assert_true(bench_pace_take(&pace, 5000, &since_ns)); /* the first, however late */
+	assert_false(bench_pace_take(&pace, 5000, &since_ns));
+	assert_true(bench_pace_ended(&pace, 5000));
 }
 
 /* A server that stalls from 1000 to 1450: requests due meanwhile are measured from their due
