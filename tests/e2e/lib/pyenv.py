@@ -21,7 +21,8 @@ BUILT = ("build", "*.egg-info", "*.so", "__pycache__")
 # CRC64NVME by default.
 PACKAGES = (("numpy", "fsspec", "boto3>=1.36"), ("pandas", "pyarrow", "zarr", "dask[dataframe]"),
             ("safetensors", "ml_dtypes"))
-FETCH_S = 240
+# Only a hang takes longer, even on a busy machine: what is killed while it unpacks leaves half a package.
+STEP_S = 1800
 # The extension is watched with its library; the run time comes by sanitizer_environment().
 SANITIZED_BUILD = {"CC": "clang", "LDSHARED": "clang -shared",
                    "CFLAGS": "-Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"}
@@ -44,13 +45,13 @@ def locked(build):
         yield build / "python"
 
 
-def run(*command, timeout=FETCH_S, **options):
-    """Whether it succeeded, and its output."""
+def run(*command, **options):
+    """Whether it succeeded, None if it was killed; and its output."""
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, **options)
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=STEP_S, **options)
         return done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     except subprocess.TimeoutExpired:
-        return False, f"no end after {timeout} s"
+        return None, f"no end after {STEP_S} s"
 
 
 def create(folder):
@@ -66,10 +67,14 @@ def install(folder, sources, build):
 
 
 def fetch(folder, *packages):
-    """Installs those that the registry has; otherwise prints a comment line with the reason."""
+    """Installs those that the registry has; otherwise prints a comment line with the reason. Whether the environment is whole,
+    and why not."""
     well, said = run(folder / "bin/python", "-m", "pip", "install", "-q", "--retries", "0", "--timeout", "20", *packages)
     if not well:
         print(f"# no {' '.join(packages)}: {said.strip().splitlines()[-1:]}", flush=True)
+    if well is None:
+        shutil.rmtree(folder)
+    return well is not None, said
 
 
 def filled(folder):
@@ -77,9 +82,10 @@ def filled(folder):
     if (folder / "filled").exists():
         return True, ""
     well, said = create(folder)
+    for packages in PACKAGES:
+        if well:
+            well, said = fetch(folder, *packages)
     if well:
-        for packages in PACKAGES:
-            fetch(folder, *packages)
         (folder / "filled").touch()
     return well, said
 
@@ -110,7 +116,7 @@ def shared(tap, build, *more):
             if well:
                 stamp.write_text(digest())
         if well and more:
-            fetch(folder, *more)
+            well, said = fetch(folder, *more)
     return folder / "bin/python" if tap.check(well, "an environment with the package nebulaio", said) else None
 
 
