@@ -98,9 +98,12 @@ def test_killed():
     port = nebula.kept_port()
     server = nebula.Server(FOLDER / "killed", FOLDER / "killed.log", "--rdma", f"127.0.0.1:{port}").start()
     try:
-        with RDMAClient(f"127.0.0.1:{port}", *KEYS, request_timeout=5, connect_timeout=1) as client:
-            expected = filled(client, BUCKET)
-            keys = client.list_objects(BUCKET, "objects/")
+        with RDMAClient(f"127.0.0.1:{port}", *KEYS) as patient:
+            expected = filled(patient, BUCKET)
+            keys = patient.list_objects(BUCKET, "objects/")
+        # Each call takes so long when nobody answers; the iterators must begin within it, too.
+        with RDMAClient(f"127.0.0.1:{port}", *KEYS, request_timeout=10) as client, \
+                RDMAClient(f"127.0.0.1:{port}", *KEYS, request_timeout=5) as brief:
             items = iter(data.EpochDataset(client, BUCKET, keys, batch=4))
             stream = iter(data.StreamDataset(client, BUCKET, keys, depth=2))
             file = TorchFile(client, BUCKET, "file.pt")
@@ -111,7 +114,7 @@ def test_killed():
                 tap.check(said, f"{name}: killed while it iterates: an error", said)
             said = failure(lambda: file.load(file.content))
             tap.check(said, "TorchFile: killed between structure and tensors: an error", said)
-            for name, read in users(client, BUCKET, keys).items():
+            for name, read in users(brief, BUCKET, keys).items():
                 tap.check(failure(read), f"{name}: a killed server is an error")
             server.start()
             loaded = {"weight": torch.zeros(MIB)}
