@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "token"))
 import native  # noqa: E402
 from contract import MTU, PSN, REPLY, TOKEN, Peer, TokenClient, parse_end  # noqa: E402
 from hipobj import COOKIE, PROTOCOL, SESSION, VALUE, HipobjClient, Transfer  # noqa: E402
-from nebula import PATIENCE_S, PROGRAM, Client  # noqa: E402
+from nebula import PATIENCE_S, PROGRAM, Client, clean_env  # noqa: E402
 from stores import taken  # noqa: E402
 
 TOKEN_WAY = 5  # NEB_TOKEN in a result
@@ -144,8 +144,7 @@ def temporary(bench, buckets, keys, session):
         error = failure.strerror
     tap.check("Operation not supported" in (error or "") and "RDMA sessions do not take temporary credentials" in said[-1],
               "a session over RDMA does not take them, and the client says so", (error, said))
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "NEBULAIO_"))}
-    env.update(AWS_ACCESS_KEY_ID=keys[0], AWS_SECRET_ACCESS_KEY=keys[1], AWS_SESSION_TOKEN=session)
+    env = clean_env(AWS_ACCESS_KEY_ID=keys[0], AWS_SECRET_ACCESS_KEY=keys[1], AWS_SESSION_TOKEN=session)
 
     def cli(*words, **other):
         return subprocess.run([PROGRAM, *words], env={**env, **other}, capture_output=True, timeout=PATIENCE_S)

@@ -6,6 +6,8 @@ import pathlib
 import shutil
 import subprocess
 
+import nebula
+
 MODULES = pathlib.Path(__file__).resolve().parents[3] / "bindings/go"
 GO = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/lib/go/bin")
 # Our module, and the paths that the mission's documents import.
@@ -22,8 +24,7 @@ def environment(build, **more):
     cache does not check headers outside a module, but separates code compiled with other flags: a flag here identifies
     the header, otherwise an updated tree would run old code."""
     header = hashlib.sha256((MODULES.parents[1] / "include/nebulaio/nebulaio.h").read_bytes()).hexdigest()
-    env = {name: value for name, value in os.environ.items()
-           if not name.startswith(("NEBULAIO_", "AWS_", "GO", "CGO_", "PKG_CONFIG"))}
+    env = nebula.clean_env("GO", "CGO_", "PKG_CONFIG")
     return dict(env, PKG_CONFIG="/usr/bin/pkg-config", PKG_CONFIG_PATH=str(build / "meson-uninstalled"),
                 LD_LIBRARY_PATH=str(build / "client"), GOPROXY="off", GOFLAGS="-mod=mod -buildvcs=false",
                 GOTOOLCHAIN="local", CGO_ENABLED="1", CGO_CFLAGS=f"-O2 -g -DNEBULAIO_HEADER_{header[:16]}", **more)

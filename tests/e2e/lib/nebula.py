@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -77,6 +78,21 @@ def freeze(pid):
             return True
     if not becomes(lambda: all(map(stopped, pathlib.Path(f"/proc/{pid}/task").iterdir()))):
         raise RuntimeError(f"process {pid} did not stop on SIGSTOP")
+
+
+def clean_env(*prefixes, **more):
+    """The environment of a client: without settings of NebulaIO, of AWS and of these prefixes, but with the time limits above;
+    and with these variables."""
+    kept = ("NEBULAIO_REQUEST_TIMEOUT_S", "NEBULAIO_CONNECT_TIMEOUT_S")
+    left_out = ("NEBULAIO_", "AWS_", *prefixes)
+    return {**{name: value for name, value in os.environ.items() if name in kept or not name.startswith(left_out)}, **more}
+
+
+class Listener(http.server.ThreadingHTTPServer):
+    """A listener for a test's own handlers: its backlog holds all connections that a server opens at once. With a backlog of
+    5 the kernel drops the others, and they are tried again only a second or more later."""
+
+    request_queue_size = 256
 
 
 class Server:
