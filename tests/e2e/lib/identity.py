@@ -12,6 +12,8 @@ import threading
 import time
 import uuid
 
+from nebula import PATIENCE_S, Listener
+
 FOLDER = tempfile.TemporaryDirectory(prefix="identity-")
 SCRATCH = pathlib.Path(FOLDER.name)
 CURVES = {"ES256": ("P-256", 32), "ES384": ("P-384", 48)}
@@ -62,7 +64,7 @@ def token(claims, path, algorithm="RS256", kid="rsa", **header):
     return f"{text}.{coded(signature)}"
 
 
-class Issuer(http.server.ThreadingHTTPServer):
+class Issuer(Listener):
     daemon_threads = True
 
     def __init__(self, chain=None):
