@@ -74,7 +74,7 @@ def freeze(pid):
     def stopped(task):
         try:
             return (task / "stat").read_text().rsplit(")", 1)[1].split()[0] in "TZX"
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it has ended, before or after the file was opened
             return True
     if not becomes(lambda: all(map(stopped, pathlib.Path(f"/proc/{pid}/task").iterdir()))):
         raise RuntimeError(f"process {pid} did not stop on SIGSTOP")
