@@ -20,7 +20,7 @@ CURVES = {"ES256": ("P-256", 32), "ES384": ("P-384", 48)}
 
 
 def openssl(*words, data=None):
-    return subprocess.run(["openssl", *words], input=data, check=True, capture_output=True, timeout=60).stdout
+    return subprocess.run(["openssl", *words], input=data, check=True, capture_output=True, timeout=PATIENCE_S).stdout
 
 
 def coded(data):
