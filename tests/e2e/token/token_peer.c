@@ -31,7 +31,6 @@
 
 #define QPS_MAX 1024u
 #define MRS_MAX 16u
-#define JOIN_NS (5 * NS_PER_S)
 #define WAIT_NS (60 * NS_PER_S) /* only for what hangs */
 
 struct peer {
@@ -170,7 +169,7 @@ static struct rp_qp *qp_of(struct peer *peer, const char *rest)
 static int order_join(struct peer *peer, const char *rest)
 {
 	struct rp_qp *qp = qp_of(peer, rest);
-	uint64_t until_ns = clock_now_ns() + JOIN_NS;
+	uint64_t until_ns = clock_now_ns() + WAIT_NS;
 	struct rp_address to;
 	unsigned int lid, has_gid;
 	char gid[33];
