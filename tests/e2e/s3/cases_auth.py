@@ -49,7 +49,7 @@ def test_presigned(s):
     bucket = s.bucket()
     key = {"Bucket": bucket, "Key": "a b/ü+%"}
     put = s.s3.generate_presigned_url("put_object", key)
-    get = s.s3.generate_presigned_url("get_object", {**key, "ResponseContentType": "a/b"}, ExpiresIn=60)
+    get = s.s3.generate_presigned_url("get_object", {**key, "ResponseContentType": "a/b"}, ExpiresIn=6000)
     equal(fetch(s, "PUT", put, b"body")[0], 200)
     equal(fetch(s, "GET", get), (200, b"body"))
     status, body = fetch(s, "PUT", get, b"body")
@@ -58,9 +58,9 @@ def test_presigned(s):
     equal((status, code_of(body)), (403, "SignatureDoesNotMatch"))
     status, body = fetch(s, "GET", get, headers={"x-amz-meta-a": "1"})
     equal((status, code_of(body)), (403, "AccessDenied"))
-    status, body = fetch(s, "GET", get.replace("X-Amz-Expires=60", "X-Amz-Expires=604801"))
+    status, body = fetch(s, "GET", get.replace("X-Amz-Expires=6000", "X-Amz-Expires=604801"))
     equal((status, code_of(body)), (403, "AccessDenied"))
-    status, body = fetch(s, "GET", get.replace("X-Amz-Expires=60", "X-Amz-Expires=-1"))
+    status, body = fetch(s, "GET", get.replace("X-Amz-Expires=6000", "X-Amz-Expires=-1"))
     equal((status, code_of(body)), (403, "AccessDenied"))
 
 
@@ -222,7 +222,7 @@ def test_presigned_by_signature_version_2(s):
     bucket, old = s.open_bucket(), old_client(s)
     key = {"Bucket": bucket, "Key": "a b/ü+%"}
     put = old.generate_presigned_url("put_object", {**key, "ContentType": "a/b"})
-    get = old.generate_presigned_url("get_object", {**key, "ResponseContentType": "c/d"}, ExpiresIn=60)
+    get = old.generate_presigned_url("get_object", {**key, "ResponseContentType": "c/d"}, ExpiresIn=6000)
     equal(fetch(s, "PUT", put, b"body", {"Content-Type": "a/b"})[0], 200)
     equal(fetch(s, "GET", get), (200, b"body"))
     wrong = [(get.replace("Signature=", "Signature=a"), "SignatureDoesNotMatch"),
