@@ -76,7 +76,7 @@ class Peer:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        if self.process.wait(30) not in (0, -9):
+        if self.process.wait(nebula.PATIENCE_S) not in (0, -9):
             raise RuntimeError(f"token_peer ended with {self.process.returncode}")
         self.process.stdout.close()
         self.memory.close()
