@@ -345,7 +345,7 @@ interface LoadedProps<T> {
 	show: (value: T, again: () => void) => JSX.Element;
 }
 
-export class Loaded<T> extends Component<LoadedProps<T>, { value?: T; problem?: string; of?: string }> {
+export class Loaded<T> extends Component<LoadedProps<T>, { got?: { value: T }; problem?: string }> {
 	private gone = false;
 
 	componentDidMount(): void {
@@ -354,7 +354,7 @@ export class Loaded<T> extends Component<LoadedProps<T>, { value?: T; problem?: 
 
 	componentWillReceiveProps(next: LoadedProps<T>): void {
 		if (next.of === this.props.of) return;
-		this.setState({ value: undefined, problem: undefined });
+		this.setState({ got: undefined, problem: undefined });
 		void this.load(next);
 	}
 
@@ -366,7 +366,7 @@ export class Loaded<T> extends Component<LoadedProps<T>, { value?: T; problem?: 
 		const wanted = props.of;
 		try {
 			const value = await props.load();
-			if (!this.gone && wanted === this.props.of) this.setState({ value, problem: undefined });
+			if (!this.gone && wanted === this.props.of) this.setState({ got: { value }, problem: undefined });
 		} catch (error) {
 			if (!this.gone && wanted === this.props.of) this.setState({ problem: told(error) });
 		}
@@ -375,6 +375,6 @@ export class Loaded<T> extends Component<LoadedProps<T>, { value?: T; problem?: 
 	render(): JSX.Element {
 		const { props, state } = this;
 		if (state.problem) return <Problem text={state.problem} />;
-		return state.value === undefined ? <Waiting /> : props.show(state.value, () => void this.load(this.props));
+		return state.got ? props.show(state.got.value, () => void this.load(this.props)) : <Waiting />;
 	}
 }

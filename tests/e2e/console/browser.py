@@ -579,7 +579,8 @@ class Walk:
         page.click("dialog button", "Cancel")
         for place in ("people/users", "health", "settings/photos"):
             page.go(place, ".problem, .card")
-            page.loaded()
+            tap.check(page.loaded(), f"{place}: a user without rights waits for nothing", page.texts(".card"))
+        page.one(".card .quiet", "The server's root sets it")
         page.go("people/users", ".problem", "policies do not allow")
         page.go("health", ".problem", "policies do not allow")
         page.click(".tabs a", "Log")
