@@ -7,10 +7,10 @@ import select
 import subprocess
 import time
 
-from nebula import PATIENCE_S, PROGRAM
+from nebula import PATIENCE_S, PROGRAM, clean_env
 
 MIB = 1 << 20
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(("NEBULAIO_", "AWS_"))}
+ENV = clean_env()
 
 
 class Flow:

@@ -31,7 +31,7 @@ def test_guide():
         (FOLDER / "bin" / name).write_text(f'#!/bin/sh\nexec "{path}" "$@"\n')
         (FOLDER / "bin" / name).chmod(0o755)
     (FOLDER / "lmcache.yaml").write_text(configuration)
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "NEBULAIO_", "LMCACHE_CONFIG"))}
+    env = nebula.clean_env("LMCACHE_CONFIG")
     env.update(PATH=f"{FOLDER / 'bin'}:{env['PATH']}", AWS_ACCESS_KEY_ID="minioadmin", AWS_SECRET_ACCESS_KEY="minioadmin", AWS_DEFAULT_REGION="us-east-1",
                NEBULAIO_CONNECT_TO=f"127.0.0.1:9100={RDMA},127.0.0.1:9000={HTTP}")
 
