@@ -23,7 +23,7 @@ struct remote_opts {
 	bool json;
 	bool encrypted;		    /* sessions must be encrypted */
 	uint64_t request_timeout_s; /* without an answer; 0: the client's preset */
-	uint64_t connect_timeout_s; /* of a session; 0: the client's preset */
+	uint64_t connect_timeout_s; /* of a session or a connection; 0: the client's preset */
 	int profile_failed; /* the exit code for an unreadable profile; the reason has been printed
 			     */
 };
@@ -38,8 +38,9 @@ struct remote_opts {
 	"  --encrypted        over RDMA: encrypt everything; refuse a connection that cannot\n"    \
 	"  --request-timeout S  seconds without an answer that end a request\n"                    \
 	"                     (NEBULAIO_REQUEST_TIMEOUT_S; 30)\n"                                  \
-	"  --connect-timeout S  seconds that a session over RDMA may take to begin, after\n"       \
-	"                     which a request goes by HTTP (NEBULAIO_CONNECT_TIMEOUT_S; 2)\n"      \
+	"  --connect-timeout S  seconds that a session or a connection may take to begin,\n"       \
+	"                     after which the next endpoint is tried\n"                            \
+	"                     (NEBULAIO_CONNECT_TIMEOUT_S; 2)\n"                                   \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"                     temporary keys: NEBULAIO_SESSION_TOKEN, AWS_SESSION_TOKEN too\n"     \

@@ -131,8 +131,8 @@ struct neb_options {
 	uint64_t pool_bytes;	   /* memory for neb_buffer_alloc [64 MiB] */
 	uint32_t requests_max;	   /* in flight at a time, 1 to 256 [64]; more wait their turn */
 	uint32_t inline_bytes_max; /* bodies sent inside a message [256]; UINT32_MAX: none */
-	/* of an RDMA session [NEBULAIO_CONNECT_TIMEOUT_S in the environment; 2 s; as a request's
-	 * unless NEB_AUTO] */
+	/* of a session or a connection [NEBULAIO_CONNECT_TIMEOUT_S in the environment; 2 s; as a
+	 * request's unless NEB_AUTO] */
 	uint64_t connect_timeout_ns;
 	/* [NEBULAIO_REQUEST_TIMEOUT_S in the environment; 30 s]; each timeout is 20 days at most */
 	uint64_t request_timeout_ns;

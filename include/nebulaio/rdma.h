@@ -291,7 +291,7 @@ struct Options {
 	neb_transport transport = NEB_AUTO;
 	std::uint64_t pool_bytes = 0; // 0, here and below: nebulaio.h's default
 	std::uint32_t requests_max = 0;
-	std::uint64_t connect_timeout_ns = 0;
+	std::uint64_t connect_timeout_ns = 0; // over RDMA alone, as for a request: 30 s
 	std::uint64_t request_timeout_ns = 0;
 	std::uint64_t spin_ns = 0;
 	bool require_encryption = false;

@@ -5,8 +5,8 @@
  *   b/BUCKET/KIND   a configuration of a bucket     i/…   identities and their data
  *
  * A document can have an owner: a bucket's document has the bucket's id. Ids are never reused: a
- * document that a crash leaves behind of a deleted bucket has no owner, even if another bucket gets
- * the name. The next start deletes it (s3_configs_sweep).
+ * document that a crash leaves behind of a deleted bucket, or of one that it kept from being made,
+ * has no owner, even if another bucket gets the name. The next start deletes it (s3_configs_sweep).
  *
  * Fiber calls on a reactor with this flow core. */
 #ifndef DOCUMENT_H

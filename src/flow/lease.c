@@ -63,7 +63,7 @@ struct waiter {
 	bool granted;
 };
 
-/* The time without the rest of the gaps: how long waiters have waited is measured by it. */
+/* The clock, less what the gaps had beyond GAP_NS: waiting is measured by it. */
 static uint64_t worked_ns(struct flow_waiting *waiting)
 {
 	uint64_t now_ns = clock_now_ns(), gap_ns = now_ns - waiting->looked_ns;

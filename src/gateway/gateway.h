@@ -17,9 +17,10 @@ struct gateway_opts {
 };
 /* -EINVAL: ret_error has a line for each key that a gateway lacks or may not have. */
 int gateway_check(const struct config *config, struct config_error *ret_error);
-/* Connects to Ceph, opens the listeners. Errors are logged with the remedy. */
+/* Connects to Ceph, opens the listeners. Errors are logged with the remedy. Its threads exist from
+ * now on: gateway_stop ends them, also before a start. */
 int gateway_open(const struct gateway_opts *opts, struct gateway **ret_gateway);
-/* Starts its threads. */
+/* Its threads begin their work. After an error, too, stop and close the gateway. */
 int gateway_start(struct gateway *gateway);
 uint16_t gateway_http_port(const struct gateway *gateway);
 uint16_t gateway_https_port(const struct gateway *gateway); /* 0: HTTPS is off */

@@ -1,5 +1,5 @@
 /* origin/origin.c: opens and closes the fetcher, and deletes what an earlier run left of fetches,
- * other uploads and deleted buckets. */
+ * other uploads and buckets. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ static void sweep_main(void *arg)
 	ret = s3_configs_sweep(origin->opts.s3, &origin->ending);
 	if (ret)
 		log_warn("origin",
-			"cannot delete what an earlier run left of deleted buckets' "
-			"configurations: %s; the next start tries again",
+			"cannot delete configurations that an earlier run left without their "
+			"buckets: %s; the next start tries again",
 			strerror(-ret));
 	atomic_store(&origin->swept, true);
 }

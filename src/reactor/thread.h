@@ -13,7 +13,7 @@ struct reactor_thread {
 	sem_t go;
 	struct reactor *reactor;
 	bool open;
-	bool running; /* the reactor */
+	bool running; /* it was told to run the reactor */
 };
 /* Makes a thread that waits. -EAGAIN and others of pthread_create. */
 int reactor_thread_open(struct reactor_thread *self);

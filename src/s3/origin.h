@@ -36,7 +36,7 @@ bool s3_origin_is_still(struct s3 *s3, struct flow_core *core, struct slice buck
 /* Deletes what an earlier run left of uploads: those of fetches, those of deleted buckets, and
  * parts of uploads that ended. *ending becoming true ends it early. Fiber call. */
 int s3_uploads_sweep(struct s3 *s3, struct flow_core *core, const _Atomic bool *ending);
-/* Deletes what an earlier run left of configurations of deleted buckets. As s3_uploads_sweep. */
+/* Deletes configurations that an earlier run left without their buckets. As s3_uploads_sweep. */
 int s3_configs_sweep(struct s3 *s3, const _Atomic bool *ending);
 
 /* Whether an object came from its bucket's origin. */

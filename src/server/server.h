@@ -15,7 +15,8 @@ bool server_device_settle(struct config *config, char *why, size_t why_bytes);
  * caller reports it together with other missing keys. */
 bool server_device_missing(const struct config *config, char *text, size_t text_bytes);
 /* Opens everything that the configuration asks for; logs every part that it continues without.
- * Errors are logged with the remedy. Blocks (recovery of the store shows its progress). */
+ * Errors are logged with the remedy. Blocks (recovery of the store shows its progress). Its threads
+ * exist from now on: server_stop ends them, also before a start. */
 int server_open(const struct config *config, struct server **ret_server);
 /* The ports that it listens on; the kernel may have chosen them. */
 uint16_t server_http_port(const struct server *server);
@@ -36,7 +37,8 @@ void server_set_doctor(struct server *server, server_doctor_fn *doctor);
 /* Before server_start: replication sends and origins are asked by it; without one nothing is. */
 struct replicate_sender;
 void server_set_sender(struct server *server, const struct replicate_sender *sender);
-/* Starts the reactors' threads. */
+/* The reactors' threads, which server_open has made, begin their work. After an error, too, stop
+ * and close the server. */
 int server_start(struct server *server);
 /* Readable when files that the server reads again may have changed; -1: there are none. */
 int server_watch_fd(const struct server *server);

@@ -50,9 +50,11 @@ struct s3 {
 	_Atomic(const struct s3_origin_hook *) origin; /* NULL: nothing is fetched */
 	struct flow_fans *fans;
 	struct iam *iam;
-	struct s3_names names;	   /* claim NULL: they are this store's alone */
-	_Atomic bool naming;	   /* a bucket is being made or deleted, with names */
-	struct fiber_mutex owning; /* a bucket is being made, or an account deleted */
+	struct s3_names names; /* claim NULL: they are this store's alone */
+	_Atomic bool naming;   /* a bucket is being made or deleted, with names */
+	/* A bucket and its documents are being made, an account deleted, or a document without its
+	 * bucket. */
+	struct fiber_mutex owning;
 	const struct s3_config_kind *config_kinds; /* by id: the handlers are in a higher layer */
 };
 /* ---- One request in progress. ----

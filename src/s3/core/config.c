@@ -50,8 +50,7 @@ struct slice s3_config_name(
 
 /* ---- Documents. ---- */
 
-static const struct s3_error *put(
-	struct s3_call *call, enum s3_config_id id, const struct document *document)
+static int put(struct s3_call *call, enum s3_config_id id, const struct document *document)
 {
 	char name[S3_CONFIG_NAME_MAX];
 	int ret = document_put(call->s3->store, call->request->core,
@@ -59,6 +58,14 @@ static const struct s3_error *put(
 		document, NULL);
 
 	s3_settings_changed(call->s3, call->bucket);
+	return ret;
+}
+
+const struct s3_error *s3_config_put(
+	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
+{
+	int ret = put(call, id, &(struct document){.text = document, .owner = owner});
+
 	if (ret == -EFBIG)
 		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 	if (ret == -ENOENT)
@@ -66,13 +73,7 @@ static const struct s3_error *put(
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }
 
-const struct s3_error *s3_config_put(
-	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
-{
-	return put(call, id, &(struct document){.text = document, .owner = owner});
-}
-
-const struct s3_error *s3_config_put_ahead(
+int s3_config_put_ahead(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
 {
 	return put(call, id, &(struct document){.text = document, .owner = owner, .ahead = true});
@@ -138,7 +139,9 @@ void s3_configs_delete_all(struct s3_call *call, uint64_t owner)
 		call->s3->store, s3_config_name(call->bucket, SLICE_NONE, name), owner);
 
 	if (ret)
-		log_warn("s3", "configurations of the deleted bucket %.*s remain in the store: %s",
+		log_warn("s3",
+			"configurations of a bucket %.*s that does not exist remain in the store: "
+			"%s",
 			SLICE_FMT(call->bucket), strerror(-ret));
 }
 

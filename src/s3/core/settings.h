@@ -77,8 +77,8 @@ struct slice s3_config_name(
  * owner: the bucket's id; NoSuchBucket if no bucket has it. */
 const struct s3_error *s3_config_put(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document);
-/* The same for a bucket that is yet to be created with this reserved id. */
-const struct s3_error *s3_config_put_ahead(
+/* The same for a bucket that is yet to be created with this reserved id. An errno of the store. */
+int s3_config_put_ahead(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document);
 /* Reads a document into the call's arena; text NULL: none. */
 const struct s3_error *s3_config_get(

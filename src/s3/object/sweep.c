@@ -242,6 +242,6 @@ int s3_configs_sweep(struct s3 *s3, const _Atomic bool *ending)
 	int ret = document_list(s3->store, SLICE("b/"), SLICE_NONE, document_visit, &sweep);
 
 	if (sweep.count)
-		log_info("s3", "%u configurations of deleted buckets were deleted", sweep.count);
+		log_info("s3", "%u configurations without their buckets were deleted", sweep.count);
 	return ret ? ret : sweep.ret;
 }

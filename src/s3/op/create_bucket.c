@@ -196,56 +196,53 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-static const struct s3_error *put_making(
-	struct s3_call *call, uint64_t id, const struct making *making)
+/* Whether the store, which answered error, did not begin to make the bucket. After a write that
+ * failed, the next start may find the bucket all the same. */
+static bool is_refused(int error)
 {
-	const struct s3_error *error = NULL;
-
-	if (making->ownership.data)
-		error = s3_config_put_ahead(call, id, S3_CONFIG_OWNERSHIP, making->ownership);
-	if (!error && making->acl.data)
-		error = s3_config_put_ahead(call, id, S3_CONFIG_ACL, making->acl);
-	if (!error && making->tags.data)
-		error = s3_config_put_ahead(call, id, S3_CONFIG_TAGGING, making->tags);
-	return error;
+	return error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL ||
+	       error == -ENOSPC;
 }
 
-/* Whether the store, which answered error, has no bucket of that name and did not begin to make
- * one. After a write that failed, the next start may find the bucket all the same. */
-static bool is_free(struct s3_call *call, int error)
+static int put_making(struct s3_call *call, uint64_t id, const struct making *making)
 {
-	struct store_bucket bucket;
+	int ret = 0;
 
-	return (error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL ||
-		       error == -ECANCELED) &&
-	       store_bucket_get(call->s3->store, call->bucket, &bucket) == -ENOENT;
+	if (making->ownership.data)
+		ret = s3_config_put_ahead(call, id, S3_CONFIG_OWNERSHIP, making->ownership);
+	if (!ret && making->acl.data)
+		ret = s3_config_put_ahead(call, id, S3_CONFIG_ACL, making->acl);
+	if (!ret && making->tags.data)
+		ret = s3_config_put_ahead(call, id, S3_CONFIG_TAGGING, making->tags);
+	/* The bucket's own -ENOBUFS means another memory. */
+	return ret == -ENOBUFS ? -ENOMEM : ret;
 }
 
 /* The bucket's documents are stored before it, so that it appears with all that its request asked
  * for, also after a crash between the two. The next start deletes documents that a crash left
- * without their bucket. -ECANCELED, with an error: a document was not stored. */
-static const struct s3_error *create_whole(struct s3_call *call, struct store_bucket *bucket,
-	const struct making *making, int *ret_ret)
+ * without their bucket. -EEXIST, and an errno of the store. */
+static int create_whole(
+	struct s3_call *call, struct store_bucket *bucket, const struct making *making)
 {
-	const struct s3_error *error;
 	struct store_bucket existing;
+	int ret;
 
-	if (!making->ownership.data && !making->acl.data && !making->tags.data) {
-		*ret_ret = store_bucket_create(call->s3->store, bucket);
-		return NULL;
-	}
+	if (!making->ownership.data && !making->acl.data && !making->tags.data)
+		return store_bucket_create(call->s3->store, bucket);
 	/* The documents' names are the existing bucket's, too. */
-	*ret_ret = store_bucket_get(call->s3->store, call->bucket, &existing);
-	if (*ret_ret != -ENOENT) {
-		*ret_ret = *ret_ret ? *ret_ret : -EEXIST;
-		return NULL;
-	}
+	ret = store_bucket_get(call->s3->store, call->bucket, &existing);
+	if (ret != -ENOENT)
+		return ret ? ret : -EEXIST;
 	bucket->id = store_bucket_id_reserve(call->s3->store);
-	error = put_making(call, bucket->id, making);
-	*ret_ret = error ? -ECANCELED : store_bucket_create(call->s3->store, bucket);
-	if (is_free(call, *ret_ret))
+	ret = put_making(call, bucket->id, making);
+	if (ret) {
 		s3_configs_delete_all(call, bucket->id);
-	return error;
+		return ret;
+	}
+	ret = store_bucket_create(call->s3->store, bucket);
+	if (is_refused(ret))
+		s3_configs_delete_all(call, bucket->id);
+	return ret;
 }
 
 /* The name is the cluster's first, and the store's second: a name without its bucket does no harm,
@@ -254,15 +251,15 @@ static const struct s3_error *create_named(struct s3_call *call, struct store_bu
 	const struct making *making, int *ret_ret)
 {
 	const struct s3_error *error = s3_names_begin(call);
+	struct store_bucket existing;
 
 	if (error)
 		return error;
 	error = s3_names_claim(call);
-	if (!error) {
-		error = create_whole(call, bucket, making, ret_ret);
-		if (is_free(call, *ret_ret))
-			(void)s3_names_release(call);
-	}
+	*ret_ret = error ? 0 : create_whole(call, bucket, making);
+	if (!error && is_refused(*ret_ret) &&
+		store_bucket_get(call->s3->store, call->bucket, &existing) == -ENOENT)
+		(void)s3_names_release(call);
 	s3_names_end(call);
 	return error;
 }

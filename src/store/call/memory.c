@@ -73,10 +73,12 @@ static int objects_open(struct store *store, const struct store_bucket *info, bo
 		.rights_epoch = &store->rights_epoch,
 		.body_numbers = &store->data_id_next,
 	};
+	struct store_bucket inside = *info;
 	int ret = store_memory_open(&opts, ret_memory);
 
+	inside.id = 0;
 	if (!ret)
-		ret = store_engine_of(*ret_memory)->bucket_create(*ret_memory, info);
+		ret = store_engine_of(*ret_memory)->bucket_create(*ret_memory, &inside);
 	if (ret)
 		store_memory_close(*ret_memory);
 	return ret;
