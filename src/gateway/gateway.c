@@ -401,13 +401,10 @@ int gateway_start(struct gateway *gateway)
 	/* All reactors run also after an error: what lives on them ends there. */
 	for (uint32_t i = 0; i < gateway->core_count; i++) {
 		struct gw_core *core = &gateway->cores[i];
+		struct listen *const listens[] = {core->http, core->https, core->admin};
 
-		if (!ret && core->http)
-			ret = listen_start(core->http);
-		if (!ret && core->https)
-			ret = listen_start(core->https);
-		if (!ret && core->admin)
-			ret = listen_start(core->admin);
+		if (!ret)
+			ret = listen_start_all(listens, ARRAY_LEN(listens));
 		reactor_thread_run(&core->thread, core->reactor);
 	}
 	if (!ret)

@@ -301,6 +301,16 @@ int listen_start(struct listen *listen)
 	return ret;
 }
 
+int listen_start_all(struct listen *const *listens, uint32_t count)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < count && !ret; i++)
+		if (listens[i])
+			ret = listen_start(listens[i]);
+	return ret;
+}
+
 uint16_t listen_port(const struct listen *listen)
 {
 	return listen ? net_listener_port(listen->listener) : 0;

@@ -33,6 +33,8 @@ struct listen_opts {
 int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen);
 /* Begins to accept. Before the reactor runs. */
 int listen_start(struct listen *listen);
+/* Several at once, up to the first error; those that are NULL are passed over. */
+int listen_start_all(struct listen *const *listens, uint32_t count);
 uint16_t listen_port(const struct listen *listen); /* NULL: 0 */
 /* In a fiber: accepts no more connections, ends idle ones at once, and lets the others finish their
  * request. Then call drain, once. */

@@ -236,15 +236,9 @@ static void identities_main(void *arg)
 
 static int start_listening(struct core *core)
 {
-	int ret = core->http ? listen_start(core->http) : 0;
+	struct listen *const listens[] = {core->http, core->https, core->admin, core->console};
 
-	if (!ret && core->https)
-		ret = listen_start(core->https);
-	if (!ret && core->admin)
-		ret = listen_start(core->admin);
-	if (!ret && core->console)
-		ret = listen_start(core->console);
-	return ret;
+	return listen_start_all(listens, ARRAY_LEN(listens));
 }
 
 /* All reactors run also after an error: what lives on them ends there. */

@@ -7,8 +7,8 @@
 #include "store/engine.h"
 #include "store/object/cache.h"
 
-/* memory: the objects of a memory bucket, taken over on success; otherwise NULL. */
 uint64_t local_bucket_id_reserve(struct store *store);
+/* memory: the objects of a memory bucket, taken over on success; otherwise NULL. */
 int local_bucket_create(
 	struct store *store, const struct store_bucket *bucket, struct store *memory);
 int local_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket);
