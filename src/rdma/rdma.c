@@ -602,6 +602,9 @@ int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event)
 	case RP_CM_GROUP_FAILED:
 		CHECK(ret_event->group != NULL);
 		break;
+	case RP_CM_DEVICE_FATAL:
+		CHECK(ret_event->qp == NULL);
+		break;
 	default:
 		/* Its magic is not checked: its own thread may close it meanwhile. */
 		CHECK(ret_event->qp != NULL);

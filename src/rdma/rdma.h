@@ -309,7 +309,7 @@ enum rp_cm_type {
 	RP_CM_REJECTED,
 	RP_CM_UNREACHABLE,
 	RP_CM_DISCONNECTED, /* the peer closed, failed or exited; or our port is lost */
-	RP_CM_DEVICE_FATAL,
+	RP_CM_DEVICE_FATAL, /* once, without a queue pair: nothing of the device works any more */
 	RP_CM_GROUP_JOINED,
 	RP_CM_GROUP_FAILED,
 };

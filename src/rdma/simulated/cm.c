@@ -339,6 +339,8 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 
 	if (qp->conn || sim_qp_state(base) != RP_QPS_INIT)
 		return -EISCONN;
+	if (atomic_load(&device->failed))
+		return -EIO;
 	fd = sim_socket();
 	if (fd < 0)
 		return fd;
@@ -623,6 +625,23 @@ void sim_cm_cut(struct sim_qp *qp)
 	if (qp->conn && qp->conn->fd >= 0)
 		shutdown(qp->conn->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&qp->device->lock);
+}
+
+void sim_cm_fail(struct sim_device *device)
+{
+	const struct rp_cm_event event = {.type = RP_CM_DEVICE_FATAL};
+
+	pthread_mutex_lock(&device->lock);
+	if (!atomic_exchange(&device->failed, true)) {
+		sim_event_push(device, &event);
+		LIST_FOR_EACH (link, &device->conns) {
+			struct sim_conn *conn = CONTAINER_OF(link, struct sim_conn, link);
+
+			if (conn->fd >= 0)
+				shutdown(conn->fd, SHUT_RDWR);
+		}
+	}
+	pthread_mutex_unlock(&device->lock);
 }
 
 void sim_disconnect(struct rp_qp *base)

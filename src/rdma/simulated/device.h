@@ -26,7 +26,7 @@ struct sim_faults {
 	uint64_t seed;
 	uint64_t delay_ns;
 	uint64_t drop, rnr, bad_rkey, qp_error, half_write, peer_death;
-	uint64_t vanish; /* after this many transmissions of a queue pair; 0: never */
+	uint64_t vanish, fatal; /* after this many transmissions of a queue pair; 0: never */
 };
 enum sim_fault {
 	SIM_FAULT_NONE,
@@ -36,6 +36,7 @@ enum sim_fault {
 	SIM_FAULT_QP_ERROR,
 	SIM_FAULT_HALF_WRITE,
 	SIM_FAULT_PEER_DEATH,
+	SIM_FAULT_FATAL,
 };
 /* -EINVAL: an unknown key or a bad value, logged. */
 int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults);
@@ -104,6 +105,7 @@ struct sim_device {
 	uint8_t witness[SIM_WITNESS_BYTES]; /* proof that our memory is ours: struct sim_packet */
 	int epoll_fd, timer_fd, event_fd;
 	bool timer_set;
+	_Atomic bool failed; /* injected */
 };
 
 struct sim_pd {

@@ -62,6 +62,7 @@ static const struct fault_key fault_keys[] = {
 	{"half_write", offsetof(struct sim_faults, half_write), KEY_PROBABILITY},
 	{"peer_death", offsetof(struct sim_faults, peer_death), KEY_PROBABILITY},
 	{"vanish", offsetof(struct sim_faults, vanish), KEY_COUNT},
+	{"fatal", offsetof(struct sim_faults, fatal), KEY_COUNT},
 	{"direct", offsetof(struct sim_faults, no_direct), KEY_SWITCH_OFF},
 };
 
@@ -124,7 +125,8 @@ int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults)
 		}
 	}
 	faults.any = faults.delay_ns || faults.drop || faults.rnr || faults.bad_rkey ||
-		     faults.qp_error || faults.half_write || faults.peer_death || faults.vanish;
+		     faults.qp_error || faults.half_write || faults.peer_death || faults.vanish ||
+		     faults.fatal;
 	*ret_faults = faults;
 	return 0;
 }
@@ -143,9 +145,11 @@ static enum sim_fault draw(struct sim_qp *qp)
 	const struct sim_faults *faults = &qp->device->faults;
 	const uint64_t chances[] = {faults->drop, faults->rnr, faults->bad_rkey, faults->qp_error,
 		faults->half_write, faults->peer_death};
-	uint64_t at = prng_next(&qp->prng) >> 32;
+	uint64_t at = prng_next(&qp->prng) >> 32, before = qp->transmitted++;
 
-	if (faults->vanish && qp->transmitted++ >= faults->vanish)
+	if (faults->fatal && before >= faults->fatal)
+		return SIM_FAULT_FATAL;
+	if (faults->vanish && before >= faults->vanish)
 		return SIM_FAULT_DROP;
 	for (size_t i = 0; i < ARRAY_LEN(chances); i++) {
 		if (at < chances[i])
@@ -253,7 +257,8 @@ int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 			send->fault = (uint8_t)draw(qp);
 		send->fault_drawn = true;
 		if (!is_reliable(qp) && send->fault != SIM_FAULT_NONE &&
-			send->fault != SIM_FAULT_QP_ERROR && send->fault != SIM_FAULT_PEER_DEATH)
+			send->fault != SIM_FAULT_QP_ERROR && send->fault != SIM_FAULT_PEER_DEATH &&
+			send->fault != SIM_FAULT_FATAL)
 			return lose(qp, send);
 		switch (send->fault) {
 		case SIM_FAULT_DROP:
@@ -273,6 +278,10 @@ int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 		case SIM_FAULT_PEER_DEATH:
 			sim_cm_cut(qp);
 			sim_qp_fail(qp, "injected fault: peer death");
+			return -EIO;
+		case SIM_FAULT_FATAL:
+			sim_cm_fail(qp->device);
+			sim_qp_fail(qp, "injected fault: the device failed");
 			return -EIO;
 		default:
 			return 0;

@@ -307,7 +307,7 @@ int sim_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp 
 {
 	struct sim_pd *pd = CONTAINER_OF(base, struct sim_pd, base);
 	struct sim_qp *qp;
-	int err = qp_check_attr(attr);
+	int err = atomic_load(&pd->device->failed) ? -EIO : qp_check_attr(attr);
 
 	if (err)
 		return err;

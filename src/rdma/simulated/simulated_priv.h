@@ -103,6 +103,8 @@ void sim_cm_forget(struct sim_qp *qp);
 void sim_cm_tell_backing(struct sim_device *device, const struct sim_backing *backing, bool gone);
 /* Cuts the connection: both ends see their socket close. */
 void sim_cm_cut(struct sim_qp *qp);
+/* The device fails, as an injected fault: its connections end, and it opens no more queue pairs. */
+void sim_cm_fail(struct sim_device *device);
 /* Reads the packets on this connection's socket: a shared file may be among them. */
 void sim_cm_catch_up(struct sim_qp *qp);
 

@@ -146,6 +146,23 @@ void verbs_port_lose(struct verbs_device *device)
 	}
 }
 
+/* ---- The device. ---- */
+
+void verbs_device_fail(struct verbs_device *device)
+{
+	if (device->failed)
+		return;
+	device->failed = true;
+	log_error("rdma",
+		"%s failed: its connections end, and this process uses it no more; "
+		"restart it when the device works again",
+		verbs_device_name(device));
+	verbs_failure_tell(device);
+	LIST_FOR_EACH (link, &device->qps) {
+		verbs_conn_down(CONTAINER_OF(link, struct verbs_qp, link), RP_CM_DISCONNECTED);
+	}
+}
+
 /* ---- Queues and queue pairs. ---- */
 
 static struct verbs_qp *qp_of(struct verbs_device *device, const struct ibv_qp *wanted)
@@ -214,11 +231,7 @@ static void async_handle(struct verbs_device *device, const struct ibv_async_eve
 			cq_overran(device, event->element.cq->cq_context);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
-		log_error("rdma", "%s failed", verbs_device_name(device));
-		LIST_FOR_EACH (link, &device->qps) {
-			verbs_conn_down(
-				CONTAINER_OF(link, struct verbs_qp, link), RP_CM_DEVICE_FATAL);
-		}
+		verbs_device_fail(device);
 		break;
 	case IBV_EVENT_PORT_ERR:
 		log_warn("rdma", "%s port %d is down", verbs_device_name(device),

@@ -33,6 +33,12 @@ static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 	list_push_back(&device->told, &qp->told_link);
 }
 
+static void bell_clear(struct verbs_device *device)
+{
+	if (list_empty(&device->told) && !device->failure_waits)
+		rp_event_fd_clear(device->event_fd);
+}
+
 static void untell(struct verbs_qp *qp)
 {
 	struct verbs_device *device = qp->device;
@@ -40,14 +46,25 @@ static void untell(struct verbs_qp *qp)
 	if (list_empty(&qp->told_link))
 		return;
 	list_remove(&qp->told_link);
-	if (list_empty(&device->told))
-		rp_event_fd_clear(device->event_fd);
+	bell_clear(device);
+}
+
+void verbs_failure_tell(struct verbs_device *device)
+{
+	device->failure_waits = true;
+	rp_event_fd_set(device->event_fd);
 }
 
 bool verbs_told_pop(struct verbs_device *device, struct rp_cm_event *ret_event)
 {
 	struct verbs_qp *qp;
 
+	if (device->failure_waits) {
+		device->failure_waits = false;
+		bell_clear(device);
+		*ret_event = (struct rp_cm_event){.type = RP_CM_DEVICE_FATAL};
+		return true;
+	}
 	if (list_empty(&device->told))
 		return false;
 	qp = CONTAINER_OF(device->told.next, struct verbs_qp, told_link);
@@ -365,7 +382,7 @@ bool verbs_qp_notice(
 		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 		return false;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		verbs_conn_down(qp, RP_CM_DEVICE_FATAL);
+		verbs_device_fail(qp->device);
 		return false;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

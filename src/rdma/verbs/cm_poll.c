@@ -58,6 +58,10 @@ static bool handle_notice(struct verbs_device *device, const struct verbs_notice
 	case VERBS_HANDLE_KEPT:
 		return false;
 	case VERBS_HANDLE_LISTENER:
+		if (notice->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+			verbs_device_fail(device);
+			return false;
+		}
 		log_warn("rdma", "%s: listener: %s", verbs_device_name(device),
 			rdma_event_str(notice->type));
 		return false;
@@ -148,7 +152,6 @@ static bool is_lost(struct verbs_device *device, const struct epoll_event *event
 	if (fd < 0 || event->events & EPOLLIN || !(event->events & (EPOLLERR | EPOLLHUP)))
 		return false;
 	epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-	log_warn("rdma", "%s: the device is gone", verbs_device_name(device));
 	return true;
 }
 
@@ -165,9 +168,10 @@ int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event)
 		if (epoll_wait(device->epoll_fd, &event, 1, 0) != 1)
 			break;
 		if (is_lost(device, &event))
-			continue;
-		found = handle_source(device, event.data.u32, ret_event) ||
-			verbs_told_pop(device, ret_event);
+			verbs_device_fail(device);
+		else
+			found = handle_source(device, event.data.u32, ret_event);
+		found = found || verbs_told_pop(device, ret_event);
 	}
 	pthread_mutex_unlock(&device->lock);
 	return found;

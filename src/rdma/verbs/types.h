@@ -73,11 +73,13 @@ struct verbs_device {
 	struct rdma_event_channel *channel;
 	int epoll_fd; /* rp_cm_fd(): the four below */
 	int timer_fd;
-	int event_fd;		   /* readable while told is not empty */
+	int event_fd;		   /* readable while told is not empty, or the failure waits */
 	uint64_t port_deadline_ns; /* it went down: connections end then; or DEADLINE_NONE */
 	struct list qps;	   /* struct verbs_qp.link */
 	struct list kept;	   /* identifiers that end when the port is back: verbs/async.c */
-	struct list told; /* struct verbs_qp.told_link: an event waits for the application */
+	struct list told;   /* struct verbs_qp.told_link: an event waits for the application */
+	bool failed;	    /* for good */
+	bool failure_waits; /* the application is not told yet */
 };
 
 struct verbs_pd {

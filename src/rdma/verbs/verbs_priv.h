@@ -136,6 +136,8 @@ bool verbs_qp_notice(
 void verbs_attempt_late(struct verbs_qp *qp);
 /* The connection is over; its user gets the event. */
 void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type);
+/* The application gets RP_CM_DEVICE_FATAL. */
+void verbs_failure_tell(struct verbs_device *device);
 /* The next event that we made ourselves; false: none. */
 bool verbs_told_pop(struct verbs_device *device, struct rp_cm_event *ret_event);
 
@@ -144,6 +146,8 @@ bool verbs_told_pop(struct verbs_device *device, struct rp_cm_event *ret_event);
  * called with it. */
 void verbs_async_take(struct verbs_device *device);
 void verbs_async_read(struct verbs_device *device);
+/* The device failed or was removed: connections end, and the application is told once. */
+void verbs_device_fail(struct verbs_device *device);
 /* The port has not come back in time: connections end. */
 void verbs_port_lose(struct verbs_device *device);
 /* Tells the peer that the connection ends; while the port is down, or may be about to, later. */

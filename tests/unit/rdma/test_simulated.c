@@ -136,6 +136,32 @@ static void test_each_fault(void **state)
 	pair_close(&pair);
 }
 
+/* A failed device fails every queue pair of it, and opens no more; another opening of it works. */
+static void test_device_failure(void **state)
+{
+	struct rp_qp_attr attr = {.type = RP_QP_RC};
+	struct rp_cm_event event;
+	struct rp_qp *qp;
+	struct pair pair;
+
+	(void)state;
+	/* The first write is the transmission that still succeeds. */
+	assert_int_equal(faulty_write("simulated:fatal=1", 7, &pair), RP_WC_SUCCESS);
+	assert_int_equal(post_send_sge(&pair.a, one_sided(RP_WRITE, 2, &pair.b, 0),
+				 sge_at(&pair.a, 0, 1000)),
+		0);
+	assert_int_equal(wc_next(&pair.a, &pair.b).status, RP_WC_WR_FLUSH_ERR);
+	cm_expect(pair.a.device, RP_CM_DEVICE_FATAL, &event);
+	assert_null(event.qp);
+	cm_expect(pair.a.device, RP_CM_DISCONNECTED, NULL);
+	cm_expect(pair.b.device, RP_CM_DISCONNECTED, NULL);
+	attr.send_cq = attr.recv_cq = pair.a.cq;
+	assert_int_equal(rp_qp_open(pair.a.pd, &attr, &qp), -EIO);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:fatal=1", 7, &pair), RP_WC_SUCCESS);
+	pair_close(&pair);
+}
+
 /* Without acknowledgements, losses are silent: the sender gets success, and none or half of a write
  * arrives. */
 static void test_unreliable_faults(void **state)
@@ -903,6 +929,7 @@ static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_failures_are_limited_by_device),
 	cmocka_unit_test(test_device_keys),
 	cmocka_unit_test(test_each_fault),
+	cmocka_unit_test(test_device_failure),
 	cmocka_unit_test(test_seed_repeats),
 	cmocka_unit_test(test_unreliable_faults),
 	cmocka_unit_test(test_datagram_faults),

@@ -268,7 +268,7 @@ static void test_a_refusal_to_report_keeps_nobody_awake(void **state)
 }
 
 /* The descriptor of a removed device reports an error for ever. A thread that waits for its events
- * sleeps nevertheless. */
+ * is told once, of the device and of each connection, and sleeps then. */
 static void test_the_removal_keeps_nobody_awake(void **state)
 {
 	struct epoll_event async = {.events = EPOLLIN, .data.u32 = 1};
@@ -285,7 +285,14 @@ static void test_the_removal_keeps_nobody_awake(void **state)
 	context.async_fd = ends[1];
 	assert_int_equal(epoll_ctl(rig.device.epoll_fd, EPOLL_CTL_ADD, ends[1], &async), 0);
 	wait = (struct pollfd){.fd = rp_cm_fd(&rig.device.base), .events = POLLIN};
+	rig.qp->conn = VERBS_CONN_UP;
 	assert_int_equal(poll(&wait, 1, 0), 1);
+	assert_int_equal(rp_cm_poll(&rig.device.base, &event), 1);
+	assert_int_equal(event.type, RP_CM_DEVICE_FATAL);
+	assert_null(event.qp);
+	assert_int_equal(rp_cm_poll(&rig.device.base, &event), 1);
+	assert_int_equal(event.type, RP_CM_DISCONNECTED);
+	assert_ptr_equal(event.qp, &rig.qp->base);
 	assert_int_equal(rp_cm_poll(&rig.device.base, &event), 0);
 	assert_int_equal(poll(&wait, 1, 0), 0);
 	close(rig.device.epoll_fd);
