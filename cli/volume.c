@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "codec/hash.h"
 #include "remote/remote.h"
@@ -164,9 +166,16 @@ int volume_host_run(struct volume_host *host, const char *ready)
 	fflush(stdout);
 	while (sigwait(&signals, &number))
 		;
-	log_info("export", "SIG%s: finishing running requests", sigabbrev_np(number));
+	if (!atomic_load(&host->failed))
+		log_info("export", "SIG%s: finishing running requests", sigabbrev_np(number));
 	host->end.fn = drain_post;
 	reactor_post(host->reactor, &host->end);
 	pthread_join(thread, NULL);
-	return CLI_OK;
+	return atomic_load(&host->failed) ? CLI_FAILED : CLI_OK;
+}
+
+void volume_host_fail(struct volume_host *host)
+{
+	atomic_store(&host->failed, true);
+	kill(getpid(), SIGTERM);
 }

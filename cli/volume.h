@@ -29,6 +29,7 @@ struct volume_host {
 	void (*drain)(void *arg);
 	void *arg;
 	struct reactor_msg end;
+	_Atomic bool failed;
 };
 
 /* Each returns an exit code, and has printed why. */
@@ -51,6 +52,8 @@ void volume_remote_close(struct remote *remote); /* takes NULL */
 int volume_host_open(struct volume_host *host);
 /* Prints the line, which begins with "ready", and works until a signal. An exit code. */
 int volume_host_run(struct volume_host *host, const char *ready);
+/* Ends volume_host_run(), as a signal does, with CLI_FAILED. Any thread. */
+void volume_host_fail(struct volume_host *host);
 /* Takes a half-built one. */
 void volume_host_close(struct volume_host *host);
 

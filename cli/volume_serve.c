@@ -121,6 +121,15 @@ static int epoch_path(struct volume_serve *serve, uint32_t i, const char **ret_p
 	return 0;
 }
 
+/* Nobody reaches the volumes any more; a supervisor starts this process again. */
+static void device_failed(void *arg)
+{
+	struct volume_serve *serve = arg;
+
+	log_error("export", "%s failed: this process ends", serve->device);
+	volume_host_fail(&serve->host);
+}
+
 static int target_open(struct volume_serve *serve)
 {
 	struct volume_host *host = &serve->host;
@@ -132,6 +141,8 @@ static int target_open(struct volume_serve *serve)
 		.port = serve->port,
 		.exports = serve->exports,
 		.export_count = host->count,
+		.failed = device_failed,
+		.failed_arg = serve,
 	};
 	int ret = remote_secret_read(serve->secret_file, secret);
 

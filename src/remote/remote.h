@@ -58,6 +58,9 @@ struct remote_target_opts {
 	const struct remote_export *exports;
 	uint32_t export_count;
 	uint64_t setup_ns; /* how long the set-up of a connection may take; 0: 3 s */
+	/* The device has failed, and nobody can connect any more. On the reactor; may be NULL. */
+	void (*failed)(void *arg);
+	void *failed_arg;
 };
 /* Before the reactor's first turn. rp_listen's errors; the log says why. */
 int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target);

@@ -343,6 +343,8 @@ static void on_event(void *arg, struct rp_cm_event *event)
 		for (uint32_t i = 0; i < TARGET_LANES_MAX; i++)
 			if (target->lanes[i])
 				target_lane_fail(target->lanes[i], "the device failed");
+		if (target->opts.failed)
+			target->opts.failed(target->opts.failed_arg);
 	} else if (lane && lane->qp == event->qp && event->type != RP_CM_ESTABLISHED) {
 		target_lane_fail(lane, "the connection ended");
 	}

@@ -20,7 +20,9 @@
 struct target {
 	char path[64]; /* of the volume; target_start fills in the rest */
 	const char *epoch_path;
-	uint64_t setup_ns; /* 0: SETUP_NS */
+	uint64_t setup_ns;  /* 0: SETUP_NS */
+	const char *device; /* NULL: "simulated" */
+	_Atomic uint32_t failures;
 	struct region *region;
 	struct reactor *reactor;
 	struct disk *disk;
@@ -36,6 +38,11 @@ static inline void *target_main(void *arg)
 	return NULL;
 }
 
+static inline void target_failed(void *arg)
+{
+	atomic_fetch_add(&((struct target *)arg)->failures, 1);
+}
+
 /* port 0: any; target->port is set to it. */
 static inline void target_start(struct target *target, uint16_t port)
 {
@@ -45,13 +52,16 @@ static inline void target_start(struct target *target, uint16_t port)
 		.path = target->path, .create = true, .bytes_min = BYTES, .step_bytes = BYTES};
 	struct remote_export export = {.name = "shard", .epoch_path = target->epoch_path};
 	struct remote_target_opts opts = {
-		.device = {.device_name = "simulated", .gid_index = -1},
+		.device = {.device_name = target->device ? target->device : "simulated",
+			.gid_index = -1},
 		.secret = SECRET,
 		.address = "127.0.0.1",
 		.port = port,
 		.exports = &export,
 		.export_count = 1,
 		.setup_ns = target->setup_ns ? target->setup_ns : SETUP_NS,
+		.failed = target_failed,
+		.failed_arg = target,
 	};
 	uint64_t deadline_ns = clock_now_ns() + PORT_NS;
 	int ret;

@@ -251,6 +251,34 @@ static void gone_stays_gone_until_revived(void **state)
 	free(data);
 }
 
+/* The owner of a target whose device fails is told once; nobody can connect any more. */
+static void a_device_fails(void **state)
+{
+	struct target target = {.device = "simulated:fatal=40"};
+	struct remote *remote = initiator_open(SECRET);
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+	uint8_t *data = memory(4096, 1);
+	struct disk *disk;
+	uint32_t writes = 0;
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	while (!disk_write_now(disk, data, 4096, 0))
+		writes++;
+	assert_true(writes > 0 && writes < 40);
+	assert_true(disk_gone(disk));
+	while (!atomic_load(&target.failures) && clock_now_ns() < deadline_ns)
+		sched_yield();
+	assert_int_equal(disk_revive(disk), -ENOTCONN);
+	disk_close(disk);
+	assert_int_not_equal(volume_open(&target, "shard", &disk), 0);
+	remote_initiator_close(remote);
+	teardown(&target);
+	assert_int_equal(target.failures, 1);
+	free(data);
+}
+
 /* ---- On a reactor, from the region's own frames. ---- */
 
 struct user {
@@ -679,6 +707,7 @@ int main(void)
 		cmocka_unit_test(a_host_has_a_name),
 		cmocka_unit_test(to_look_is_not_to_write),
 		cmocka_unit_test(gone_stays_gone_until_revived),
+		cmocka_unit_test(a_device_fails),
 		cmocka_unit_test(grows_while_it_is_looked_at),
 		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
