@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/process.h"
 #include "codec/codec.h"
 #include "rados/rados.h"
 #include "server/endpoint.h"
@@ -176,6 +177,10 @@ static int live_first(struct gateway *gateway)
 				"for the end of its lease",
 				gateway->name);
 		told = true;
+		if (process_asked_to_end()) {
+			log_info("gateway", "a signal ends the wait for it");
+			return ret;
+		}
 		nanosleep(&(struct timespec){.tv_nsec = 200 * NS_PER_MS}, NULL);
 	}
 	if (ret)
