@@ -9,6 +9,7 @@
 #include "server/room.h"
 #include "server/tenure.h"
 #include "server/volumes.h"
+#include "store/local.h"
 
 struct names {
 	struct cluster *cluster;
@@ -17,6 +18,7 @@ struct names {
 	struct room *room;
 	uint64_t limit_bytes;
 	uint32_t store;
+	struct store *held;
 	char volume[64];
 	struct s3_names calls;
 };
@@ -38,7 +40,11 @@ static int claim(void *arg, const char *bucket)
 static int release(void *arg, const char *bucket)
 {
 	struct names *names = arg;
+	char why[256];
 
+	/* A bucket whose making or deletion was cut off may be there at the next start. */
+	if (!store_writable(names->held, why, sizeof(why)))
+		return -EROFS;
 	return cluster_bucket_release(names->cluster, bucket, names->store);
 }
 
@@ -85,6 +91,7 @@ int names_start(struct names *names, struct s3 *s3, struct store *store)
 
 	if (!names)
 		return 0;
+	names->held = store;
 	room.cluster = names->cluster;
 	room.number = names->store;
 	room.limit_bytes = names->limit_bytes;
