@@ -597,6 +597,20 @@ static int change_locked(struct iam *iam, struct flow_core *core, const struct i
 	return ret;
 }
 
+static void changes_begin(struct iam *iam, const struct iam_edit *edit)
+{
+	if (edit->guard)
+		fiber_mutex_lock(edit->guard);
+	fiber_mutex_lock(&iam->changes);
+}
+
+static void changes_end(struct iam *iam, const struct iam_edit *edit)
+{
+	fiber_mutex_unlock(&iam->changes);
+	if (edit->guard)
+		fiber_mutex_unlock(edit->guard);
+}
+
 int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
 {
 	int ret;
@@ -605,9 +619,9 @@ int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *e
 		return -ENOENT;
 	if (iam->share.follows)
 		return -EAGAIN;
-	fiber_mutex_lock(&iam->changes);
+	changes_begin(iam, edit);
 	ret = change_locked(iam, core, edit);
-	fiber_mutex_unlock(&iam->changes);
+	changes_end(iam, edit);
 	return ret ? ret : tell(iam, edit->account);
 }
 
@@ -634,22 +648,25 @@ static void drop(struct iam *iam, struct slice number)
 	store_rights_changed(iam->store);
 }
 
-int iam_delete(struct iam *iam, struct slice number)
+int iam_delete(struct iam *iam, const struct iam_edit *edit)
 {
+	struct slice number = edit->account;
 	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
 	json_t *doc;
 	int ret = -ENOENT;
 
 	if (iam->share.follows)
 		return -EAGAIN;
-	fiber_mutex_lock(&iam->changes);
+	changes_begin(iam, edit);
 	doc = iam_account(iam, number);
 	if (doc)
+		ret = edit->change ? edit->change(doc, edit->arg) : 0;
+	if (!ret)
 		ret = document_delete(iam->store, document_name(number, name));
 	iam_account_put(doc);
 	if (!ret)
 		drop(iam, number);
-	fiber_mutex_unlock(&iam->changes);
+	changes_end(iam, edit);
 	return ret ? ret : tell(iam, number);
 }
 

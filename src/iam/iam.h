@@ -140,13 +140,17 @@ struct iam_edit {
 	bool create;
 	iam_change_fn *change;
 	void *arg;
+	/* Of what change looks at besides the account: held until the change is durable, and not
+	 * while other stores are told of it. NULL: of nothing. */
+	struct fiber_mutex *guard;
 };
 int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *edit);
 /* Of a store that follows: makes text the account's document, or forgets the account (data NULL).
  * Any thread. -EBADMSG: not a document of this account. */
 int iam_take(struct iam *iam, struct slice number, struct slice text);
-/* Deletes an account with all that is in it. -ENOENT. */
-int iam_delete(struct iam *iam, struct slice number);
+/* Deletes an account with all that is in it. change only looks at it, and may refuse; NULL: nothing
+ * is looked at. -ENOENT. */
+int iam_delete(struct iam *iam, const struct iam_edit *edit);
 
 /* Creates an account, or changes it to match a description (the accounts' file is a list of them).
  * why: the error in the description, for a person. */

@@ -326,29 +326,31 @@ static int check_owner(struct admin *admin, const json_t *who)
 	return -EBUSY;
 }
 
-static int delete_unless_owner(struct admin *admin)
+static int check_owners(json_t *account, void *arg)
 {
-	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
-	int ret = account ? check_owner(admin, account) : -ENOENT;
+	struct admin *admin = arg;
+	int ret = check_owner(admin, account);
 	const char *name;
+	json_t *user;
 
 	json_object_foreach(json_object_get(account, "users"), name, user)
 	{
 		if (!ret && json_object_get(user, "id"))
 			ret = check_owner(admin, user);
 	}
-	iam_account_put(account);
-	return ret ? ret : iam_delete(admin->call->s3->iam, account_of(admin));
+	return ret;
 }
 
 static void delete_account(struct admin *admin)
 {
-	int ret;
-
+	struct s3 *s3 = admin->call->s3;
 	/* A bucket that is being made is there before the check, or is not made. */
-	fiber_mutex_lock(&admin->call->s3->owning);
-	ret = delete_unless_owner(admin);
-	fiber_mutex_unlock(&admin->call->s3->owning);
+	const struct iam_edit edit = {.account = account_of(admin),
+		.change = check_owners,
+		.arg = admin,
+		.guard = &s3->owning};
+	int ret = iam_delete(s3->iam, &edit);
+
 	if (ret)
 		fail_errno(admin, ret, ret == -EBUSY ? admin->why : "no such account");
 	else
@@ -454,9 +456,10 @@ static int change_policies(json_t *account, void *arg)
 	return ret ? ret : change_attached(admin, account, "detach", iam_detach);
 }
 
-static bool edit(struct admin *admin, iam_change_fn *change)
+static bool edit_guarded(struct admin *admin, iam_change_fn *change, struct fiber_mutex *guard)
 {
-	const struct iam_edit edit = {.account = account_of(admin), .change = change, .arg = admin};
+	const struct iam_edit edit = {
+		.account = account_of(admin), .change = change, .arg = admin, .guard = guard};
 	int ret = iam_change(admin->call->s3->iam, admin->call->request->core, &edit);
 
 	if (ret)
@@ -468,6 +471,11 @@ static bool edit(struct admin *admin, iam_change_fn *change)
 	else
 		done(admin, NULL);
 	return ret == 0;
+}
+
+static bool edit(struct admin *admin, iam_change_fn *change)
+{
+	return edit_guarded(admin, change, NULL);
 }
 
 static void add_key(struct admin *admin)
@@ -483,9 +491,7 @@ static void add_key(struct admin *admin)
 static void delete_entity(struct admin *admin)
 {
 	/* As in delete_account. */
-	fiber_mutex_lock(&admin->call->s3->owning);
-	edit(admin, change_entity_delete);
-	fiber_mutex_unlock(&admin->call->s3->owning);
+	edit_guarded(admin, change_entity_delete, &admin->call->s3->owning);
 }
 
 /* ---- Paths. ---- */

@@ -200,8 +200,8 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
  * failed, the next start may find the bucket all the same. */
 static bool is_refused(int error)
 {
-	return error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP || error == -EINVAL ||
-	       error == -ENOSPC;
+	return error == -EACCES || error == -EDQUOT || error == -ENOBUFS || error == -ENOTSUP ||
+	       error == -EINVAL || error == -ENOSPC;
 }
 
 static int put_making(struct s3_call *call, uint64_t id, const struct making *making)
@@ -245,9 +245,25 @@ static int create_whole(
 	return ret;
 }
 
+/* The owner's account may have been deleted since the caller was authenticated (-EACCES). It cannot
+ * be between the check and the commit: its deletion looks for its buckets. Nor does another
+ * creation of the bucket, or s3_configs_sweep, meet documents whose bucket is on its way. */
+static int create_owned(
+	struct s3_call *call, struct store_bucket *bucket, const struct making *making)
+{
+	struct iam_owner owner;
+	int ret = -EACCES;
+
+	fiber_mutex_lock(&call->s3->owning);
+	if (iam_owner(call->s3->iam, slice_str(bucket->owner), &owner) == 0)
+		ret = create_whole(call, bucket, making);
+	fiber_mutex_unlock(&call->s3->owning);
+	return ret;
+}
+
 /* The name is the cluster's first, and the store's second: a name without its bucket does no harm,
- * and a bucket without its name cannot be reached. *ret is the store's answer. */
-static const struct s3_error *create_named(struct s3_call *call, struct store_bucket *bucket,
+ * and a bucket without its name cannot be reached. *ret is create_owned's answer. */
+static const struct s3_error *create(struct s3_call *call, struct store_bucket *bucket,
 	const struct making *making, int *ret_ret)
 {
 	const struct s3_error *error = s3_names_begin(call);
@@ -256,28 +272,11 @@ static const struct s3_error *create_named(struct s3_call *call, struct store_bu
 	if (error)
 		return error;
 	error = s3_names_claim(call);
-	*ret_ret = error ? 0 : create_whole(call, bucket, making);
+	*ret_ret = error ? 0 : create_owned(call, bucket, making);
 	if (!error && is_refused(*ret_ret) &&
 		store_bucket_get(call->s3->store, call->bucket, &existing) == -ENOENT)
 		(void)s3_names_release(call);
 	s3_names_end(call);
-	return error;
-}
-
-/* The owner's account may have been deleted since the caller was authenticated. It cannot be
- * between the check and the commit: its deletion looks for its buckets. Nor does another creation
- * of the bucket, or s3_configs_sweep, meet documents whose bucket is on its way. */
-static const struct s3_error *create(struct s3_call *call, struct store_bucket *bucket,
-	const struct making *making, int *ret_ret)
-{
-	const struct s3_error *error = s3_error_at(S3_E_ACCESS_DENIED);
-	struct iam_owner owner;
-
-	*ret_ret = 0;
-	fiber_mutex_lock(&call->s3->owning);
-	if (iam_owner(call->s3->iam, slice_str(bucket->owner), &owner) == 0)
-		error = create_named(call, bucket, making, ret_ret);
-	fiber_mutex_unlock(&call->s3->owning);
 	return error;
 }
 
@@ -319,6 +318,8 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 		return error;
 	if (ret == -EEXIST)
 		error = create_again(call, &bucket, &making);
+	else if (ret == -EACCES)
+		error = s3_error_at(S3_E_ACCESS_DENIED);
 	else if (ret == -ENOTSUP || ret == -ENOBUFS)
 		error = s3_memory_not_made(call, ret);
 	else if (ret)

@@ -233,18 +233,6 @@ static int change(json_t *account, void *arg)
 	return api->error ? -ECANCELED : 0;
 }
 
-/* A user may be an owner. A bucket that is being made is there before api_delete looks, or is not
- * made. */
-static int change_unless_owner(struct s3 *s3, struct flow_core *core, const struct iam_edit *edit)
-{
-	int ret;
-
-	fiber_mutex_lock(&s3->owning);
-	ret = iam_change(s3->iam, core, edit);
-	fiber_mutex_unlock(&s3->owning);
-	return ret;
-}
-
 static void tell_topic(struct api *api, struct slice account)
 {
 	struct slice arn = api_field(api, "TopicArn");
@@ -267,11 +255,13 @@ static const struct s3_error *run(struct api *api)
 
 	if (!account)
 		account = account_of_root();
+	/* A user may be an owner. A bucket that is being made is there before api_delete looks, or
+	 * is not made. */
+	if (api->action->run == api_delete)
+		edit.guard = &call->s3->owning;
 	error = authorize(api, account);
 	if (!error && !api->action->changes)
 		error = api->action->run(api, account);
-	else if (!error && api->action->run == api_delete)
-		ret = change_unless_owner(call->s3, call->request->core, &edit);
 	else if (!error)
 		ret = iam_change(call->s3->iam, call->request->core, &edit);
 	if (!error && !ret && api->action->changes && api->action->service == API_SNS)

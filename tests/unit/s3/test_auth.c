@@ -730,11 +730,11 @@ static void test_session_ends_with_its_secret(void **state)
 	s3_identity_arn(fake_s3, &first, arn, sizeof(arn));
 	assert_string_equal(arn, "");
 	/* The name of the key is another account's now. */
-	assert_int_equal(iam_delete(fake_s3->iam, SLICE("777")), 0);
+	assert_int_equal(iam_delete(fake_s3->iam, &(struct iam_edit){.account = SLICE("777")}), 0);
 	session_asks(&second, 403, "InvalidAccessKeyId");
 	put_account("778", "SESSIONKEY", "the-third-secret");
 	session_asks(&second, 403, "InvalidAccessKeyId");
-	assert_int_equal(iam_delete(fake_s3->iam, SLICE("778")), 0);
+	assert_int_equal(iam_delete(fake_s3->iam, &(struct iam_edit){.account = SLICE("778")}), 0);
 }
 
 static void test_open_refuses(void **state)

@@ -2,6 +2,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 
 #include "codec/capsule.h"
@@ -819,6 +820,57 @@ static void test_names_kept(void **state)
 	fake_s3->names = (struct s3_names){0};
 }
 
+/* ---- A map of names that does not answer for a while. ---- */
+
+static sem_t map_answers;
+static _Atomic bool map_asked;
+
+static int slow_claim(void *arg, const char *bucket)
+{
+	(void)arg;
+	(void)bucket;
+	atomic_store(&map_asked, true);
+	while (sem_wait(&map_answers))
+		;
+	return 0;
+}
+
+static void make_named(void *arg)
+{
+	*(uint32_t *)arg = ask("PUT", "/awaited", "", NULL);
+}
+
+static void look_at_owners(void *arg)
+{
+	fiber_mutex_lock(&fake_s3->owning);
+	*(bool *)arg = true;
+	fiber_mutex_unlock(&fake_s3->owning);
+}
+
+/* A bucket whose name the map has not answered for holds up nobody who looks who owns buckets. */
+static void test_a_name_that_is_awaited(void **state)
+{
+	uint32_t status = 0;
+	bool looked = false;
+
+	(void)state;
+	sem_init(&map_answers, 0, 0);
+	fake_s3->names = (struct s3_names){.claim = slow_claim, .release = count_release};
+	assert_int_equal(fiber_spawn(reactor_self(), "maker", make_named, &status), 0);
+	while (!atomic_load(&map_asked))
+		fiber_yield();
+	assert_int_equal(fiber_spawn(reactor_self(), "looker", look_at_owners, &looked), 0);
+	for (int i = 0; i < 100 && !looked; i++)
+		fiber_yield();
+	assert_true(looked);
+	sem_post(&map_answers);
+	while (!status)
+		fiber_yield();
+	assert_int_equal(status, 200);
+	fake_s3->names = (struct s3_names){0};
+	sem_destroy(&map_answers);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -839,6 +891,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_made_again),
 		cmocka_unit_test(test_making_cut_short),
 		cmocka_unit_test(test_names_kept),
+		cmocka_unit_test(test_a_name_that_is_awaited),
 		cmocka_unit_test(test_documents_of_deleted_buckets),
 		cmocka_unit_test(test_a_bucket_is_seen_whole),
 		cmocka_unit_test(test_a_bucket_that_is_not_made),

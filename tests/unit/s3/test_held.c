@@ -91,7 +91,7 @@ static void by_others(void (*change)(void))
 
 static void delete_account(void)
 {
-	assert_int_equal(iam_delete(fake_s3->iam, SLICE("777")), 0);
+	assert_int_equal(iam_delete(fake_s3->iam, &(struct iam_edit){.account = SLICE("777")}), 0);
 }
 
 static void change_secret(void)

@@ -72,7 +72,7 @@ static void test_an_account_too_many_is_not_stored(void **state)
 	assert_int_equal(
 		document_get(fake_store, &fake_core, SLICE("i/a/c"), &arena, &document), -ENOENT);
 	assert_int_equal(change("b", "three"), 0);
-	assert_int_equal(iam_delete(fake_s3->iam, SLICE("b")), 0);
+	assert_int_equal(iam_delete(fake_s3->iam, &(struct iam_edit){.account = SLICE("b")}), 0);
 	assert_int_equal(change("c", "two"), 0);
 	assert_true(has("c", "two"));
 	mem_arena_free(&arena);
@@ -122,6 +122,14 @@ static int others_told(void *arg, const char *number)
 	return 0;
 }
 
+static void others_answer_now(void)
+{
+	pthread_mutex_lock(&others_lock);
+	others_answered = true;
+	pthread_cond_broadcast(&others_answer);
+	pthread_mutex_unlock(&others_lock);
+}
+
 static int open_sharing(void **state)
 {
 	const struct s3_names names = {.account_changed = others_told};
@@ -165,14 +173,69 @@ static void test_changes_leave_helpers(void **state)
 	while (!served && atomic_load(&others_asked) <= 2)
 		fiber_yield();
 	assert_true(atomic_load(&others_asked) <= 2);
-	pthread_mutex_lock(&others_lock);
-	others_answered = true;
-	pthread_cond_broadcast(&others_answer);
-	pthread_mutex_unlock(&others_lock);
+	others_answer_now();
 	while (atomic_load(&changes_ended) < CHANGES)
 		fiber_yield();
 	assert_true(served);
 	assert_int_equal(atomic_load(&others_asked), CHANGES);
+}
+
+static void change_guarded(void *arg)
+{
+	static char name[] = "name";
+	const struct iam_edit edit = {.account = SLICE("g"),
+		.create = true,
+		.change = set_name,
+		.arg = name,
+		.guard = arg};
+
+	assert_int_equal(iam_change(fake_s3->iam, &fake_core, &edit), 0);
+	atomic_fetch_add(&changes_ended, 1);
+}
+
+static void delete_guarded(void *arg)
+{
+	const struct iam_edit edit = {.account = SLICE("g"), .guard = arg};
+
+	assert_int_equal(iam_delete(fake_s3->iam, &edit), 0);
+	atomic_fetch_add(&changes_ended, 1);
+}
+
+static bool guard_passed;
+
+static void pass_guard(void *arg)
+{
+	fiber_mutex_lock(arg);
+	guard_passed = true;
+	fiber_mutex_unlock(arg);
+}
+
+/* A change that waits for other stores holds nobody up who needs what it looked at. */
+static void test_a_guard_ends_with_the_commit(void **state)
+{
+	static fiber_fn *const CHANGES_GUARDED[] = {change_guarded, delete_guarded};
+	struct fiber_mutex guard;
+
+	(void)state;
+	fiber_mutex_init(&guard);
+	for (uint32_t i = 0; i < ARRAY_LEN(CHANGES_GUARDED); i++) {
+		others_answered = guard_passed = false;
+		others_asked = changes_ended = 0;
+		assert_int_equal(
+			fiber_spawn(reactor_self(), "change", CHANGES_GUARDED[i], &guard), 0);
+		while (atomic_load(&others_asked) == 0)
+			fiber_yield();
+		assert_int_equal(fiber_spawn(reactor_self(), "waiter", pass_guard, &guard), 0);
+		for (int turn = 0; turn < 100 && !guard_passed; turn++)
+			fiber_yield();
+		assert_true(guard_passed);
+		others_answer_now();
+		while (atomic_load(&changes_ended) == 0)
+			fiber_yield();
+	}
+	fiber_mutex_destroy(&guard);
+	others_answered = false;
+	others_asked = changes_ended = 0;
 }
 
 /* ---- A second change, begun when the first one is stored and not yet in the table. ---- */
@@ -204,7 +267,7 @@ static void take_email(void *arg)
 static void delete_first(void *arg)
 {
 	(void)arg;
-	second_result = iam_delete(fake_s3->iam, SLICE("a"));
+	second_result = iam_delete(fake_s3->iam, &(struct iam_edit){.account = SLICE("a")});
 	second_done = true;
 }
 
@@ -604,6 +667,8 @@ static int tests_run(void)
 			test_a_start_passes_over_an_account_too_many, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_change_reads_nothing_back, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_a_guard_ends_with_the_commit, open_sharing, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_changes_leave_helpers, open_sharing, fake_close),
 		cmocka_unit_test_setup_teardown(
