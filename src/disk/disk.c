@@ -34,6 +34,13 @@ bool disk_wait_more(const struct disk *disk, struct disk_wait *wait)
 	return clock_rest(wait->deadline_ns);
 }
 
+int disk_busy(const struct disk *disk, const char *why)
+{
+	if (!disk->probe)
+		log_error("disk", "%s: %s", disk->path, why);
+	return -EBUSY;
+}
+
 /* flock(2) has no timeout, so it is called repeatedly; this happens only after a crash. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 {
@@ -42,10 +49,8 @@ int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (!disk_wait_more(disk, &wait)) {
-			log_error("disk", "%s: another process has this volume open", disk->path);
-			return -EBUSY;
-		}
+		if (!disk_wait_more(disk, &wait))
+			return disk_busy(disk, "another process has this volume open");
 	}
 	return 0;
 }
@@ -194,6 +199,7 @@ int disk_open(const struct disk_opts *opts, struct disk **ret_disk)
 	if (!disk)
 		return -ENOMEM;
 	disk->read_only = opts->read_only;
+	disk->probe = opts->probe;
 	ret = disk_init(disk, opts);
 	if (ret) {
 		disk_close(disk);

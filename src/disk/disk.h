@@ -51,7 +51,7 @@ struct disk_opts {
 		log_bytes; /* DISK_JOINED that is made: how many of its first bytes are the log's */
 	bool create;	   /* a file, when it does not exist */
 	bool read_only;	   /* only for reading: not locked, not grown, writes fail */
-	bool probe;	   /* a volume that cannot be reached is not logged */
+	bool probe;	   /* a volume that is in use or cannot be reached is not logged */
 	/* A file accepts DISCARD. The discarded range is no longer prewritten, so a later write
 	 * there allocates space, and fails when the file system is full. */
 	bool discard_files;

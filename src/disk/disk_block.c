@@ -29,11 +29,8 @@ static int block_node_open(struct disk *disk, uint64_t wait_ns)
 		if (errno != EBUSY)
 			return -errno;
 	} while (disk_wait_more(disk, &wait));
-	log_error("disk",
-		"%s: in use: mounted, part of a RAID or LVM volume, swap, or another process has "
-		"it (see lsblk and fuser)",
-		disk->path);
-	return -EBUSY;
+	return disk_busy(disk, "in use: mounted, part of a RAID or LVM volume, swap, or another "
+			       "process has it (see lsblk and fuser)");
 }
 
 /* The kernel's attribute of the device, or of the device that it is a partition of. */

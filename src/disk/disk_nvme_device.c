@@ -94,7 +94,7 @@ static void limits_read(struct disk *disk, const char *name)
 static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 {
 	struct disk_wait wait = disk_wait_begin(wait_ns);
-	char path[300];
+	char path[300], why[400];
 
 	snprintf(path, sizeof(path), "/dev/%s", name);
 	do {
@@ -102,8 +102,8 @@ static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 		if (disk->nvme->block_fd >= 0 || errno != EBUSY)
 			return 0; /* without this node nobody can mount it either */
 	} while (disk_wait_more(disk, &wait));
-	log_error("disk", "%s: in use: %s is mounted, or another process has it", disk->path, path);
-	return -EBUSY;
+	snprintf(why, sizeof(why), "in use: %s is mounted, or another process has it", path);
+	return disk_busy(disk, why);
 }
 
 /* No process polls any more for the commands of a killed process. They end when the driver looks

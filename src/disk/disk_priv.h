@@ -85,6 +85,7 @@ struct disk {
 	int fd;
 	enum disk_kind kind;
 	bool read_only;
+	bool probe;
 	struct nvme *nvme;
 	struct array *array;
 	struct dax *dax;
@@ -158,7 +159,9 @@ struct disk_wait {
 };
 struct disk_wait disk_wait_begin(uint64_t wait_ns);
 bool disk_wait_more(const struct disk *disk, struct disk_wait *wait);
-/* flock(2), asked again until wait_ns have passed. -EBUSY with a log line. */
+/* -EBUSY; the log says why, unless the volume is only probed. */
+int disk_busy(const struct disk *disk, const char *why);
+/* flock(2), asked again until wait_ns have passed. disk_busy's -EBUSY. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns);
 /* disk_arenas.c: the arenas as a ring's fixed buffers: buffer index = arena index. The reactor's
  * thread, or any before the reactor runs. False: use plain buffers; the log says why. The ring's

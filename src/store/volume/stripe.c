@@ -379,6 +379,7 @@ static int member_open(
 	bool told = set->volume->paths_told >> path_idx & 1;
 	struct disk_opts opts = {.path = path,
 		.create = create,
+		.probe = told,
 		.discard_files = set->opts->discard_files,
 		.step_bytes = set->volume->super.step_bytes,
 		.lock_wait_ns = ours && !told ? LOCK_WAIT_NS : 0};

@@ -1,6 +1,7 @@
 /* tests/unit/disk/test_disk.c: a volume file: opened, locked, grown; read and written through the
  * base rings and directly; faults of a simulated one. */
 #include "../abort.h"
+#include "../log_catch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -69,7 +70,15 @@ static void test_opens_locks_and_grows(void **state)
 	assert_int_equal(disk_open(&opts, &fixture.disk), -ENOENT);
 	opts.create = true;
 	assert_int_equal(disk_open(&opts, &fixture.disk), 0);
+	log_catch();
 	assert_int_equal(disk_open(&opts, &second), -EBUSY);
+	assert_non_null(strstr(log_caught(), "another process has this volume open"));
+	/* One that is tried again and again is not logged each time. */
+	opts.probe = true;
+	log_catch();
+	assert_int_equal(disk_open(&opts, &second), -EBUSY);
+	assert_string_equal(log_caught(), "");
+	opts.probe = false;
 	assert_int_equal(disk_bytes(fixture.disk), STEP);
 	assert_int_equal(disk_grow(fixture.disk, STEP + 1), 0);
 	assert_int_equal(disk_bytes(fixture.disk), 2 * STEP);

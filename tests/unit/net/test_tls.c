@@ -1,39 +1,7 @@
+#include "../log_catch.h"
 #include "tls_rig.h"
 
 #include <sys/wait.h>
-
-/* ---- The log. ---- */
-
-static char log_path[128];
-static int stderr_was;
-
-static void log_catch(void)
-{
-	int fd;
-
-	snprintf(log_path, sizeof(log_path), "%s", pki_path("log"));
-	fd = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	fflush(stderr);
-	stderr_was = dup(STDERR_FILENO);
-	assert_true(fd >= 0 && stderr_was >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-	close(fd);
-}
-
-/* Ends the catch; returns the text, valid until the next. */
-static const char *log_caught(void)
-{
-	static char text[4096];
-	FILE *file = fopen(log_path, "re");
-	size_t len;
-
-	dup2(stderr_was, STDERR_FILENO);
-	close(stderr_was);
-	assert_non_null(file);
-	len = fread(text, 1, sizeof(text) - 1, file);
-	text[len] = '\0';
-	fclose(file);
-	return text;
-}
 
 /* ---- Invalid files. ---- */
 

@@ -1,6 +1,6 @@
 /* tests/unit/server/test_key_files.c: the key files: made and made again, also when a start was
  * killed meanwhile, and what the log says of their sealed copies. The store is a stand-in. */
-#include "../unit.h"
+#include "../log_catch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ int store_kept(struct store *store, const char *name, struct buf *out)
 /* ---- A folder with the recovery key. ---- */
 
 struct folder {
-	char path[128], secrets[160], log[160];
+	char path[128], secrets[160];
 	struct config config;
 	struct recovery_file file;
 };
@@ -79,7 +79,6 @@ static void folder_make(struct folder *folder)
 		getenv("TMPDIR") ? getenv("TMPDIR") : ".");
 	assert_non_null(mkdtemp(folder->path));
 	snprintf(folder->secrets, sizeof(folder->secrets), "%s/secrets.key", folder->path);
-	snprintf(folder->log, sizeof(folder->log), "%s/log", folder->path);
 	snprintf(key, sizeof(key), "%s/recovery.key", folder->path);
 	write_text(key, RECOVERY_KEY "\n");
 	snprintf(folder->config.storage.recovery_key_file,
@@ -98,18 +97,11 @@ static void folder_remove(const struct folder *folder)
 /* The log lines of fn. */
 static int logged(struct folder *folder, int (*fn)(struct folder *folder), char text[4096])
 {
-	int was = dup(STDERR_FILENO), fd = open(folder->log, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	ssize_t len;
 	int ret;
 
-	assert_true(was >= 0 && fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+	log_catch();
 	ret = fn(folder);
-	assert_true(dup2(was, STDERR_FILENO) >= 0);
-	len = pread(fd, text, 4095, 0);
-	assert_true(len >= 0);
-	text[len] = '\0';
-	close(was);
-	close(fd);
+	snprintf(text, 4096, "%s", log_caught());
 	return ret;
 }
 

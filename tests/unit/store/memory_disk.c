@@ -34,8 +34,10 @@ static int memory_open(void *arg, const struct disk_opts *opts, struct disk_iden
 	(void)arg;
 	if (sscanf(opts->path, "memory://%u", &idx) != 1 || idx >= MEMORY_DISKS)
 		return -ENODEV;
-	if (!opts->read_only)
+	if (!opts->read_only) {
 		disks[idx].lock_wait_ns = opts->lock_wait_ns;
+		disks[idx].probe = opts->probe;
+	}
 	if (disks[idx].open_result && !opts->read_only) {
 		int ret = disks[idx].open_result;
 

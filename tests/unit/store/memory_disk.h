@@ -20,6 +20,7 @@ struct memory_disk {
 	_Atomic uint32_t handles; /* open ones */
 	int attach_result;
 	uint64_t lock_wait_ns;		 /* as the last writer wanted to wait */
+	bool probe;			 /* likewise */
 	int open_result;		 /* of the next writer; 0: it is opened */
 	_Atomic uint64_t grow_bytes_max; /* growing by more at once takes too long; 0: does not */
 	uint32_t grows_lost;		 /* so many attempts to grow are lost */

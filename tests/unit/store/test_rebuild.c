@@ -425,6 +425,8 @@ static void busy_run(struct rig *rig, void *arg)
 		fiber_sleep_ns(NS_PER_MS);
 	}
 	assert_int_equal(disk->open_result, 0);
+	/* The log says once that it is busy. */
+	assert_true(disk->probe);
 	assert_int_equal(rig->store->volume.paths_told, 0);
 	/* While a volume is waited for, nobody sees whether the others are lost. */
 	assert_int_equal(disk->lock_wait_ns, 0);
