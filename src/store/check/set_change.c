@@ -69,6 +69,18 @@ void set_note(struct store_change *change, const char *fmt, ...)
 	pthread_mutex_unlock(&change->lock);
 }
 
+/* The reason why the bodies wait. Deletions make room on the volumes, not in the data folder. */
+static void wait_text(const struct store *store, int error, char ret_text[NOTE_BYTES])
+{
+	if (error == -ENOSPC && atomic_load(&store->index_full))
+		snprintf(ret_text, NOTE_BYTES,
+			"waits for room in the file system of the data folder");
+	else if (error == -ENOSPC)
+		snprintf(ret_text, NOTE_BYTES, "waits for space: free some, or cancel");
+	else
+		snprintf(ret_text, NOTE_BYTES, "waits: %s", strerror(-error));
+}
+
 void set_change_note(struct store *store, int error, uint64_t failed)
 {
 	struct store_change *change = store->change;
@@ -76,10 +88,8 @@ void set_change_note(struct store *store, int error, uint64_t failed)
 	char note[NOTE_BYTES] = "";
 	bool changing;
 
-	if (error == -ENOSPC)
-		snprintf(note, sizeof(note), "waits for space: free some, or cancel");
-	else if (error && error != -ESHUTDOWN)
-		snprintf(note, sizeof(note), "waits: %s", strerror(-error));
+	if (error && error != -ESHUTDOWN)
+		wait_text(store, error, note);
 	else if (failed)
 		snprintf(note, sizeof(note),
 			"%llu bodies cannot be read: run a scrub, which names them; restore or "
@@ -101,8 +111,8 @@ void set_change_note(struct store *store, int error, uint64_t failed)
 			"a scrub, which names them",
 			store->dir, (unsigned long long)failed);
 	else
-		log_warn("store", "%s: moving bodies to the new set of volumes waits: %s",
-			store->dir, strerror(-error));
+		log_warn("store", "%s: moving bodies to the new set of volumes %s", store->dir,
+			note);
 }
 
 void set_show(struct store *store)

@@ -761,8 +761,14 @@ static void end_copy(struct rig *rig, void *arg)
 	}
 	set_change_await(rig->store);
 	copy_take(rig, "before");
-	/* A last pass may have wanted space before the last bodies were deleted. */
+	/* A last pass may have wanted space before the last bodies were deleted; or the data folder
+	 * may have been full, where no deletion makes room. */
+	atomic_store(&rig->store->index_full, true);
 	set_change_note(rig->store, -ENOSPC, 0);
+	atomic_store(&rig->store->index_full, false);
+	assert_non_null(strstr(status_of(rig).note, "data folder"));
+	set_change_note(rig->store, -ENOSPC, 0);
+	assert_non_null(strstr(status_of(rig).note, "free some"));
 	change_finish(rig);
 	copy_take(rig, "after");
 	few_verify(rig);
