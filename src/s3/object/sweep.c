@@ -17,7 +17,9 @@ struct sweep {
 	struct s3 *s3;
 	struct flow_core *core;
 	const _Atomic bool *ending; /* NULL: it runs to its end */
-	char until[17];	 /* fetches from before it are swept, too; ids begin with their time */
+	/* Fetches from before it are swept, too; ids begin with their time. Empty: no fetches are
+	 * swept but those of deleted buckets. */
+	char until[17];
 	char beyond[17]; /* and those from behind it: the clock was ahead */
 	char last[S3_UPLOAD_NAME_MAX];
 	uint32_t count;
@@ -67,6 +69,8 @@ static bool is_former(const struct sweep *sweep, struct slice name)
 {
 	struct slice time = slice_to(slice_from(name, name.len - S3_UPLOAD_ID_LEN), 16);
 
+	if (!sweep->until[0])
+		return false;
 	return slice_cmp(time, slice_str(sweep->until)) < 0 ||
 	       slice_cmp(time, slice_str(sweep->beyond)) > 0;
 }

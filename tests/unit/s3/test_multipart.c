@@ -660,31 +660,60 @@ static void test_sweep_goes_on(void **state)
 	}
 }
 
+/* The record of a fetch, as if the clock had been ahead when it began. */
+static void store_fetch(const char *bucket_name, int64_t ahead_s)
+{
+	struct document_text row = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+		.text = SLICE("key"),
+		.headers = SLICE(S3_ORIGIN_HEADER "\0fetched=2026-11-29T00:00:00.000Z\0")};
+	uint64_t ns = clock_real_ns() + (uint64_t)ahead_s * NS_PER_S;
+	char name[S3_UPLOAD_NAME_MAX], id[S3_UPLOAD_ID_LEN + 1];
+	struct store_bucket bucket;
+
+	assert_int_equal(store_bucket_get(fake_store, slice_str(bucket_name), &bucket), 0);
+	s3_upload_id_make(bucket.id, SLICE("key"), id);
+	snprintf(
+		name, sizeof(name), "u/%s/%016llx%s", bucket_name, (unsigned long long)ns, id + 16);
+	row.key = slice_str(name);
+	assert_int_equal(document_put_text(fake_store, &fake_core, &row), 0);
+}
+
 /* A fetch from before this start, or from a time when the clock was days ahead, is nobody's. */
 static void test_fetches_of_an_earlier_run(void **state)
 {
 	static const int64_t AHEAD_S[] = {-3600, 60, 2 * 86400};
-	struct document_text row = {.bucket = SLICE(S3_UPLOADS_BUCKET),
-		.text = SLICE("key"),
-		.headers = SLICE(S3_ORIGIN_HEADER "\0fetched=2026-11-29T00:00:00.000Z\0")};
-	char name[S3_UPLOAD_NAME_MAX], id[S3_UPLOAD_ID_LEN + 1];
-	struct store_bucket bucket;
 	uint64_t before;
 
 	(void)state;
 	create("/bkt/any", NULL);
 	before = records();
-	assert_int_equal(store_bucket_get(fake_store, SLICE("bkt"), &bucket), 0);
-	for (size_t i = 0; i < ARRAY_LEN(AHEAD_S); i++) {
-		uint64_t ns = clock_real_ns() + (uint64_t)AHEAD_S[i] * NS_PER_S;
-
-		s3_upload_id_make(bucket.id, SLICE("key"), id);
-		snprintf(name, sizeof(name), "u/bkt/%016llx%s", (unsigned long long)ns, id + 16);
-		row.key = slice_str(name);
-		assert_int_equal(document_put_text(fake_store, &fake_core, &row), 0);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(AHEAD_S); i++)
+		store_fetch("bkt", AHEAD_S[i]);
 	assert_int_equal(s3_uploads_sweep(fake_s3, &fake_core, NULL), 0);
 	assert_int_equal(records(), before + 1);
+}
+
+static void make_next_that_fetches(void)
+{
+	make_next();
+	store_fetch("used", 0);
+}
+
+/* A bucket made before the former one's uploads are deleted keeps its fetches. */
+static void test_fetch_during_a_deletion(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	make_used(former_id);
+	store_fetch("used", 0);
+	before = records();
+	fake_bucket_deleted = make_next_that_fetches;
+	ask("DELETE", "/used", "", 204);
+	assert_int_equal(records(), before);
+	check_next();
+	ask("DELETE", "/used", "", 204);
+	assert_int_equal(records(), before - 3);
 }
 
 /* Uploads that an earlier version began go on, unless their bucket is younger than they; parts
@@ -923,6 +952,7 @@ static int tests_run(void)
 		cmocka_unit_test(test_deletion_cut_short),
 		cmocka_unit_test(test_sweep_goes_on),
 		cmocka_unit_test(test_fetches_of_an_earlier_run),
+		cmocka_unit_test(test_fetch_during_a_deletion),
 		cmocka_unit_test(test_uploads_of_an_earlier_version),
 		cmocka_unit_test(test_completed_while_the_body_is_awaited),
 		cmocka_unit_test(test_completed_before_the_commit),
