@@ -68,20 +68,22 @@ static const struct s3_error *of_upload(struct s3_call *call, enum s3_error_id e
 	return s3_error_at(error);
 }
 
-static const struct s3_error *parse(
-	struct s3_call *call, enum checksum_kind kind, struct completion *completion)
+static const struct s3_error *read_document(struct s3_call *call, struct slice *ret_body)
 {
+	/* x-amz-checksum-… of this request is the checksum of the object, not of this document. */
 	const struct s3_sums no_sums = {
 		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256};
+
+	return s3_call_read(call, &no_sums, ret_body);
+}
+
+static const struct s3_error *parse(struct s3_call *call, struct slice body,
+	enum checksum_kind kind, struct completion *completion)
+{
 	const struct s3_error *error;
 	struct s3_xml *root;
-	struct slice body;
 	int ret;
 
-	/* x-amz-checksum-… of this request is the checksum of the object, not of this document. */
-	error = s3_call_read(call, &no_sums, &body);
-	if (error)
-		return error;
 	if (!body.len)
 		return s3_fail(call, S3_E_INVALID_REQUEST, "You must specify at least one part");
 	ret = s3_xml_parse(body, &call->arena, &root);
@@ -567,36 +569,62 @@ static bool is_same(const struct completion *completion, const struct store_meta
 	return strcmp(said.etag, meta->etag) == 0;
 }
 
-/* A client that did not receive the answer sends the request again. While the key still has the
- * object of that upload, the answer is the same; otherwise it is not_there. The completion is empty
- * if the client's document was not read yet. */
-static const struct s3_error *complete_again(
-	struct s3_call *call, struct completion *completion, const struct s3_error *not_there)
+/* Whether the existing object is that of the call's upload, with the parts of the client's
+ * document. A document that is none names other parts; one that could not be read is an error. */
+static const struct s3_error *compare(struct s3_call *call, const struct store_meta *meta,
+	struct completion *completion, bool *ret_same)
 {
-	const struct slice detail = call->detail;
-	const struct s3_error *error = not_there;
+	const struct s3_error *error;
+	struct slice id = SLICE_NONE, body;
+
+	*ret_same = false;
+	s3_call_param(call, SLICE("uploadId"), &id);
+	if (!slice_eq(s3_meta_hidden(
+			      slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
+		    id))
+		return NULL;
+	if (!completion->count) {
+		error = read_document(call, &body);
+		if (error)
+			return error;
+		error = parse(call, body, (enum checksum_kind)meta->checksum_type, completion);
+		if (error)
+			return error->status >= 500 ? error : NULL;
+	}
+	*ret_same = is_same(completion, meta);
+	return NULL;
+}
+
+/* A client that did not receive the answer sends the request again. While the key still has the
+ * object of that upload, the answer is the same; otherwise it is NoSuchUpload. A failure is
+ * neither: the client must try again. The completion is empty if the client's document was not read
+ * yet. */
+static const struct s3_error *complete_again(struct s3_call *call, struct completion *completion)
+{
+	const struct s3_error *error;
 	const struct store_meta *meta;
-	struct slice id = SLICE_NONE;
 	struct store_get *get;
 	struct s3_sse sse;
-	bool ignored;
+	bool ignored, same;
+	int ret;
 
-	s3_call_param(call, SLICE("uploadId"), &id);
-	if (store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
-		return error;
+	call->message = NULL;
+	call->detail = SLICE_NONE;
+	ret = store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored);
+	if (ret)
+		return ret == -ENOENT ? of_upload(call, S3_E_NO_SUCH_UPLOAD)
+				      : s3_fail_errno(call, ret);
 	meta = store_get_meta(get);
-	if (slice_eq(s3_meta_hidden(
-			     slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
-		    id) &&
-		(completion->count ||
-			!parse(call, (enum checksum_kind)meta->checksum_type, completion)) &&
-		is_same(completion, meta)) {
+	error = compare(call, meta, completion, &same);
+	if (!error && same) {
 		s3_sse_describe(slice_of(meta->headers, meta->headers_len), &sse);
 		s3_sse_answer(call, &sse);
 		error = answer(call, meta);
+	} else if (!error) {
+		call->message = NULL;
+		call->detail = SLICE_NONE;
+		error = of_upload(call, S3_E_NO_SUCH_UPLOAD);
 	}
-	call->message = NULL;
-	call->detail = detail;
 	store_get_close(get);
 	return error;
 }
@@ -619,8 +647,7 @@ static const struct s3_error *complete_if_ended(struct s3_call *call,
 	}
 	if (ret != -ENOENT)
 		return s3_fail_errno(call, ret);
-	call->detail = SLICE_NONE;
-	return complete_again(call, completion, of_upload(call, S3_E_NO_SUCH_UPLOAD));
+	return complete_again(call, completion);
 }
 
 const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
@@ -629,14 +656,17 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	struct store_meta meta = {0};
 	const struct s3_error *error;
 	struct s3_upload upload;
+	struct slice body;
 	struct s3_sse sse;
 
 	error = s3_upload_open(call, &upload);
 	if (error == s3_error_at(S3_E_NO_SUCH_UPLOAD))
-		return complete_again(call, &completion, error);
+		return complete_again(call, &completion);
 	if (error)
 		return error;
-	error = parse(call, upload.kind, &completion);
+	error = read_document(call, &body);
+	if (!error)
+		error = parse(call, body, upload.kind, &completion);
 	if (!error)
 		error = check_type(call, &upload);
 	if (!error)

@@ -1,6 +1,8 @@
-/* Covers s3_call_read: rights that change while a request's document is awaited. */
+/* Covers s3_call_read: rights that change while a request's document is awaited; and completions
+ * that are sent again meanwhile. */
 #include "../unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "fake.h"
@@ -211,6 +213,76 @@ static void test_changes_that_take_nothing(void **state)
 	has_cors(200);
 }
 
+/* ---- A completion that is sent again. ---- */
+
+static char completion[256], completion_query[128];
+
+/* Of the caller's own bucket. */
+static void upload(void)
+{
+	char id[64], etag[64], query[128];
+	ptrdiff_t at;
+
+	ask(&caller, "PUT", "/own", "", NULL);
+	run(200, NULL);
+	ask(&caller, "POST", "/own/key", "uploads", NULL);
+	run(200, NULL);
+	at = slice_find(buf_slice(&call.reply_body), SLICE("<UploadId>"));
+	assert_true(at > 0);
+	snprintf(id, sizeof(id), "%.40s", call.reply_body.data + at + strlen("<UploadId>"));
+	snprintf(query, sizeof(query), "partNumber=1&uploadId=%s", id);
+	ask(&caller, "PUT", "/own/key", query, "part");
+	run(200, NULL);
+	assert_int_equal(slice_copy_str(fake_reply_header(&call, "etag"), etag, sizeof(etag)), 0);
+	snprintf(completion, sizeof(completion),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		etag);
+	snprintf(completion_query, sizeof(completion_query), "uploadId=%s", id);
+}
+
+static void complete(void (*awaited)(void), uint32_t status, const char *code)
+{
+	ask(&caller, "POST", "/own/key", completion_query, completion);
+	call.awaited = awaited;
+	run(status, code);
+}
+
+/* The object is there: an answer that there is no such upload would say that it is not. */
+static void test_a_completion_that_is_sent_again(void **state)
+{
+	(void)state;
+	upload();
+	complete(NULL, 200, NULL);
+	complete(awaited_account, 503, "SlowDown");
+	assert_false(fake_reply_has(&call, "<UploadId>"));
+	complete(NULL, 200, NULL);
+	ask(&caller, "POST", "/own/key", completion_query, completion);
+	call.body_error = -EIO;
+	run(500, "InternalError");
+	complete(awaited_delete, 403, "InvalidAccessKeyId");
+}
+
+static void fail_gets(void)
+{
+	fake_get_ended = NULL;
+	fake_get_error = -EIO;
+}
+
+static void test_a_completion_that_is_sent_again_of_an_object_that_cannot_be_read(void **state)
+{
+	(void)state;
+	upload();
+	complete(NULL, 200, NULL);
+	/* Of the upload's record, which is not there any more. */
+	fake_get_ended = fail_gets;
+	complete(NULL, 500, "InternalError");
+	fake_get_error = 0;
+	complete(NULL, 200, NULL);
+}
+
+/* ---- What the front learns. ---- */
+
 static bool proven, proven_then;
 static uint32_t looks;
 
@@ -276,6 +348,11 @@ static int tests_run(void)
 			test_anybody_whose_right_is_taken, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_changes_that_take_nothing, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_a_completion_that_is_sent_again, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_a_completion_that_is_sent_again_of_an_object_that_cannot_be_read,
+			open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
