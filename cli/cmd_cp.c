@@ -20,8 +20,9 @@ static const char CP_USAGE[] =
 	"complete. At the end, cp prints how many bytes each transport moved.\n"
 	"With -r or a GLOB (*, ?, [...]; '*' also matches '/'), cp prints each name it copied.\n"
 	"The name below the target is the rest of the key after the prefix, or after the last\n"
-	"'/' before the glob's first wildcard. A link to a file is copied as the file; links to\n"
-	"folders are skipped. cp tries all names; the exit code is that of the worst failure.\n"
+	"'/' before the glob's first wildcard. In the target, *, ? and [ are plain characters. A\n"
+	"link to a file is copied as the file; links to folders are skipped. cp tries all names;\n"
+	"the exit code is that of the worst failure.\n"
 	"\n"
 	"  -r, --recursive    everything below the source\n"
 	"  -P, --parallel N   copy N files at a time (4)\n"
@@ -412,8 +413,7 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct tree tree = {0};
 	int ret;
 
-	if (!tree_place_parse(argv[0], true, &copy.from) ||
-		!tree_place_parse(argv[1], true, &copy.to)) {
+	if (!tree_place_parse(argv[0], true, &copy.from) || !tree_target_parse(argv[1], &copy.to)) {
 		ret = cli_usage_error(
 			command, "an s3:// address lacks its bucket, or a folder its name");
 		goto out;

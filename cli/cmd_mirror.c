@@ -11,7 +11,8 @@ static const char MIRROR_USAGE[] =
 	"Makes the second like the first: copies every name that is missing or differs. A name\n"
 	"differs when the lengths differ. When both have ETags that are plain digests, the ETags\n"
 	"decide. Otherwise it differs when the first is newer. A link to a file counts as the\n"
-	"file; links to folders are skipped.\n"
+	"file; links to folders are skipped. Wildcards (*, ?, [...]) after the bucket limit what\n"
+	"the first has; in the second they are plain characters.\n"
 	"\n"
 	"      --delete       also delete names that only the second has\n"
 	"  -n, --dry-run      only print what mirror would do\n"
@@ -63,7 +64,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	if (ret)
 		return ret;
 	if (optind != argc - 2 || !tree_place_parse(argv[optind], true, &both->copy.from) ||
-		!tree_place_parse(argv[optind + 1], true, &both->copy.to) || both->copy.to.glob)
+		!tree_target_parse(argv[optind + 1], &both->copy.to))
 		return cli_usage_error(command, "expected two folders or s3:// addresses");
 	if (!both->copy.from.bucket && !both->copy.to.bucket)
 		return cli_usage_error(command, "neither side is an s3:// address");

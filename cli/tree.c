@@ -17,38 +17,54 @@ bool tree_is_glob(const char *text)
 	return strpbrk(text, "*?[") != NULL;
 }
 
+/* A folder, or a bucket with the whole key as the prefix. */
+static bool place_begin(char *text, struct tree_place *ret_place)
+{
+	size_t len = strlen(text);
+
+	*ret_place = (struct tree_place){0};
+	if (remote_is_url(text))
+		return remote_parse(text, &ret_place->bucket, &ret_place->prefix);
+	if (!len)
+		return false;
+	while (len > 1 && text[len - 1] == '/')
+		text[--len] = '\0';
+	ret_place->prefix = text;
+	return true;
+}
+
+/* Makes the prefix of a bucket a folder. */
+static bool prefix_end(struct tree_place *place)
+{
+	size_t len = strlen(place->prefix);
+	char *end;
+
+	if (!place->bucket || !len || place->prefix[len - 1] == '/')
+		return true;
+	end = malloc(len + 2);
+	if (!end)
+		return false;
+	memcpy(end, place->prefix, len);
+	memcpy(end + len, "/", 2);
+	place->prefix = place->owned = end;
+	return true;
+}
+
+bool tree_target_parse(char *text, struct tree_place *ret_place)
+{
+	return place_begin(text, ret_place) && prefix_end(ret_place);
+}
+
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place)
 {
 	const char *key;
 	char *end;
 
-	*ret_place = (struct tree_place){0};
-	if (!remote_is_url(text)) {
-		size_t len = strlen(text);
-
-		if (!len)
-			return false;
-		while (len > 1 && text[len - 1] == '/')
-			text[--len] = '\0';
-		ret_place->prefix = text;
-		return true;
-	}
-	if (!remote_parse(text, &ret_place->bucket, &key))
+	if (!place_begin(text, ret_place))
 		return false;
-	ret_place->prefix = key;
-	if (!tree_is_glob(key)) {
-		size_t len = strlen(key);
-
-		if (!whole_names || !len || key[len - 1] == '/')
-			return true;
-		end = malloc(len + 2);
-		if (!end)
-			return false;
-		memcpy(end, key, len);
-		memcpy(end + len, "/", 2);
-		ret_place->prefix = ret_place->owned = end;
-		return true;
-	}
+	key = ret_place->prefix;
+	if (!ret_place->bucket || !tree_is_glob(key))
+		return !whole_names || prefix_end(ret_place);
 	ret_place->glob = key;
 	/* The prefix is a copy, because the glob needs the rest of the text. */
 	end = strndup(key, strcspn(key, "*?["));

@@ -34,10 +34,13 @@ struct tree {
 
 /* Whether text has a special character of globs. */
 bool tree_is_glob(const char *text);
-/* Parses a command's argument; the text before a glob is its prefix. With whole_names a prefix is a
+/* Parses a command's source; the text before a glob is its prefix. With whole_names a prefix is a
  * folder: it gets its '/', and a glob's prefix ends with one. Changes and keeps text; the place
  * is freed after use. False: an s3:// address without a bucket, or an empty text. */
 bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place);
+/* The same for a target with whole names. A target is never a glob: the special characters are part
+ * of its prefix. */
+bool tree_target_parse(char *text, struct tree_place *ret_place);
 void tree_place_free(struct tree_place *place);
 /* Whether inner is a prefix of the same bucket that is outer's or begins with it. */
 bool tree_place_holds(const struct tree_place *outer, const struct tree_place *inner);
