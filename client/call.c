@@ -389,7 +389,7 @@ static bool may_repeat(const struct client_call *call, int error)
 			       error == -EAGAIN));
 }
 
-void client_call_retry(struct client_call *call, int error, const char *why)
+static void again(struct client_call *call, bool may, int error, const char *why)
 {
 	struct neb_client *client = call->client;
 
@@ -397,9 +397,9 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	call->session = NULL;
 	call->attempts++;
 	/* Pages that were reported are not reported again: the list continues behind them. */
-	if ((client->transport == NEB_STRICT && !client_has_path(client)) ||
-		!may_repeat(call, error) || (call->pages && call->pages->count) ||
-		call->attempts >= CLIENT_ATTEMPTS_MAX || clock_now_ns() >= call->deadline_ns) {
+	if ((client->transport == NEB_STRICT && !client_has_path(client)) || !may ||
+		(call->pages && call->pages->count) || call->attempts >= CLIENT_ATTEMPTS_MAX ||
+		clock_now_ns() >= call->deadline_ns) {
 		snprintf(call->result.message, sizeof(call->result.message), "%s", why);
 		client_call_finish(call, error);
 		return;
@@ -408,6 +408,17 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	list_remove(&call->link);
 	list_push_back(&client->queued, &call->link);
 	client_calls_kick(client);
+}
+
+void client_call_retry(struct client_call *call, int error, const char *why)
+{
+	again(call, may_repeat(call, error), error, why);
+}
+
+void client_call_unsent(struct client_call *call, int error, const char *why)
+{
+	/* Where a session was lost, its server may have got the request before. */
+	again(call, !call->left || may_repeat(call, error), error, why);
 }
 
 void client_call_number(struct client_call *call, struct capsule_once *ret_once)

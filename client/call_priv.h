@@ -120,6 +120,9 @@ void client_result_copy(struct neb_result *to, const struct neb_result *from);
 /* The connection was lost before an answer: tries again, tries the other transport, or ends the
  * call. */
 void client_call_retry(struct client_call *call, int error, const char *why);
+/* The same where certainly no byte of the request left this host in this try: it may be sent to the
+ * next endpoint, whatever it does. */
+void client_call_unsent(struct client_call *call, int error, const char *why);
 /* Ends the call, with the result's answer filled in, or with error when there is none. */
 void client_call_finish(struct client_call *call, int error);
 /* It is sent on a session again, after it lost one. */

@@ -440,6 +440,28 @@ static int curl_error(CURLcode code)
 	}
 }
 
+/* Whether certainly no byte of the caller's request was sent: until its end it waited for the
+ * connection or the TLS handshake. This needs a call that has a new connection: when a kept one
+ * breaks, libcurl connects again by itself, after it has sent the request. The library's own
+ * requests stay with their endpoint. */
+static bool is_unsent(const struct client_call *call, CURLcode code)
+{
+	bool tls = call->endpoint->scheme == CLIENT_HTTPS;
+	curl_off_t ready_us = 1;
+	long bytes = 1;
+
+	if (!call->fresh || call->internal ||
+		curl_easy_getinfo(call->easy, CURLINFO_REQUEST_SIZE, &bytes) != CURLE_OK || bytes)
+		return false;
+	if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST)
+		return true;
+	return code == CURLE_OPERATION_TIMEDOUT &&
+	       curl_easy_getinfo(call->easy,
+		       tls ? CURLINFO_APPCONNECT_TIME_T : CURLINFO_CONNECT_TIME_T,
+		       &ready_us) == CURLE_OK &&
+	       !ready_us;
+}
+
 /* The endpoint did nothing, unless no endpoint had named its store before; the next endpoint may be
  * the right one.
  */
@@ -470,6 +492,7 @@ static void on_done(struct client_call *call, CURLcode code)
 {
 	struct neb_client *client = call->client;
 	struct neb_result *result = &call->result;
+	bool unsent = is_unsent(call, code);
 	long status = 0;
 
 	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -496,6 +519,8 @@ static void on_done(struct client_call *call, CURLcode code)
 		client_call_finish(call, -EMSGSIZE);
 	} else if (result->status) {
 		client_call_finish(call, client_status_error(result->status));
+	} else if (unsent) {
+		client_call_unsent(call, curl_error(code), curl_easy_strerror(code));
 	} else {
 		client_call_retry(call, curl_error(code), curl_easy_strerror(code));
 	}

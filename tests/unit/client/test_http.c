@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,17 +149,23 @@ static void server_close(struct server *server)
 			close(server->fds[i].fd);
 }
 
-static struct neb_client *client_of(const char *endpoints)
+static struct neb_client *client_with(const char *endpoints, uint64_t connect_timeout_ns)
 {
 	const struct neb_options options = {.endpoints = endpoints,
 		.access_key = RIG_ACCESS_KEY,
 		.secret_key = RIG_SECRET_KEY,
+		.connect_timeout_ns = connect_timeout_ns,
 		.request_timeout_ns = RIG_PATIENCE_NS,
 		.pool_bytes = 8 * MIB};
 	struct neb_client *client = NULL;
 
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	return client;
+}
+
+static struct neb_client *client_of(const char *endpoints)
+{
+	return client_with(endpoints, 0);
 }
 
 static struct neb_client *client_to(const struct server *server)
@@ -326,6 +334,196 @@ static void test_plain_again(void **state)
 	server_close(&server);
 }
 
+/* ---- Endpoints that get nothing. ---- */
+
+/* Enough to connect on a busy machine; tests wait for its end. */
+#define CONNECT_NS (500 * NS_PER_MS)
+#define FULL_MAX   8u
+
+/* A port whose connections nobody accepts. */
+struct dead {
+	int listener;
+	uint16_t port;
+	int fds[FULL_MAX]; /* connections that fill its queue; else -1 */
+};
+
+static struct sockaddr_in dead_listen(struct dead *dead, int backlog)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+
+	for (uint32_t i = 0; i < FULL_MAX; i++)
+		dead->fds[i] = -1;
+	dead->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(dead->listener, (struct sockaddr *)&address, len), 0);
+	if (backlog >= 0)
+		assert_int_equal(listen(dead->listener, backlog), 0);
+	assert_int_equal(getsockname(dead->listener, (struct sockaddr *)&address, &len), 0);
+	dead->port = ntohs(address.sin_port);
+	return address;
+}
+
+/* Of a socket that listens, the kernel tells how many connections wait, and how many may. */
+static bool is_full(const struct dead *dead)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	assert_int_equal(getsockopt(dead->listener, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
+	return info.tcpi_unacked > info.tcpi_sacked;
+}
+
+/* Its connections are refused: nothing listens there. */
+static void open_closed(struct dead *dead)
+{
+	dead_listen(dead, -1);
+}
+
+/* The kernel drops the first packet of a connection: the queue is full. */
+static void open_full(struct dead *dead)
+{
+	struct sockaddr_in address = dead_listen(dead, 1);
+	uint64_t until_ns = clock_now_ns() + RIG_PATIENCE_NS;
+
+	for (uint32_t i = 0; i < FULL_MAX; i++) {
+		dead->fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		connect(dead->fds[i], (struct sockaddr *)&address, sizeof(address));
+	}
+	while (!is_full(dead)) {
+		assert_true(clock_now_ns() < until_ns);
+		sched_yield();
+	}
+}
+
+/* The kernel makes the connection, and the bytes that arrive wait for ever. */
+static void open_silent(struct dead *dead)
+{
+	dead_listen(dead, 64);
+}
+
+static void dead_close(struct dead *dead)
+{
+	for (uint32_t i = 0; i < FULL_MAX; i++)
+		if (dead->fds[i] >= 0)
+			close(dead->fds[i]);
+	close(dead->listener);
+}
+
+static const struct {
+	const char *scheme;
+	void (*open)(struct dead *dead);
+	uint32_t count; /* of UNSENT: each takes CONNECT_NS, but where it is refused */
+} DEAD[] = {{"http", open_closed, 6}, {"http", open_full, 3}, {"https", open_silent, 2}};
+
+static const struct neb_header MATCH = {"if-match", "\"e\""};
+/* Only the part may arrive twice. */
+static const struct neb_request UNSENT[] = {
+	{.op = NEB_CREATE_BUCKET},
+	{.op = NEB_CREATE_MULTIPART, .key = "k"},
+	{.op = NEB_PUT_OBJECT, .key = "k", .headers = &NEW, .header_count = 1},
+	{.op = NEB_UPLOAD_PART, .key = "k", .query = "partNumber=1&uploadId=u"},
+	{.op = NEB_COMPLETE_MULTIPART, .key = "k", .query = "uploadId=u"},
+	{.op = NEB_DELETE_OBJECT, .key = "k", .headers = &MATCH, .header_count = 1},
+};
+
+/* A request of which nothing was sent goes to the next endpoint, and arrives there once. */
+static void test_unsent(void **state)
+{
+	char answer[256], body[] = "hello";
+	struct neb_iov iov = {body, 5}, into = {answer, sizeof(answer)};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(DEAD); i++) {
+		struct neb_client *client;
+		struct neb_result result;
+		struct server server;
+		char endpoints[160];
+		struct dead dead;
+
+		DEAD[i].open(&dead);
+		server_open(&server, "<CompleteMultipartUploadResult/>");
+		server_start(&server);
+		snprintf(endpoints, sizeof(endpoints), "%s://127.0.0.1:%u,http://127.0.0.1:%u",
+			DEAD[i].scheme, dead.port, server.port);
+		client = client_with(endpoints, CONNECT_NS);
+		for (uint32_t j = 0; j < DEAD[i].count; j++) {
+			struct neb_request request = UNSENT[j];
+
+			request.bucket = "b";
+			request.into = &into;
+			request.into_count = 1;
+			request.body = &iov;
+			request.body_count = request.op == NEB_UPLOAD_PART ||
+					     request.op == NEB_COMPLETE_MULTIPART ||
+					     request.op == NEB_PUT_OBJECT;
+			assert_int_equal(neb_perform(client, &request, &result), 0);
+			assert_int_equal(result.status, 200);
+			assert_int_equal(server.requests, j + 1);
+		}
+		neb_client_close(client);
+		server_close(&server);
+		dead_close(&dead);
+	}
+}
+
+/* With no other endpoint the error is that of the last try, and the deadline ends the tries. */
+static void test_unsent_everywhere(void **state)
+{
+	static const struct {
+		void (*open)(struct dead *dead);
+		uint64_t timeout_ns;
+		int error;
+	} WAYS[] = {{open_closed, 0, -ECONNREFUSED},
+		{open_full, CONNECT_NS + CONNECT_NS / 2, -ETIMEDOUT}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(WAYS); i++) {
+		const struct neb_request request = {
+			.op = NEB_CREATE_BUCKET, .bucket = "b", .timeout_ns = WAYS[i].timeout_ns};
+		struct neb_client *client;
+		struct neb_result result;
+		char endpoint[64];
+		struct dead dead;
+
+		WAYS[i].open(&dead);
+		snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", dead.port);
+		client = client_with(endpoint, CONNECT_NS);
+		assert_int_equal(neb_perform(client, &request, &result), WAYS[i].error);
+		assert_int_equal(result.status, 0);
+		neb_client_close(client);
+		dead_close(&dead);
+	}
+}
+
+/* A request that the first endpoint may have read does not go to the next, although it waits longer
+ * for its answer than a connection may take. */
+static void test_sent_to_silence(void **state)
+{
+	const struct neb_request request = {
+		.op = NEB_CREATE_BUCKET, .bucket = "b", .timeout_ns = 3 * CONNECT_NS};
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+	char endpoints[160];
+	struct dead dead;
+
+	(void)state;
+	open_silent(&dead);
+	server_open(&server, "");
+	server_start(&server);
+	snprintf(endpoints, sizeof(endpoints), "http://127.0.0.1:%u,http://127.0.0.1:%u", dead.port,
+		server.port);
+	client = client_with(endpoints, CONNECT_NS);
+	assert_int_equal(neb_perform(client, &request, &result), -ETIMEDOUT);
+	assert_int_equal(result.status, 0);
+	assert_int_equal(server.requests, 0);
+	assert_int_equal(server.connections, 0);
+	neb_client_close(client);
+	server_close(&server);
+	dead_close(&dead);
+}
+
 /* ---- Names. ---- */
 
 /* Without its key, a request for an object has the path of its bucket: a DELETE deletes that. */
@@ -471,6 +669,9 @@ int main(void)
 		cmocka_unit_test(test_done_once),
 		cmocka_unit_test(test_next_endpoint),
 		cmocka_unit_test(test_no_capsule),
+		cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_unsent_everywhere),
+		cmocka_unit_test(test_sent_to_silence),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_plain_again),
 		cmocka_unit_test(test_document),
