@@ -229,7 +229,8 @@ void gw_child_end(struct gw_child *child); /* asks it to end; kills it after som
 /* ---- keeper.c ---- */
 void *gw_keeper_main(void *arg);
 void *gw_pulse_main(void *arg);
-/* -EBUSY: another process has the name; until it has not, the keeper has no stores. */
+/* By the pulse, and by the keeper before each change. -EBUSY: another process has the name; until
+ * it has not, the keeper has no stores. */
 int gw_live(struct gateway *gateway);
 void gw_keeper_wake(struct gateway *gateway);
 

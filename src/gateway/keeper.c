@@ -76,12 +76,16 @@ static const char *least(const struct keeper *keeper, const char *but)
 
 /* ---- A store's steps. ---- */
 
-/* Writes the new entry, and takes it into the view. */
+/* Writes the new entry, and takes it into the view. The name is renewed after the view was read: a
+ * gateway that goes on after a stop changes nothing when another has its name. */
 static bool step(struct keeper *keeper, struct cluster_store next)
 {
 	struct cluster_store *store = &keeper->view.stores[next.number];
-	int ret = cluster_store_change(keeper->gateway->cluster, store, &next);
+	int ret;
 
+	if (gw_live(keeper->gateway))
+		return false; /* the pulse logs it */
+	ret = cluster_store_change(keeper->gateway->cluster, store, &next);
 	if (ret == -ECANCELED)
 		return false; /* somebody else was faster: the next look shows what he did */
 	if (ret) {
@@ -129,13 +133,21 @@ static void other_step(struct keeper *keeper, const struct cluster_store *store)
 		take(keeper, store);
 }
 
+/* Whether the entry's address is that of this gateway's process, and the process goes on. */
+static bool serves(const struct gw_child *child, const struct cluster_store *store)
+{
+	return child->pid && child->ready && !child->ending &&
+	       strcmp(child->http, store->http) == 0 && strcmp(child->rdma, store->rdma) == 0;
+}
+
 static void serving_step(struct keeper *keeper, struct cluster_store next)
 {
 	struct gateway *gateway = keeper->gateway;
 	const char *best = NULL;
 
-	if (!gateway->children[next.number].pid) {
-		/* It has ended by itself. */
+	if (!serves(&gateway->children[next.number], &next)) {
+		/* It has ended by itself; or another gateway had this name, was stopped between its
+		 * renewal and its change, and published its own process. */
 		next.state = CLUSTER_OPENING;
 		next.http[0] = next.rdma[0] = '\0';
 	} else if (atomic_load(&gateway->leaving)) {

@@ -1,5 +1,5 @@
 /* tests/unit/gateway/test_keeper.c: covers gateway/keeper.c, over a made-up map and made-up
- * processes: a gateway whose name another one has. */
+ * processes: a gateway whose name another one has, or had. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -15,8 +15,30 @@
 
 /* ---- The map: store 0 is of "east". ---- */
 
-static int live_result;
+static _Atomic int live_result;
 static _Atomic uint32_t looks, changes;
+static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cluster_store entry; /* under the lock */
+
+/* With the next generation. */
+static void entry_set(struct cluster_store store)
+{
+	pthread_mutex_lock(&map_lock);
+	store.generation = entry.generation + 1;
+	snprintf(store.owner, sizeof(store.owner), "east");
+	entry = store;
+	pthread_mutex_unlock(&map_lock);
+}
+
+static struct cluster_store entry_get(void)
+{
+	struct cluster_store now;
+
+	pthread_mutex_lock(&map_lock);
+	now = entry;
+	pthread_mutex_unlock(&map_lock);
+	return now;
+}
 
 int cluster_watch_check(struct cluster *cluster)
 {
@@ -29,10 +51,7 @@ int cluster_view(struct cluster *cluster, struct cluster_view *ret_view)
 	(void)cluster;
 	memset(ret_view, 0, sizeof(*ret_view));
 	ret_view->store_count = ret_view->gateway_count = 1;
-	ret_view->stores[0] = (struct cluster_store){.generation = 1,
-		.state = CLUSTER_SERVING,
-		.owner = "east",
-		.http = "192.0.2.1:9000"};
+	ret_view->stores[0] = entry_get();
 	ret_view->gateways[0] = (struct cluster_gateway){.name = "east", .alive = true};
 	atomic_fetch_add(&looks, 1);
 	return 0;
@@ -41,11 +60,18 @@ int cluster_view(struct cluster *cluster, struct cluster_view *ret_view)
 int cluster_store_change(
 	struct cluster *cluster, const struct cluster_store *was, struct cluster_store *store)
 {
+	int ret = -ECANCELED;
+
 	(void)cluster;
-	(void)was;
-	(void)store;
-	atomic_fetch_add(&changes, 1);
-	return 0;
+	pthread_mutex_lock(&map_lock);
+	if (was->generation == entry.generation) {
+		store->generation = was->generation + 1;
+		entry = *store;
+		atomic_fetch_add(&changes, 1);
+		ret = 0;
+	}
+	pthread_mutex_unlock(&map_lock);
+	return ret;
 }
 
 int cluster_live(struct cluster *cluster, const struct cluster_gateway *gateway, uint32_t seconds)
@@ -98,7 +124,11 @@ void gw_rooms_set(struct gw_routes *routes, const struct cluster_view *view,
 
 /* ---- Processes. ---- */
 
+#define OWN_ADDR   "192.0.2.1:9000"
+#define OTHER_ADDR "192.0.2.1:9001"
+
 static _Atomic uint32_t starts, ends;
+static _Atomic bool child_ready;
 
 int gw_child_start(struct gateway *gateway, uint32_t store)
 {
@@ -110,8 +140,10 @@ int gw_child_start(struct gateway *gateway, uint32_t store)
 
 void gw_child_look(struct gateway *gateway, uint32_t store)
 {
-	(void)gateway;
-	(void)store;
+	struct gw_child *child = &gateway->children[store];
+
+	child->ready = child->pid && atomic_load(&child_ready);
+	snprintf(child->http, sizeof(child->http), "%s", child->ready ? OWN_ADDR : "");
 }
 
 void gw_child_end(struct gw_child *child)
@@ -121,7 +153,57 @@ void gw_child_end(struct gw_child *child)
 	child->pid = 0;
 }
 
-/* ---- The test. ---- */
+/* ---- The tests. ---- */
+
+/* The keeper of "east", with a process of store 0. */
+struct fixture {
+	struct gateway *gateway;
+	int out[2];
+};
+
+static void begin(struct fixture *fixture, bool ready)
+{
+	static struct config config = {.storage.rados.lease_s = 15};
+	struct gateway *gateway = calloc(1, sizeof(*gateway));
+
+	assert_non_null(gateway);
+	fixture->gateway = gateway;
+	gateway->config = &config;
+	snprintf(gateway->name, sizeof(gateway->name), "east");
+	gateway->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	assert_int_equal(pipe(fixture->out), 0);
+	gateway->children[0] = (struct gw_child){.pid = 1, .out = fixture->out[0]};
+	assert_int_equal(ticker_open(&gateway->pulse), 0);
+	atomic_store(&child_ready, ready);
+	atomic_store(&starts, 0);
+	atomic_store(&ends, 0);
+	atomic_store(&changes, 0);
+	atomic_store(&live_result, 0);
+}
+
+static void keeper_start(struct fixture *fixture)
+{
+	assert_int_equal(
+		pthread_create(&fixture->gateway->keeper, NULL, gw_keeper_main, fixture->gateway),
+		0);
+}
+
+/* Another gateway has the name: it has no stores to hand over. */
+static void end(struct fixture *fixture)
+{
+	struct gateway *gateway = fixture->gateway;
+
+	atomic_store(&live_result, -EBUSY);
+	assert_int_equal(gw_live(gateway), -EBUSY);
+	atomic_store(&gateway->leaving, true);
+	gw_keeper_wake(gateway);
+	assert_int_equal(pthread_join(gateway->keeper, NULL), 0);
+	ticker_close(&gateway->pulse);
+	close(gateway->wake_fd);
+	close(fixture->out[0]);
+	close(fixture->out[1]);
+	free(gateway);
+}
 
 static void looks_await(uint32_t count)
 {
@@ -134,54 +216,114 @@ static void looks_await(uint32_t count)
 	}
 }
 
+static void entry_await(enum cluster_state state, const char *http)
+{
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+	struct cluster_store now = entry_get();
+
+	while (now.state != state || strcmp(now.http, http) != 0 || now.rdma[0]) {
+		assert_true(clock_now_ns() < deadline_ns);
+		sched_yield();
+		now = entry_get();
+	}
+}
+
 /* Store 0 had a process here, which is gone or goes: the other gateway of the name has one. */
 static void test_another_has_the_name(void **state)
 {
-	static struct config config = {.storage.rados.lease_s = 15};
-	struct gateway *gateway = calloc(1, sizeof(*gateway));
-	int out[2];
+	struct fixture fixture;
 
 	(void)state;
-	assert_non_null(gateway);
-	gateway->config = &config;
-	snprintf(gateway->name, sizeof(gateway->name), "east");
-	gateway->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	assert_int_equal(pipe(out), 0);
-	gateway->children[0] = (struct gw_child){.pid = 1, .out = out[0], .ready = true};
-	assert_int_equal(ticker_open(&gateway->pulse), 0);
-	live_result = -EBUSY;
-	assert_int_equal(gw_live(gateway), -EBUSY);
-	assert_int_equal(pthread_create(&gateway->keeper, NULL, gw_keeper_main, gateway), 0);
+	begin(&fixture, true);
+	entry_set((struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR});
+	atomic_store(&live_result, -EBUSY);
+	assert_int_equal(gw_live(fixture.gateway), -EBUSY);
+	keeper_start(&fixture);
 	looks_await(2);
 	assert_int_equal(atomic_load(&ends), 1);
 	assert_int_equal(atomic_load(&starts), 0);
 	assert_int_equal(atomic_load(&changes), 0);
 	/* An error says nothing; the name is free again when it can be taken. */
-	live_result = -ETIMEDOUT;
-	assert_int_equal(gw_live(gateway), -ETIMEDOUT);
+	atomic_store(&live_result, -ETIMEDOUT);
+	assert_int_equal(gw_live(fixture.gateway), -ETIMEDOUT);
 	looks_await(2);
 	assert_int_equal(atomic_load(&changes), 0);
-	live_result = 0;
-	assert_int_equal(gw_live(gateway), 0);
+	atomic_store(&live_result, 0);
+	assert_int_equal(gw_live(fixture.gateway), 0);
 	looks_await(2);
 	assert_true(atomic_load(&changes) > 0);
-	/* It has no stores to hand over. */
-	live_result = -EBUSY;
-	assert_int_equal(gw_live(gateway), -EBUSY);
-	atomic_store(&gateway->leaving, true);
-	gw_keeper_wake(gateway);
-	assert_int_equal(pthread_join(gateway->keeper, NULL), 0);
-	ticker_close(&gateway->pulse);
-	close(gateway->wake_fd);
-	close(out[0]);
-	close(out[1]);
-	free(gateway);
+	end(&fixture);
+}
+
+/* It goes on after a stop, and its keeper is faster than its pulse: its process is ready, and the
+ * entry is what another gateway of the name wrote. */
+static void test_another_got_the_name(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture, true);
+	entry_set((struct cluster_store){.state = CLUSTER_OPENING});
+	atomic_store(&live_result, -EBUSY);
+	keeper_start(&fixture);
+	looks_await(3);
+	assert_int_equal(atomic_load(&changes), 0);
+	assert_int_equal(entry_get().state, CLUSTER_OPENING);
+	assert_int_equal(atomic_load(&ends), 1);
+	end(&fixture);
+}
+
+/* The entry has the address of another's process: of a gateway that had the name, and was stopped
+ * between its renewal and its change. */
+static void test_another_had_the_name(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture, false);
+	entry_set((struct cluster_store){.state = CLUSTER_SERVING, .http = OTHER_ADDR});
+	keeper_start(&fixture);
+	entry_await(CLUSTER_OPENING, "");
+	atomic_store(&child_ready, true);
+	entry_await(CLUSTER_SERVING, OWN_ADDR);
+	entry_set((struct cluster_store){.state = CLUSTER_SERVING, .http = OTHER_ADDR});
+	entry_await(CLUSTER_SERVING, OWN_ADDR);
+	entry_set((struct cluster_store){
+		.state = CLUSTER_SERVING, .http = OWN_ADDR, .rdma = OTHER_ADDR});
+	entry_await(CLUSTER_SERVING, OWN_ADDR);
+	/* A right entry stays. */
+	atomic_store(&changes, 0);
+	looks_await(2);
+	assert_int_equal(atomic_load(&changes), 0);
+	assert_int_equal(atomic_load(&starts), 0);
+	assert_int_equal(atomic_load(&ends), 0);
+	end(&fixture);
+}
+
+/* The name is free again, and the process that was told to end meanwhile has not ended yet. */
+static void test_process_ends(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture, true);
+	fixture.gateway->children[0].ending = true;
+	entry_set((struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR});
+	keeper_start(&fixture);
+	entry_await(CLUSTER_OPENING, "");
+	looks_await(2);
+	assert_int_equal(entry_get().state, CLUSTER_OPENING);
+	assert_int_equal(atomic_load(&starts), 0);
+	end(&fixture);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_another_has_the_name),
+		cmocka_unit_test(test_another_got_the_name),
+		cmocka_unit_test(test_another_had_the_name),
+		cmocka_unit_test(test_process_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
