@@ -37,6 +37,18 @@ static bool lives(const struct keeper *keeper, const char *name)
 	return false;
 }
 
+/* Whether a store may be given to it. One that leaves would only give it to another. */
+static bool accepts(const struct keeper *keeper, const char *name)
+{
+	for (uint32_t i = 0; i < keeper->view.gateway_count; i++) {
+		const struct cluster_gateway *at = &keeper->view.gateways[i];
+
+		if (at->alive && !at->leaving && strcmp(at->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* The stores that it has, or will have. */
 static uint32_t count_of(const struct keeper *keeper, const char *name)
 {
@@ -155,7 +167,7 @@ static void serving_step(struct keeper *keeper, struct cluster_store next)
 		snprintf(next.next, sizeof(next.next), "%s", best ? best : "");
 		next.state = CLUSTER_LEAVING;
 	} else if (next.next[0] && strcmp(next.next, gateway->name) != 0 &&
-		   lives(keeper, next.next)) {
+		   accepts(keeper, next.next)) {
 		next.state = CLUSTER_LEAVING;
 	} else if (next.next[0]) {
 		next.next[0] = '\0';
@@ -168,7 +180,7 @@ static void serving_step(struct keeper *keeper, struct cluster_store next)
 static void leaving_step(struct keeper *keeper, struct cluster_store next)
 {
 	struct gw_child *child = &keeper->gateway->children[next.number];
-	bool to = next.next[0] && lives(keeper, next.next);
+	bool to = next.next[0] && accepts(keeper, next.next);
 
 	/* Every gateway has been told one tick ago at least, and sends it nothing new. */
 	gw_child_end(child);

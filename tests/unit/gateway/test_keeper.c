@@ -1,5 +1,6 @@
 /* tests/unit/gateway/test_keeper.c: covers gateway/keeper.c, over a made-up map and made-up
- * processes: a gateway whose name another one has, or had. */
+ * processes: a gateway whose name another one has, or had; and a store that shall go to one
+ * that leaves. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ static _Atomic int live_result;
 static _Atomic uint32_t looks, changes;
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cluster_store entry; /* under the lock */
+static _Atomic bool west_lives, west_leaves;
 
 /* With the next generation. */
 static void entry_set(struct cluster_store store)
@@ -50,9 +52,13 @@ int cluster_view(struct cluster *cluster, struct cluster_view *ret_view)
 {
 	(void)cluster;
 	memset(ret_view, 0, sizeof(*ret_view));
-	ret_view->store_count = ret_view->gateway_count = 1;
+	ret_view->store_count = 1;
+	ret_view->gateway_count = 2;
 	ret_view->stores[0] = entry_get();
 	ret_view->gateways[0] = (struct cluster_gateway){.name = "east", .alive = true};
+	ret_view->gateways[1] = (struct cluster_gateway){.name = "west",
+		.alive = atomic_load(&west_lives),
+		.leaving = atomic_load(&west_leaves)};
 	atomic_fetch_add(&looks, 1);
 	return 0;
 }
@@ -179,6 +185,8 @@ static void begin(struct fixture *fixture, bool ready)
 	atomic_store(&ends, 0);
 	atomic_store(&changes, 0);
 	atomic_store(&live_result, 0);
+	atomic_store(&west_lives, false);
+	atomic_store(&west_leaves, false);
 }
 
 static void keeper_start(struct fixture *fixture)
@@ -211,6 +219,16 @@ static void looks_await(uint32_t count)
 	uint32_t before = atomic_load(&looks);
 
 	while (atomic_load(&looks) - before < count) {
+		assert_true(clock_now_ns() < deadline_ns);
+		sched_yield();
+	}
+}
+
+static void owner_await(const char *name)
+{
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+
+	while (strcmp(entry_get().owner, name) != 0) {
 		assert_true(clock_now_ns() < deadline_ns);
 		sched_yield();
 	}
@@ -317,6 +335,56 @@ static void test_process_ends(void **state)
 	end(&fixture);
 }
 
+/* "west" shall have the store, which serves here, and leaves: the store stays. */
+static void test_next_leaves(void **state)
+{
+	struct fixture fixture;
+	struct cluster_store now;
+
+	(void)state;
+	begin(&fixture, true);
+	atomic_store(&west_lives, true);
+	atomic_store(&west_leaves, true);
+	entry_set(
+		(struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR, .next = "west"});
+	keeper_start(&fixture);
+	looks_await(3);
+	now = entry_get();
+	assert_int_equal(now.state, CLUSTER_SERVING);
+	assert_string_equal(now.next, "");
+	assert_string_equal(now.http, OWN_ADDR);
+	assert_int_equal(atomic_load(&ends), 0);
+	/* To one that stays it goes. */
+	atomic_store(&west_leaves, false);
+	entry_set(
+		(struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR, .next = "west"});
+	owner_await("west");
+	assert_int_equal(entry_get().state, CLUSTER_OPENING);
+	assert_int_equal(atomic_load(&ends), 1);
+	end(&fixture);
+}
+
+/* "west" begins to leave while this gateway hands the store over: it is free, and one that stays
+ * takes it: this one. */
+static void test_next_leaves_meanwhile(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture, true);
+	atomic_store(&west_lives, true);
+	atomic_store(&west_leaves, true);
+	entry_set(
+		(struct cluster_store){.state = CLUSTER_LEAVING, .http = OWN_ADDR, .next = "west"});
+	keeper_start(&fixture);
+	looks_await(3);
+	assert_string_equal(entry_get().owner, "east");
+	assert_int_equal(entry_get().state, CLUSTER_OPENING);
+	assert_int_equal(atomic_load(&ends), 1);
+	assert_true(atomic_load(&starts) > 0);
+	end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +392,8 @@ int main(void)
 		cmocka_unit_test(test_another_got_the_name),
 		cmocka_unit_test(test_another_had_the_name),
 		cmocka_unit_test(test_process_ends),
+		cmocka_unit_test(test_next_leaves),
+		cmocka_unit_test(test_next_leaves_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
