@@ -281,16 +281,21 @@ static void room_look(struct keeper *keeper)
 
 int gw_live(struct gateway *gateway)
 {
+	/* A renewal of the pulse that began before one of the keeper does not end after it. */
+	static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 	const struct config *config = gateway->config;
-	struct cluster_gateway self = {.leaving = atomic_load(&gateway->leaving)};
+	struct cluster_gateway self = {.admin = ""};
 	int ret;
 
+	pthread_mutex_lock(&turn);
+	self.leaving = atomic_load(&gateway->leaving);
 	memcpy(self.name, gateway->name, sizeof(self.name));
 	slice_copy_str(slice_str(config->admin.address), self.admin, sizeof(self.admin));
 	ret = cluster_live(gateway->cluster, &self, (uint32_t)config->storage.rados.lease_s);
 	/* Another error leaves open whose the name is. */
 	if (!ret || ret == -EBUSY)
 		atomic_store(&gateway->displaced, ret == -EBUSY);
+	pthread_mutex_unlock(&turn);
 	return ret;
 }
 
