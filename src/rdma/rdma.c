@@ -10,6 +10,9 @@
 #define QPN_MAX	 0xffffffu
 #define VLAN_MAX 4094u
 
+DEFINE_COUNTER(device_failures, "nebulaio_rdma_device_failures_total", NULL,
+	"RDMA devices that failed or were removed; this process does not use them any more.");
+
 /* ---- Device. ---- */
 
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
@@ -604,6 +607,7 @@ int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event)
 		break;
 	case RP_CM_DEVICE_FATAL:
 		CHECK(ret_event->qp == NULL);
+		counter_add(&device_failures, 1);
 		break;
 	default:
 		/* Its magic is not checked: its own thread may close it meanwhile. */
