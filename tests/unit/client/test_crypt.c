@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../../../client/session_priv.h"
+#include "../counted.h"
 #include "rig.h"
 
 #define BODY_BYTES (100 * KIB)
@@ -139,18 +140,9 @@ static void test_too_large(void **state)
 	assert_int_equal(run.bytes, 0);
 }
 
-static void add_parts(const struct counter *counter, void *arg)
-{
-	if (strcmp(counter->name, "nebulaio_native_body_parts_total") == 0)
-		*(uint64_t *)arg += counter_read(counter);
-}
-
 static uint64_t parts_told(void)
 {
-	uint64_t sum = 0;
-
-	counter_visit(add_parts, &sum);
-	return sum;
+	return counted("nebulaio_native_body_parts_total");
 }
 
 /* With a server: several calls at a time, of which one comes in parts, and calls that fail. */

@@ -2,6 +2,7 @@
  * is gone is given up. A device that goes silent after so many operations represents a host that
  * vanished. */
 #include "../unit.h"
+#include "../counted.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -130,18 +131,9 @@ static void test_fails_over(void **state)
 	rig_close(second);
 }
 
-static void add_keepalives(const struct counter *counter, void *arg)
-{
-	if (strcmp(counter->name, "nebulaio_native_keepalives_total") == 0)
-		*(uint64_t *)arg += counter_read(counter);
-}
-
 static uint64_t server_keepalives(void)
 {
-	uint64_t sum = 0;
-
-	counter_visit(add_keepalives, &sum);
-	return sum;
+	return counted("nebulaio_native_keepalives_total");
 }
 
 /* An idle client, which does not even poll, keeps its session. */

@@ -1,6 +1,7 @@
 /* Requests between libnebulaio and the native front, by simulated RDMA: sizes, kinds of memory,
  * errors, many in flight, lost sessions. */
 #include "../unit.h"
+#include "../counted.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -878,18 +879,9 @@ static void test_client_vanishes(void **state)
 	close(events[0]);
 }
 
-static void add_encrypted(const struct counter *counter, void *arg)
-{
-	if (strcmp(counter->name, "nebulaio_native_encrypted_bytes_total") == 0)
-		*(uint64_t *)arg += counter_read(counter);
-}
-
 static uint64_t encrypted_bytes(void)
 {
-	uint64_t sum = 0;
-
-	counter_visit(add_encrypted, &sum);
-	return sum;
+	return counted("nebulaio_native_encrypted_bytes_total");
 }
 
 /* A server that does not require encryption encrypts only for clients that require it. */

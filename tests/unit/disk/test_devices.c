@@ -2,6 +2,7 @@
  * controller, their statuses, the controller's identification; and a block device (a loop device,
  * as root). */
 #include "../unit.h"
+#include "../counted.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -206,19 +207,10 @@ static void refusals_fiber(void *arg)
 	reactor_stop(fixture->reactor);
 }
 
-static void refused_take(const struct counter *counter, void *arg)
-{
-	if (strcmp(counter->name, "nebulaio_disk_nvme_refused_total") == 0)
-		*(uint64_t *)arg = counter_read(counter);
-}
-
 /* Transfers that were done a page at a time. */
 static uint64_t refused_count(void)
 {
-	uint64_t count = 0;
-
-	counter_visit(refused_take, &count);
-	return count;
+	return counted("nebulaio_disk_nvme_refused_total");
 }
 
 /* 40 gathered pieces, one of which ends within a page, and half a MiB in one, at both ends of the

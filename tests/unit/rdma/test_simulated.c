@@ -2,6 +2,7 @@
  * its own features: injected faults, help by the responder, and shared memory that a peer may
  * damage. */
 #include "tests/unit/abort.h"
+#include "tests/unit/counted.h"
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>
@@ -142,6 +143,7 @@ static void test_device_failure(void **state)
 	struct rp_qp_attr attr = {.type = RP_QP_RC};
 	struct rp_cm_event event;
 	struct rp_qp *qp;
+	uint64_t before = counted("nebulaio_rdma_device_failures_total");
 	struct pair pair;
 
 	(void)state;
@@ -157,6 +159,7 @@ static void test_device_failure(void **state)
 	cm_expect(pair.b.device, RP_CM_DISCONNECTED, NULL);
 	attr.send_cq = attr.recv_cq = pair.a.cq;
 	assert_int_equal(rp_qp_open(pair.a.pd, &attr, &qp), -EIO);
+	assert_int_equal(counted("nebulaio_rdma_device_failures_total"), before + 1);
 	pair_close(&pair);
 	assert_int_equal(faulty_write("simulated:fatal=1", 7, &pair), RP_WC_SUCCESS);
 	pair_close(&pair);
