@@ -39,7 +39,7 @@ static const char USAGE[] =
 	"  --volume PATH       where objects are stored: a file, a block device or an NVMe\n"
 	"                      passthrough device (/dev/ng0n1); default a file in DIR;\n"
 	"                      several (--volume A --volume B …): erasure coded over them\n"
-	"  --format            for a new store: destroy other data on PATH\n"
+	"  --format            destroy other data on PATH, but no store\n"
 	"  --http ADDR:PORT    address of S3 over HTTP; port 0: any free port; \"off\": no HTTP\n"
 	"  --https ADDR:PORT   address of S3 over HTTPS (https.certificate, https.key); \"off\":\n"
 	"                      no HTTPS\n"

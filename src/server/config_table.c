@@ -177,8 +177,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"server stores its key files in the volumes, sealed under that key, and makes "
 		"them again from there when they are missing"),
 	FLAG("storage.format", storage.format, "false",
-		"Allow a new store to take a volume that holds other data; that data is "
-		"destroyed"),
+		"Allow the store to take a volume that holds other data, which is destroyed; a "
+		"volume that holds a store is never taken"),
 
 	TEXT("http.address", http.address, "127.0.0.1:9000", "Address where S3 over HTTP listens"),
 	NUMBER("http.idle_timeout_s", http.idle_timeout_s, 1, 3600, "75",

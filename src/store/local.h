@@ -29,9 +29,10 @@ struct store_opts {
 	/* The volume's path: a file, a block device, an NVMe passthrough device (/dev/ng…). NULL or
 	 * "": DIR/volume, a file, or the path that an earlier start stored. */
 	const char *volume;
-	/* Allows a new store to overwrite a volume that holds other data. It has no effect on an
-	 * existing store. */
+	/* Allows to overwrite a volume that holds other data, but no store. */
 	bool format;
+	/* Also a store. Only store_restore_open sets it. */
+	bool overwrite;
 	enum store_protect protect;
 	/* The store is being made from a backup, or was left half made: see store/backup.h. Only
 	 * store_restore_open sets it. */

@@ -190,6 +190,7 @@ static int load(struct store_restore *restore, const struct store_restore_opts *
 	store_opts.protect = STORE_PROTECT_AS_IS;
 	store_opts.restoring = true;
 	store_opts.format |= opts->overwrite;
+	store_opts.overwrite = opts->overwrite;
 	store = restore->store = store_alloc(&store_opts);
 	if (!store)
 		return -ENOMEM;

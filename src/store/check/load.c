@@ -219,6 +219,7 @@ int store_load(struct store *store, bool create)
 		.dir = store->dir,
 		.path = store->opts.volume,
 		.format = store->opts.format,
+		.overwrite = store->opts.overwrite,
 		.discard_files = store->opts.discard_files,
 		.erasure_data = store->opts.erasure_data,
 		.erasure_parity = store->opts.erasure_parity,

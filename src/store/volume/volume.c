@@ -349,11 +349,21 @@ void volume_image_hint(const char *path, const struct superblock *super)
 int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
 {
+	struct superblock super;
 	char what[128];
 	int foreign;
 
 	if (found == 0)
 		return 0;
+	/* Its data folder may only be out of reach for now. */
+	if (!opts->overwrite && volume_super_of(disk, path, &super) == 0 && super.epoch) {
+		log_error("store",
+			"%s: it holds a store, whose index is not this one's: not changed; to "
+			"destroy that store, delete the file, or zero the device's first MiB, and "
+			"start with --format",
+			path);
+		return -EUCLEAN;
+	}
 	foreign = disk_foreign(disk, what, sizeof(what));
 	if (foreign < 0)
 		return foreign;

@@ -143,7 +143,8 @@ struct volume_opts {
 	const char *dir;
 	const char *path; /* its path; NULL or "": as DIR/volume says */
 	const char *faults;
-	bool format; /* may overwrite foreign data */
+	bool format;	/* may overwrite foreign data, but no store */
+	bool overwrite; /* also a store */
 	bool discard_files;
 	uint32_t erasure_data; /* at creation, when path names several */
 	uint32_t erasure_parity;
