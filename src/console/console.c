@@ -178,6 +178,7 @@ int console_open(const struct console_opts *opts, struct console **ret_console)
 			"this server was built without the console's page; `make build` says what "
 			"is missing");
 	console->opts = *opts;
+	console->table.session_s = opts->session_s;
 	console->table.idle_timeout_ns = opts->idle_timeout_ns;
 	*ret_console = console;
 	return console_openid_open(console);

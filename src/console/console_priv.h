@@ -35,7 +35,7 @@ struct console_session {
 	char signed_in[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* signed in by this key, or with this role */
 	char arn[CONSOLE_ARN_LEN_MAX + 1];
 	char account[65];
-	int64_t expires_ms; /* of the credentials, since 1970 */
+	int64_t expires_ms; /* of the credentials, or the table's session_s; since 1970 */
 	uint64_t used_ns;
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
@@ -43,6 +43,7 @@ struct console_session {
 };
 struct console_table {
 	struct console_session *items[CONSOLE_SESSIONS_MAX];
+	uint64_t session_s; /* no session lasts longer, whatever its credentials do */
 	uint64_t idle_timeout_ns;
 };
 struct console_now {

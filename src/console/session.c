@@ -105,6 +105,8 @@ void console_table_add(struct console_table *table, struct console_session *sess
 	sha256_of(ret_cookie, CONSOLE_COOKIE_LEN, session->digest);
 	secret_wipe(random, sizeof(random));
 	session->used_ns = now.mono_ns;
+	session->expires_ms =
+		MIN(session->expires_ms, now.real_ms + (int64_t)table->session_s * 1000);
 	table->items[idx] = session;
 }
 

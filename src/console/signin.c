@@ -102,10 +102,15 @@ static void ask_by_keys(
 void console_ask_by_token(
 	struct console_visit *visit, const struct console_web *web, struct console_inner *ret_inner)
 {
+	const struct console_opts *opts = &visit->console->opts;
+	uint64_t role_s = s3_role_seconds(opts->s3, web->role);
 	struct buf form;
 
 	buf_init(&form, 8 * CONSOLE_FORM_BYTES_MAX);
 	buf_put_str(&form, "Version=2011-06-15&Action=AssumeRoleWithWebIdentity");
+	/* STS refuses more than the role's maximum; it refuses a role that does not exist, too. */
+	buf_printf(&form, "&DurationSeconds=%llu",
+		(unsigned long long)(role_s ? MIN(opts->session_s, role_s) : opts->session_s));
 	put_field(&form, "RoleSessionName", web->name);
 	put_field(&form, "RoleArn", web->role);
 	put_field(&form, "WebIdentityToken", web->token);

@@ -429,6 +429,10 @@ int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_cou
 bool s3_bucket_name_valid(struct slice name);
 bool s3_key_valid(struct slice key); /* 1 to 1,024 bytes of UTF-8 */
 
+/* How long STS lets a session of the role last, in seconds; the ARN names the role's account. 0:
+ * there is no such role. Any thread. */
+uint64_t s3_role_seconds(struct s3 *s3, struct slice role_arn);
+
 /* ---- OpenID Connect's authorization code flow, for the web console: the server is a client at one
  * issuer. Source: OpenID Connect Core 1.0, section 3.1; RFC 7636. ---- */
 #define S3_OPENID_URL_MAX 2048u

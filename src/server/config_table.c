@@ -220,7 +220,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"cookies cross the network in clear: then leave the console on loopback, or "
 		"behind a proxy that ends TLS"),
 	NUMBER("console.session_s", console.session_s, 900, 43200, "43200",
-		"A user of the console must sign in again after this time"),
+		"A user of the console must sign in again after this time; with a role, after its "
+		"MaxSessionDuration where that is less"),
 	NUMBER("console.idle_timeout_s", console.idle_timeout_s, 1, 43200, "3600",
 		"A user of the console who does nothing for this time is signed out"),
 	TEXT("console.s3_url", console.s3_url, "",

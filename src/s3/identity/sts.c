@@ -83,13 +83,18 @@ static const struct s3_error *give_session(
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
-json_t *sts_account(struct api *api, struct slice arn)
+/* The number of the account in an ARN; empty: it has none. */
+static struct slice arn_account(struct slice arn)
 {
-	struct slice number;
-
 	for (int part = 0; part < 4; part++)
 		slice_split(&arn, ':');
-	number = slice_split(&arn, ':');
+	return slice_split(&arn, ':');
+}
+
+json_t *sts_account(struct api *api, struct slice arn)
+{
+	struct slice number = arn_account(arn);
+
 	return iam_account(api->call->s3->iam,
 		number.len ? number : s3_call_principal(api->call)->who.account);
 }
@@ -109,6 +114,17 @@ json_t *sts_role(const json_t *account, struct slice arn, char ret_own[IAM_ARN_L
 		!slice_ends(iam_arn(account, "role", role, ret_own), path))
 		return NULL;
 	return role;
+}
+
+uint64_t s3_role_seconds(struct s3 *s3, struct slice role_arn)
+{
+	json_t *account = iam_account(s3->iam, arn_account(role_arn));
+	char own[IAM_ARN_LEN_MAX];
+	const json_t *role = sts_role(account, role_arn, own);
+	uint64_t seconds = role ? (uint64_t)api_role_seconds(role) : 0;
+
+	iam_account_put(account);
+	return seconds;
 }
 
 void sts_put_assumed(struct api *api, const json_t *account, const json_t *role)

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import time
 import urllib.parse
 import uuid
 
@@ -162,6 +163,28 @@ def tokens(tap, server, provider):
     provider.refuses = None
 
 
+def lasts(server, seconds):
+    """Whether a new sign-in lasts for so long, within a second; what was said."""
+    visitor = Visitor(server.console)
+    before = time.time()
+    where = visitor.come_back(visitor.to_provider())
+    after = time.time()
+    session = visitor.session()
+    good = where == "/" and session and before - 1 <= session["expires"] / 1000 - seconds <= after + 1
+    return bool(good), f"{where} {session} {before} {after}"
+
+
+def durations(tap, server):
+    good, said = lasts(server, 3600)
+    tap.check(good, "a session lasts as long as its role allows, where that is less than console.session_s", said)
+    iam(server, "UpdateRole", RoleName="reader", MaxSessionDuration="7200")
+    good, said = lasts(server, 7200)
+    tap.check(good, "also when the role allows more than STS's default", said)
+    iam(server, "UpdateRole", RoleName="reader", MaxSessionDuration="43200")
+    good, said = lasts(server, 43200)
+    tap.check(good, "and else for console.session_s", said)
+
+
 def limited(tap, server):
     said = {Visitor(server.console).get("/openid/callback")[1] for _ in range(30)}
     tap.check("/#/sign-in/wait" in said, "a host has so many tries", said)
@@ -204,13 +227,16 @@ def run(tap, folder):
             prepare(server, provider)
             page(tap, server, folder / "screens-openid")
             redirects(tap, server, provider)
+            durations(tap, server)
             said = (folder / "openid.log").read_text()
             tap.check(SECRET not in said and "id_token" not in said, "the log has no secret of it")
         # Refused tries are counted, so this uses another server, with a claim that contains the role.
-        with nebula.Server(folder / "openid", folder / "claims.log", *settings(provider, client_secret_file=secret, role="", role_claim="roles")) as server:
+        with nebula.Server(folder / "openid", folder / "claims.log", *settings(provider, client_secret_file=secret, role="", role_claim="roles"),
+                           "--set", "console.session_s=900") as server:
             provider.bend = {"roles": ["admins", "arn:aws:iam::000000000000:role/reader"]}
+            good, said = lasts(server, 900)
+            tap.check(good, "a claim names the role, and the session lasts for a console.session_s that is less than the role's maximum", said)
             visitor = Visitor(server.console)
-            tap.check(visitor.come_back(visitor.to_provider()) == "/" and visitor.session(), "a claim names the role")
             provider.bend = {}
             tap.check(visitor.come_back(visitor.to_provider()).endswith("/role"), "a token without it is refused")
         with nebula.Server(folder / "openid", folder / "tokens.log", *settings(provider, client_secret_file=secret)) as server:

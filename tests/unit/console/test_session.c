@@ -16,7 +16,7 @@ static struct console_limit limit;
 static int begin(void **state)
 {
 	(void)state;
-	table = (struct console_table){.idle_timeout_ns = IDLE_NS};
+	table = (struct console_table){.session_s = ENDS_MS / 1000, .idle_timeout_ns = IDLE_NS};
 	limit = (struct console_limit){0};
 	return 0;
 }
@@ -104,6 +104,18 @@ static void test_a_session_ends_with_its_credentials(void **state)
 	add("one", 900, cookie);
 	assert_true(has(cookie, 999, true));
 	assert_false(has(cookie, ENDS_MS / 1000, true));
+}
+
+/* An identity provider's user, say, whose role allows longer sessions. */
+static void test_a_session_does_not_outlast_the_setting(void **state)
+{
+	char cookie[CONSOLE_COOKIE_LEN + 1];
+
+	(void)state;
+	table.session_s = 60;
+	add("one", 900, cookie);
+	assert_true(has(cookie, 959, true));
+	assert_false(has(cookie, 960, true));
 }
 
 static void test_a_removed_session_lives_while_it_is_used(void **state)
@@ -266,6 +278,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_an_idle_session_ends, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_session_ends_with_its_credentials, begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_a_session_does_not_outlast_the_setting, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_removed_session_lives_while_it_is_used, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_key_has_few_sessions, begin, end),
