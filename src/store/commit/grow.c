@@ -50,7 +50,8 @@ int grow_check(struct store *store)
 				store->dir, (unsigned long long)store->opts.reserve_bytes);
 		atomic_store(&store->space_low, low);
 	}
-	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? -ENOSPC : 0;
+	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? store_folder_full()
+									     : 0;
 }
 
 /* On a helper thread. */

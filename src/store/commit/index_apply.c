@@ -626,7 +626,7 @@ static int applied_await(struct store *store, uint64_t seq, bool patient)
 			progress_wait(apply);
 	}
 	if (apply->applied_seq < seq)
-		ret = apply->failed ? -EIO : -ENOSPC;
+		ret = apply->failed ? -EIO : store_folder_full();
 	pthread_mutex_unlock(&apply->lock);
 	return ret;
 }
@@ -662,7 +662,7 @@ int index_apply_wait_room(struct store *store, uint64_t end_pos)
 			break;
 		}
 		if (atomic_load(&store->index_full)) {
-			ret = -ENOSPC;
+			ret = store_folder_full();
 			break;
 		}
 		/* Only applied groups may be released. */

@@ -11,6 +11,14 @@
 DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,
 	"Times that too few volumes were left to accept writes, or the only one accepted none.");
 
+DEFINE_COUNTER_FULL(folder_full, "data_folder");
+
+int store_folder_full(void)
+{
+	counter_add(&folder_full, 1);
+	return -ENOSPC;
+}
+
 void stripe_suspend(struct store *store)
 {
 	disk_suspend(store->volume.disk);

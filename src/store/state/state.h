@@ -111,6 +111,9 @@ bool stripe_suspended(const struct store *store);
  * are left (-EHOSTDOWN), writes fail until enough are back. Logs once. */
 void store_fence(struct store *store, const char *what, int error);
 
+/* Counts that the data folder was found without room; returns -ENOSPC. Any thread. */
+int store_folder_full(void);
+
 /* 0, or the error for all writes. Any thread. */
 static inline int store_refuses(const struct store *store)
 {
@@ -119,7 +122,7 @@ static inline int store_refuses(const struct store *store)
 	if (__builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0))
 		return -EHOSTDOWN;
 	return __builtin_expect(atomic_load_explicit(&store->index_full, memory_order_relaxed), 0)
-		       ? -ENOSPC
+		       ? store_folder_full()
 		       : 0;
 }
 

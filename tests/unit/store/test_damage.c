@@ -1,5 +1,6 @@
 /* tests/unit/store/test_damage.c: a full volume, a failing medium, changed bytes, a torn last
  * group: clean errors, and no other data is harmed. */
+#include "../counted.h"
 #include "rig.h"
 
 #include "store/store_priv.h"
@@ -152,12 +153,39 @@ static void test_a_broken_up_volume_can_be_used_to_the_end(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* How many times the data folder was found without room. */
+static uint64_t folder_full(void)
+{
+	return counted_with(COUNTER_FULL, "what=\"data_folder\"");
+}
+
 static void reserve_run(struct rig *rig, void *arg)
 {
+	uint64_t before = folder_full();
+
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), -ENOSPC);
+	assert_int_equal(folder_full() - before, 1);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
+	assert_int_equal(folder_full() - before, 1);
+}
+
+static void index_full_run(struct rig *rig, void *arg)
+{
+	uint64_t before = folder_full();
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	rig_index_wait(rig);
+	atomic_store(&rig->store->index_full, true);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), -ENOSPC);
+	assert_int_equal(folder_full() - before, 1);
+	assert_int_equal(bucket_make(rig->store, "c"), -ENOSPC);
+	assert_int_equal(folder_full() - before, 2);
+	atomic_store(&rig->store->index_full, false);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), 0);
+	assert_int_equal(folder_full() - before, 2);
 }
 
 static void test_a_full_file_system_refuses(void **state)
@@ -173,6 +201,7 @@ static void test_a_full_file_system_refuses(void **state)
 	rig.opts.reserve_bytes = 1ull << 60;
 	rig_run(&rig, reserve_run, NULL);
 	rig_dir_remove(&rig);
+	rig_once(index_full_run, NULL);
 }
 
 /* ---- A failing medium. ---- */
