@@ -378,10 +378,14 @@ uint64_t disk_array_stripe_members(const struct disk *disk, uint64_t block);
 int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const void *data);
 /* Computes a stripe's parity from its data and compares it with the members' parity. data: all of
  * the stripe's blocks, known to be right: what a member returns unchecked may be what is wrong.
- * amend: rewrites what differs. ret_wrong: how many shards differed, without those that could not
- * be rewritten; then -EIO (logged). Skips members that are not good. Fiber call, or blocking. */
-int disk_array_parity(
-	struct disk *disk, uint64_t block, const void *data, bool amend, uint32_t *ret_wrong);
+ * amend: rewrites what differs. -EIO (logged): a shard could not be rewritten. Skips members that
+ * are not good. Fiber call, or blocking. */
+struct disk_parity {
+	uint32_t wrong;	     /* shards that differed, without those that could not be rewritten */
+	uint64_t read_bytes; /* of parity */
+};
+int disk_array_parity(struct disk *disk, uint64_t block, const void *data, bool amend,
+	struct disk_parity *ret_parity);
 /* Blocking: reads a mirrored range from one given copy. -ENOENT past the last copy, -EHOSTDOWN when
  * there is none. A member that is lost then no longer counts: the next one's copy is read. */
 int disk_copy_read_now(

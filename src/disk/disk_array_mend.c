@@ -216,14 +216,14 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const
 
 /* Compares the members' parity with the right one. read: room for a shard. */
 static int parity_check(struct array_batch *batch, const struct stripe *stripe, uint8_t *right,
-	bool amend, uint32_t *ret_wrong)
+	bool amend, struct disk_parity *ret_parity)
 {
 	const struct array_geometry *geometry = stripe->geometry;
 	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
 	uint8_t *read = right + geometry->parity * bytes;
 	int ret = 0;
 
-	*ret_wrong = 0;
+	*ret_parity = (struct disk_parity){0};
 	for (uint32_t p = 0; p < geometry->parity; p++) {
 		const struct member_part part = {
 			.member = array_member_of(stripe, geometry->data + p),
@@ -231,24 +231,26 @@ static int parity_check(struct array_batch *batch, const struct stripe *stripe, 
 			.bytes = bytes,
 			.offset = stripe->first * DISK_ALIGN_BYTES};
 
-		int error = array_readable(batch->array, part.member, 0)
-				    ? part_compare(batch, &part, read)
-				    : 0;
+		int error;
 
+		if (!array_readable(batch->array, part.member, 0))
+			continue;
+		ret_parity->read_bytes += bytes;
+		error = part_compare(batch, &part, read);
 		if (!error || error == -ENOTCONN)
 			continue;
 		if (amend)
 			error = part_mend(batch, &part, read, "parity");
 		if (!amend || !error)
-			(*ret_wrong)++;
+			ret_parity->wrong++;
 		else if (error != -ENOTCONN)
 			ret = -EIO;
 	}
 	return ret;
 }
 
-int disk_array_parity(
-	struct disk *disk, uint64_t block, const void *data, bool amend, uint32_t *ret_wrong)
+int disk_array_parity(struct disk *disk, uint64_t block, const void *data, bool amend,
+	struct disk_parity *ret_parity)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, block);
@@ -264,7 +266,7 @@ int disk_array_parity(
 		ret = array_encode(&stripe, (const uint8_t *)data, (uint8_t *)parity);
 	}
 	if (!ret)
-		ret = parity_check(batch, &stripe, (uint8_t *)parity, amend, ret_wrong);
+		ret = parity_check(batch, &stripe, (uint8_t *)parity, amend, ret_parity);
 	free(parity);
 	free(batch);
 	return ret;

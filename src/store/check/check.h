@@ -40,11 +40,17 @@ struct recover_range {
 int recover_range_verify(struct volume *volume, const struct segment *segment,
 	const struct recover_range *range, uint8_t *piece);
 /* Compares the parity of a segment of `bytes` with its data, which it reads again, because a volume
- * may have kept wrong bytes, and rewrites what differs. ret_wrong: how many shards. Leaves stripes
- * whose data no volume has, or that too few volumes have. Others' errors are returned after the
- * last stripe: -EIO: a shard could not be rewritten; -ENOMEM. piece: as recover_segment_verify. */
-int recover_segment_parity(struct volume *volume, const struct segment *segment, uint64_t bytes,
-	uint8_t *piece, uint32_t *ret_wrong);
+ * may have kept wrong bytes, and rewrites what differs: of the stripes that begin in the range.
+ * Leaves stripes whose data no volume has, or that too few volumes have. Others' errors are
+ * returned after the last stripe: -EIO: a shard could not be rewritten; -ENOMEM. piece: as
+ * recover_segment_verify. */
+struct recover_parity {
+	uint64_t bytes;	     /* of the segment */
+	uint32_t wrong;	     /* result: shards that differed */
+	uint64_t read_bytes; /* result: of data and parity */
+};
+int recover_range_parity(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece, struct recover_parity *parity);
 /* Reads space and the buckets' counts from the snapshot. -ENOENT: no valid snapshot. */
 int snapshot_read(struct store *store);
 /* Only the snapshot's bitmap, which the caller frees; also sets the buckets' counts. */

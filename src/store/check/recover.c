@@ -64,6 +64,7 @@ struct stripes {
 	uint64_t piece_at; /* of the piece that was read last; UINT64_MAX: none */
 	int piece_ret;
 	uint8_t *data; /* of a stripe */
+	uint64_t read_bytes;
 };
 
 /* Reads the data of a stripe, of which each piece has the right checksum. */
@@ -80,6 +81,8 @@ static int stripe_fill(struct stripes *stripes, const struct extent *extent)
 			const struct recover_range range = {.from = piece_at, .to = stripes->bytes};
 
 			stripes->piece_at = piece_at;
+			stripes->read_bytes +=
+				MIN(stripes->bytes - piece_at, (uint64_t)STORE_CHECK_BYTES);
 			stripes->piece_ret = piece_read(
 				stripes->volume, stripes->segment, &range, stripes->piece);
 		}
@@ -90,34 +93,39 @@ static int stripe_fill(struct stripes *stripes, const struct extent *extent)
 	return 0;
 }
 
-int recover_segment_parity(struct volume *volume, const struct segment *segment, uint64_t bytes,
-	uint8_t *piece, uint32_t *ret_wrong)
+int recover_range_parity(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece, struct recover_parity *parity)
 {
 	struct stripes stripes = {.volume = volume,
 		.segment = segment,
-		.bytes = bytes,
+		.bytes = parity->bytes,
 		.piece = piece,
 		.piece_at = UINT64_MAX};
 	void *data;
 	int ret = 0;
 
-	*ret_wrong = 0;
-	if (!segment_covers(segment, bytes))
+	parity->wrong = 0;
+	parity->read_bytes = 0;
+	if (!segment_covers(segment, parity->bytes))
 		return 0;
 	if (posix_memalign(&data, BLOCK_BYTES, DISK_STRIPE_BLOCKS_MAX * BLOCK_BYTES))
 		return -ENOMEM;
 	stripes.data = (uint8_t *)data;
 	for (uint32_t i = 0; i < segment->extent_count; i++) {
 		const struct extent *extent = &segment->extents[i];
-		uint32_t wrong = 0;
+		uint64_t at = (uint64_t)extent->start << BLOCK_SHIFT;
+		struct disk_parity stripe;
 		int error;
 
-		if (stripe_fill(&stripes, extent))
+		if (at < range->from || at >= range->to || stripe_fill(&stripes, extent))
 			continue;
-		error = disk_array_parity(volume->disk, extent->block, data, true, &wrong);
-		*ret_wrong += wrong;
+		stripe = (struct disk_parity){0};
+		error = disk_array_parity(volume->disk, extent->block, data, true, &stripe);
+		parity->wrong += stripe.wrong;
+		parity->read_bytes += stripe.read_bytes;
 		ret = ret ? ret : error;
 	}
+	parity->read_bytes += stripes.read_bytes;
 	free(data);
 	return ret;
 }

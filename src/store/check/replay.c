@@ -34,10 +34,10 @@ static int segment_verify(
 {
 	const struct recover_range range = {.to = bytes, .amend = true};
 	int ret = recover_range_verify(volume, segment, &range, piece);
-	uint32_t wrong;
+	struct recover_parity parity = {.bytes = bytes};
 
 	if (!ret && volume->set_count)
-		(void)recover_segment_parity(volume, segment, bytes, piece, &wrong);
+		(void)recover_range_parity(volume, segment, &range, piece, &parity);
 	return ret;
 }
 

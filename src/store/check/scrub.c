@@ -50,6 +50,7 @@ struct scrub {
 	struct object *object;
 	struct segment *segment;
 	uint64_t segment_bytes, at, to;
+	uint64_t read_bytes; /* by the step */
 	uint8_t *piece;
 	int ret;
 };
@@ -180,6 +181,8 @@ static void chunk_run(void *arg)
 	scrub->mended += volume->mended - mended_before;
 	counter_add(&mended, volume->mended - mended_before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
+	scrub->read_bytes = scrub->to - scrub->at;
+	atomic_fetch_add(&scrub->store->scrub_done_bytes, scrub->read_bytes);
 	/* Unreachable data is not damaged; another run checks it. */
 	if (ret == -ENOTCONN || ret == -EHOSTDOWN || (ret && stripe_lacking(scrub->store)))
 		scrub->ret = -EHOSTDOWN;
@@ -192,17 +195,18 @@ static void chunk_run(void *arg)
 					   : strerror(-ret));
 }
 
-/* All of the segment. */
+/* Of the stripes that begin in the chunk. */
 static void parity_run(void *arg)
 {
 	struct scrub *scrub = (struct scrub *)arg;
-	uint32_t wrong;
-	int ret = recover_segment_parity(
-		&scrub->store->volume, scrub->segment, scrub->segment_bytes, scrub->piece, &wrong);
+	const struct recover_range range = {.from = scrub->at, .to = scrub->to};
+	struct recover_parity parity = {.bytes = scrub->segment_bytes};
+	int ret = recover_range_parity(
+		&scrub->store->volume, scrub->segment, &range, scrub->piece, &parity);
 
-	scrub->parity += wrong;
-	counter_add(&parity_mended, wrong);
-	scrub->at = 0;
+	scrub->parity += parity.wrong;
+	scrub->read_bytes = parity.read_bytes;
+	counter_add(&parity_mended, parity.wrong);
 	if (ret == -EIO)
 		damage_tell(scrub, "a volume has wrong parity and takes no right one");
 }
@@ -210,37 +214,46 @@ static void parity_run(void *arg)
 /* ---- A run. ---- */
 
 /* Keeps to the rate; false: the store is quiescing. */
-static bool pace(struct scrub *scrub, uint64_t bytes)
+static bool pace(struct scrub *scrub)
 {
 	struct store *store = scrub->store;
 	uint64_t now_ns = clock_now_ns();
 
-	atomic_fetch_add(&store->scrub_done_bytes, bytes);
-	scrub->next_ns = MAX(scrub->next_ns, now_ns) +
-			 (uint64_t)((double)bytes * NS_PER_S / (double)scrub->opts->bytes_per_s);
+	scrub->next_ns =
+		MAX(scrub->next_ns, now_ns) +
+		(uint64_t)((double)scrub->read_bytes * NS_PER_S / (double)scrub->opts->bytes_per_s);
 	while (!atomic_load(&store->quiescing) && clock_now_ns() < scrub->next_ns)
 		(void)fiber_park_until(scrub->next_ns);
 	return !atomic_load(&store->quiescing);
 }
 
+/* Does a step for each chunk of the segment; false: the run ends. */
+static bool chunks_run(struct scrub *scrub, void (*step)(void *))
+{
+	bool go_on = true;
+
+	for (scrub->at = 0; !scrub->ret && go_on && scrub->at < scrub->segment_bytes;
+		scrub->at = scrub->to) {
+		scrub->to = MIN(scrub->at + STORE_CHUNK_BYTES, scrub->segment_bytes);
+		fiber_offload_long(step, scrub);
+		go_on = pace(scrub);
+	}
+	return go_on;
+}
+
 /* Its blocks are not reused while they are checked, which takes no longer than one segment. */
 static bool segment_run(struct scrub *scrub, void (*open)(void *))
 {
-	bool go_on = true;
+	bool go_on;
 	struct segment *segment; /* with a reference; NULL: the object has it */
 
 	scrub->object = NULL;
 	space_hold(scrub->store->space);
 	fiber_offload_long(open, scrub);
 	segment = scrub->in_image && !scrub->ret ? scrub->segment : NULL;
-	for (scrub->at = 0; !scrub->ret && go_on && scrub->at < scrub->segment_bytes;) {
-		scrub->to = MIN(scrub->at + STORE_CHUNK_BYTES, scrub->segment_bytes);
-		fiber_offload_long(chunk_run, scrub);
-		go_on = pace(scrub, scrub->to - scrub->at);
-		scrub->at = scrub->to;
-	}
-	if (!scrub->ret && go_on && scrub->store->volume.set_count)
-		fiber_offload_long(parity_run, scrub);
+	go_on = chunks_run(scrub, chunk_run);
+	if (go_on && scrub->store->volume.set_count)
+		go_on = chunks_run(scrub, parity_run);
 	space_let_go_long(scrub->store->space);
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);

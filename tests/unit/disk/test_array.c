@@ -280,26 +280,28 @@ static void test_parity_is_held_against_data(void **state)
 {
 	uint64_t block = disk_stripe(STRIPE_FIRST, 256, 0);
 	struct fixture fixture;
-	uint32_t member, wrong = 9;
+	struct disk_parity parity = {.wrong = 9};
+	uint32_t member;
 
 	(void)state;
 	fixture_init(&fixture, 4, 2);
 	stripe_put(&fixture, STRIPE_FIRST, 256);
-	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
-	assert_int_equal(wrong, 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &parity), 0);
+	assert_int_equal(parity.wrong, 0);
+	assert_int_equal(parity.read_bytes, 2 * 256 / 4 * BLOCK);
 	/* The second parity shard. */
 	member = (STRIPE_FIRST / 256 + 5) % 6;
 	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 3 * BLOCK, BLOCK);
-	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, false, &wrong), 0);
-	assert_int_equal(wrong, 1);
-	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
-	assert_int_equal(wrong, 1);
-	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
-	assert_int_equal(wrong, 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, false, &parity), 0);
+	assert_int_equal(parity.wrong, 1);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &parity), 0);
+	assert_int_equal(parity.wrong, 1);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &parity), 0);
+	assert_int_equal(parity.wrong, 0);
 	/* A member's wrong data does not make it wrong. */
 	spoil(&fixture, STRIPE_FIRST / 256 % 6, STRIPE_FIRST * BLOCK, BLOCK);
-	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &wrong), 0);
-	assert_int_equal(wrong, 0);
+	assert_int_equal(disk_array_parity(fixture.disk, block, fixture.body, true, &parity), 0);
+	assert_int_equal(parity.wrong, 0);
 	stripe_put(&fixture, STRIPE_FIRST, 256);
 	/* It replaces two lost shards. */
 	array_reopen(&fixture, 1ull << ((member + 1) % 6) | 1ull << ((member + 2) % 6), 0);

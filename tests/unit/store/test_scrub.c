@@ -1,5 +1,7 @@
 /* tests/unit/store/test_scrub.c: covers the schedule of store/check/scrub.c: the interval counts on
- * through restarts. The data folder's file "scrubbed" has the time from which it counts. */
+ * through restarts (the data folder's file "scrubbed" has the time from which it counts), and the
+ * rate holds for all that a run reads. */
+#include "memory_disk.h"
 #include "rig.h"
 
 #include <errno.h>
@@ -113,10 +115,64 @@ static void test_the_interval_counts_on_through_restarts(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- The rate. ---- */
+
+#define RATED_BYTES (8 * MIB)
+#define RATE	    (32 * MIB)
+
+static void rated_scrub_fiber(void *arg)
+{
+	static const struct store_scrub_opts OPTS = {.bytes_per_s = RATE};
+
+	store_scrub_run(((struct rig *)arg)->store, &OPTS);
+}
+
+/* The data once against its checksums, and once more with its parity, which is half as much. */
+static void rated_run(struct rig *rig, void *arg)
+{
+	const uint64_t read_bytes = RATED_BYTES + RATED_BYTES + RATED_BYTES / 2;
+	struct store_scrub before, after;
+	uint64_t begin_ns;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "plain"), 0);
+	assert_int_equal(object_put_seeded(rig, "plain", SLICE("k"), RATED_BYTES, 1, NULL), 0);
+	store_scrub_status(rig->store, &before);
+	begin_ns = clock_now_ns();
+	assert_int_equal(fiber_spawn(reactor_self(), "scrub", rated_scrub_fiber, rig), 0);
+	assert_int_equal(store_scrub_ask(rig->store), 0);
+	do {
+		fiber_sleep_ns(NS_PER_MS);
+		store_scrub_status(rig->store, &after);
+	} while (after.running);
+	assert_true(clock_now_ns() - begin_ns >= read_bytes * NS_PER_S / RATE);
+	assert_int_equal(after.runs - before.runs, 1);
+	assert_int_equal(after.damaged - before.damaged, 0);
+	assert_int_equal(after.parity_mended - before.parity_mended, 0);
+	assert_true(after.done_bytes >= RATED_BYTES && after.done_bytes < 2 * RATED_BYTES);
+}
+
+static void test_the_rate_holds_for_parity(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, rated_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_interval_counts_on_through_restarts),
+		cmocka_unit_test(test_the_rate_holds_for_parity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
