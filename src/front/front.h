@@ -25,7 +25,8 @@ struct front_http_opts {
 	struct s3 *s3;
 	struct flow_core *core;
 	struct front_token
-		*token; /* handles requests with an RDMA token; NULL: they are declined */
+		*token;	      /* handles requests with an RDMA token; NULL: they are declined */
+	const char *declined; /* why, as in s3_request; NULL: RDMA is switched off */
 	struct front_hipobj *hipobj;	/* takes those of hipobj-rc-v2; NULL: the same */
 	const char *transport;		/* "http" or "https" */
 	uint64_t idle_timeout_ns;	/* between requests */

@@ -469,8 +469,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"neither answers nor bodies, is ended. On the simulated device, answers and "
 		"bodies before them have rdma.idle_timeout_s if that is longer"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",
-		"Encryption of sessions: required: of all sessions; off: only for clients "
-		"that ask for it"),
+		"Encryption of sessions: required: of all sessions, and RDMA tokens, "
+		"hipobj-rc-v2 and elbencho's sessions, which do not encrypt bodies, are off; "
+		"off: only for clients that ask for it"),
 	BYTES("rdma.lease_bytes", rdma.lease_bytes, 0, 1ull << 30, "4MiB",
 		"Memory for copies of hot objects that a session's client may read by itself; "
 		"0: none"),

@@ -12,6 +12,11 @@ static uint32_t ack_timeout_us(const struct config *config)
 	return (uint32_t)((4096ull << config->rdma.timeout) / 1000);
 }
 
+static bool requires_encryption(const struct config *config)
+{
+	return strcmp(config->rdma.encryption, "required") == 0;
+}
+
 static int open_native(struct server *server, struct core *core)
 {
 	const struct config *config = &server->config;
@@ -39,7 +44,7 @@ static int open_native(struct server *server, struct core *core)
 		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
 		.lease_bytes = config->rdma.lease_bytes,
 		.lease_ns = config->rdma.lease_seconds * NS_PER_S,
-		.encryption_required = strcmp(config->rdma.encryption, "required") == 0,
+		.encryption_required = requires_encryption(config),
 		.draining = &server->draining,
 	};
 	int ret = front_native_open(&opts, &core->native);
@@ -112,6 +117,26 @@ static int open_hipobj(struct server *server, struct core *core)
 	return ret;
 }
 
+/* Tokens and hipobj-rc-v2 do not encrypt the bodies that they move. */
+static int open_rdma(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	int ret = open_native(server, core);
+
+	if (!ret && !requires_encryption(config)) {
+		ret = open_token(server, core);
+		if (!ret)
+			ret = open_hipobj(server, core);
+	} else if (!ret && core == &server->cores[0]) {
+		log_info("server",
+			"rdma.encryption: required: RDMA tokens%s%s are off, because the bodies "
+			"that they move are not encrypted; their clients are told to use HTTP",
+			config->rdma.token_elbencho ? " (elbencho's too)" : "",
+			config->rdma.hipobj ? " and hipobj-rc-v2" : "");
+	}
+	return ret;
+}
+
 /* One kind of HTTP and its address, on every core. */
 struct endpoint {
 	const char *transport; /* also the configuration's section */
@@ -152,11 +177,14 @@ static int open_endpoint(
 	struct server *server = core->server;
 	const struct config *config = &server->config;
 	bool pages = strcmp(config->admin.minio_metrics, "off") != 0;
+	static const char WHY[] = "It requires encryption (rdma.encryption), and bytes that a "
+				  "token moves are not encrypted.";
 	const struct listen_opts opts = {
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
 			.token = core->token,
 			.hipobj = core->hipobj,
+			.declined = core->native && requires_encryption(config) ? WHY : NULL,
 			.transport = endpoint->transport,
 			.via_secret = names_secret(server->names),
 			.via_store = names_store(server->names),
@@ -282,13 +310,8 @@ int server_open_core(struct server *server, uint32_t core_idx)
 			return ret;
 	}
 	/* Opened before HTTP, which hands it requests with tokens. */
-	if (server->device) {
-		ret = open_native(server, core);
-		if (!ret)
-			ret = open_token(server, core);
-		if (!ret)
-			ret = open_hipobj(server, core);
-	}
+	if (server->device)
+		ret = open_rdma(server, core);
 	if (core_idx == 0)
 		fill_admin_opts(server);
 	server->tell.fronts[core_idx] = core->native;

@@ -263,6 +263,7 @@ static void handle_by_s3(struct http_conn *conn)
 {
 	*conn->opts->ret_serving = false;
 	conn->reply.reply.ret_proven = conn->opts->ret_serving;
+	conn->request.declined = conn->opts->declined;
 	s3_handle(conn->opts->s3, &conn->request, &conn->reply.reply);
 }
 

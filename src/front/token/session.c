@@ -248,7 +248,7 @@ static void job_init(
 	if (!front || !front->opts.elbencho) {
 		job->control.code = "NotImplemented";
 		job->control.why = "This server serves no sessions for RDMA tokens "
-				   "(rdma.token_elbencho).";
+				   "(rdma.token_elbencho, rdma.encryption).";
 		return;
 	}
 	if (job->step == ELBENCHO_DISCONNECT && !job->control.code)
