@@ -557,13 +557,16 @@ class RDMAContext
 
 		return checked("PUT " + bucket + "/" + key, ret, result);
 	}
-	// Reads a part of an object: bytes from offset on, or as many as there are.
+	// Reads a part of an object: bytes from offset on, or as many as there are. Throws with
+	// -EINVAL for 0 bytes: no request reads an empty range.
 	Result read_range(const std::string &bucket, const std::string &key, std::uint64_t offset,
 		void *data, std::size_t bytes)
 	{
 		const neb_iov into = {data, bytes};
 		neb_request request{};
 
+		if (!bytes)
+			throw Error("GET " + bucket + "/" + key + ": a range of 0 bytes", -EINVAL);
 		request.op = NEB_GET_OBJECT;
 		request.bucket = bucket.c_str();
 		request.key = key.c_str();

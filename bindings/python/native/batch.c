@@ -40,15 +40,14 @@ static void batch_free(struct batch *batch)
 
 static int request_take(struct asked *asked, struct neb_batch_item *item, PyObject *request)
 {
-	unsigned long long offset = 0, length = 0;
-	PyObject *memory;
+	PyObject *memory, *offset = NULL, *length = NULL;
 
 	if (!PyTuple_Check(request)) {
 		PyErr_SetString(PyExc_TypeError, "a request is no tuple");
 		return -1;
 	}
 	if (!PyArg_ParseTuple(
-		    request, "UUO|KK", &asked->bucket, &asked->key, &memory, &offset, &length))
+		    request, "UUO|OO", &asked->bucket, &asked->key, &memory, &offset, &length))
 		return -1;
 	item->bucket = client_text(asked->bucket);
 	item->key = item->bucket ? client_text(asked->key) : NULL;
@@ -57,9 +56,9 @@ static int request_take(struct asked *asked, struct neb_batch_item *item, PyObje
 		return -1;
 	item->data = asked->memory->data;
 	item->data_bytes = asked->memory->bytes;
-	item->range_offset = offset;
-	item->range_bytes = length;
-	return 0;
+	return range_take(offset, length, item->data_bytes, &item->range_offset, &item->range_bytes)
+		       ? 0
+		       : -1;
 }
 
 static int requests_take(struct batch *batch, PyObject *requests)

@@ -562,6 +562,7 @@ struct asked {
 	struct neb_request request;
 	struct neb_header headers[NEB_HEADERS_MAX];
 	struct neb_iov iov[MEMORIES_MAX];
+	PyObject *offset, *length;
 };
 
 static int request_parse(struct asked *asked, struct call *call, PyObject *args, PyObject *kwargs)
@@ -572,19 +573,16 @@ static int request_parse(struct asked *asked, struct call *call, PyObject *args,
 	struct neb_request *request = &asked->request;
 	PyObject *body = Py_None, *into = Py_None, *headers = Py_None, *bucket = Py_None,
 		 *key = Py_None;
-	unsigned long long offset = 0, length = 0;
 	double timeout = 0;
 	int op, want_headers = 0, checksum_kind = 0;
 	Py_ssize_t checksum_bytes = 0;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|OO$OOKKzOzzzdpiz#", names, &op, &bucket,
-		    &key, &body, &into, &offset, &length, &request->query, &headers,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|OO$OOOOzOzzzdpiz#", names, &op, &bucket,
+		    &key, &body, &into, &asked->offset, &asked->length, &request->query, &headers,
 		    &request->version_id, &request->method, &request->path, &timeout, &want_headers,
 		    &checksum_kind, &request->checksum, &checksum_bytes))
 		return -1;
 	request->op = (enum neb_op)op;
-	request->range_offset = offset;
-	request->range_bytes = length;
 	request->want_headers = want_headers;
 	request->checksum_kind = (enum neb_checksum)checksum_kind;
 	call->op = request->op;
@@ -613,6 +611,25 @@ static int request_parse(struct asked *asked, struct call *call, PyObject *args,
 		return -1;
 	call->body_count = call->memory_count;
 	return into != Py_None ? memories_take(call, into, true) : 0;
+}
+
+/* Names the memory to the library, and the range that is read into it. */
+static int request_finish(struct asked *asked, const struct call *call)
+{
+	struct neb_request *request = &asked->request;
+	size_t room_bytes = 0;
+
+	for (uint32_t i = 0; i < call->memory_count; i++) {
+		asked->iov[i] = (struct neb_iov){call->memories[i]->data, call->memories[i]->bytes};
+		room_bytes += i >= call->body_count ? call->memories[i]->bytes : 0;
+	}
+	request->body_count = call->body_count;
+	request->into = asked->iov + call->body_count;
+	request->into_count = call->memory_count - call->body_count;
+	return range_take(asked->offset, asked->length, room_bytes, &request->range_offset,
+		       &request->range_bytes)
+		       ? 0
+		       : -1;
 }
 
 static void call_launch(struct client *self, struct call *call)
@@ -647,15 +664,10 @@ static struct call *call_start(
 		return NULL;
 	}
 	if (request_parse(&asked, call, args, kwargs) || (fresh && fresh_take(call, fresh)) ||
-		!client_enter((PyObject *)self)) {
+		request_finish(&asked, call) || !client_enter((PyObject *)self)) {
 		call_free(call);
 		return NULL;
 	}
-	for (uint32_t i = 0; i < call->memory_count; i++)
-		asked.iov[i] = (struct neb_iov){call->memories[i]->data, call->memories[i]->bytes};
-	asked.request.body_count = call->body_count;
-	asked.request.into = asked.iov + call->body_count;
-	asked.request.into_count = call->memory_count - call->body_count;
 	asked.request.user_data = call;
 	call_launch(self, call);
 	Py_BEGIN_ALLOW_THREADS ret = neb_submit(self->neb, &asked.request, ret_id);

@@ -1,5 +1,5 @@
-/* memory.c: finds a Python object's bytes, by the buffer protocol or by DLPack; makes
- * bytes objects to receive in. */
+/* memory.c: finds a Python object's bytes, by the buffer protocol or by DLPack, and the range to
+ * read into them; makes bytes objects to receive in. */
 #include "abi.h"
 
 #include "native.h"
@@ -219,4 +219,27 @@ void memory_give(struct memory *memory)
 	else if (held->tensor->deleter)
 		held->tensor->deleter(held->tensor);
 	PyMem_Free(held);
+}
+
+bool range_take(PyObject *offset, PyObject *length, size_t room_bytes, uint64_t *ret_offset,
+	uint64_t *ret_bytes)
+{
+	bool whole = !length || length == Py_None;
+	Py_ssize_t from = 0, bytes = 0;
+
+	if (offset && offset != Py_None)
+		from = PyNumber_AsSsize_t(offset, PyExc_OverflowError);
+	if (!whole && !PyErr_Occurred())
+		bytes = PyNumber_AsSsize_t(length, PyExc_OverflowError);
+	if (PyErr_Occurred())
+		return false;
+	if (whole && from > 0)
+		bytes = (Py_ssize_t)room_bytes;
+	if (from < 0 || bytes < 0 || (!bytes && (from || !whole))) {
+		PyErr_SetString(PyExc_ValueError, "offset or length is out of bounds");
+		return false;
+	}
+	*ret_offset = (uint64_t)from;
+	*ret_bytes = (uint64_t)bytes;
+	return true;
 }

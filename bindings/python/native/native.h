@@ -9,7 +9,7 @@
  *   results.c  Result
  *   buffers.c  Buffer and Registration: memory that is registered with the device
  *   map.c      Mapper and Map: objects as memory
- *   memory.c   finds a Python object's bytes, makes bytes objects
+ *   memory.c   finds a Python object's bytes and the range to read into them, makes bytes objects
  *   minter.c   Minter: RDMA tokens; Memory: the memory that they name
  *
  * Call everything here with the interpreter's lock held. A Client has its own lock, and takes it
@@ -41,6 +41,12 @@ struct _object *bytes_make(struct _typeobject *type, ptrdiff_t bytes);
 /* memory_take for such an object, which is being filled and which no other code has seen. */
 struct memory *memory_take_fresh(struct _object *bytes);
 void memory_give(struct memory *memory); /* takes NULL */
+/* The range of an object that is read into room_bytes of memory. offset and length: Python's
+ * numbers, or NULL or None. Without a length, a read from an offset above 0 takes at most what the
+ * memory holds, and one from 0 takes the whole object, a range of 0 bytes. false with an exception:
+ * a negative offset, a length of 0 or less, or an offset and no memory. */
+bool range_take(struct _object *offset, struct _object *length, size_t room_bytes,
+	uint64_t *ret_offset, uint64_t *ret_bytes);
 
 /* ---- client.c ---- */
 

@@ -158,8 +158,8 @@ class Client:
     @property
     def in_flight(self) -> int: ...
     def perform(self, op: int, bucket: str | None = ..., key: str | None = ..., *, body: Any = ..., into: Any = ...,
-                offset: int = ..., length: int = ..., query: str | None = ..., headers: dict[str, str] | None = ...,
-                version_id: str | None = ..., method: str | None = ..., path: str | None = ..., timeout: float = ...,
+                offset: int = ..., length: int | None = ..., query: str | None = ...,
+                headers: dict[str, str] | None = ..., version_id: str | None = ..., method: str | None = ..., path: str | None = ..., timeout: float = ...,
                 want_headers: bool = ..., checksum_kind: int = ..., checksum: Readable | None = ...) -> Result: ...
     def perform_bytes(self, type: type[_BytesT], length: int, op: int, bucket: str | None = ...,
                       key: str | None = ..., **options: Any) -> tuple[_BytesT, Result]: ...

@@ -303,9 +303,10 @@ class RDMAClient:
                  version_id: str | None = None, timeout: float = 0.0) -> Result:
         """Reads the object, or a part of it, into the caller's memory: anything writable with the buffer protocol, a
         numpy array, a torch tensor or any other object with DLPack, contiguous, in host memory or CUDA's; or a list of
-        up to 16 of those. result.bytes is the number of bytes; BufferTooSmallError when the object is longer."""
-        return self._keep(self.native.perform(_native.GET_OBJECT, bucket, key, into=buffer, offset=offset,
-                                              length=length or 0, version_id=version_id, timeout=timeout))
+        up to 16 of those. An offset without a length: at most as many bytes as the memory holds. result.bytes is the
+        number of bytes; BufferTooSmallError when the object, or the range, is longer than the memory."""
+        return self._keep(self.native.perform(_native.GET_OBJECT, bucket, key, into=buffer, offset=offset, length=length,
+                                              version_id=version_id, timeout=timeout))
 
     def get_fan_out(self, bucket: str, key: str, buffer: Any, *, name: str, members: int, wait: float = 0.0,
                     member: int = 0, multicast: bool = False) -> Result:
@@ -361,8 +362,8 @@ class RDMAClient:
 
     def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW,
                  timeout: float = 0.0) -> list[Result]:
-        """Reads many objects at once: (bucket, key, buffer) or (bucket, key, buffer, offset, length) each, with up to
-        window requests in flight. Returns results in the order of the requests; raises the first failure when all have
+        """Reads many objects at once: (bucket, key, buffer), with an offset and a length where a part is wanted, as
+        for get_into(), with up to window requests in flight. Returns results in the order of the requests; raises the first failure when all have
         ended. timeout: of each BATCH_ITEMS requests. The interpreter's lock is free meanwhile."""
         outcomes: list[Any] = []
         for part in _parts(requests):

@@ -69,6 +69,10 @@ static void test_objects(nebulaio::RDMAContext &ctx)
 	check(get.status == 206 && get.bytes == 4096 &&
 			std::equal(to.as<char>(), to.as<char>() + 4096, from.as<char>() + 1000),
 		"a range");
+	check(error_of([&] {
+		ctx.read_range("cpp", "three megabytes", 0, to.data(), 0);
+	}).error() == -EINVAL,
+		"a range of 0 bytes is refused");
 	check(ctx.head("cpp", "three megabytes").object_bytes == bytes, "head tells the length");
 	check(ctx.remove("cpp", "three megabytes").status == 204, "remove");
 }

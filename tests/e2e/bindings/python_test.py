@@ -283,6 +283,41 @@ def test_map_tensors():
 
 
 @needs()
+def test_ranges_into_memory():
+    body = os.urandom(100000)
+    for how, endpoint in (("RDMA", RDMA), ("HTTP", f"http://{HTTP}")):
+        with RDMAClient(endpoint, *KEYS) as client:
+            client.put_object(BUCKET, "ranges", body)
+            room, end, pieces = bytearray(1000), bytearray(100000), [bytearray(7), bytearray(80000)]
+            results = [client.get_into(BUCKET, "ranges", room, offset=10), client.get_into(BUCKET, "ranges", end, offset=99990),
+                       client.get_into(BUCKET, "ranges", pieces, offset=3)]
+            tap.check([result.bytes for result in results] == [1000, 10, 80007] and room == body[10:1010] and
+                      end == body[99990:] + bytes(99990) and b"".join(pieces) == body[3:80010],
+                      f"get_into: from an offset on, what the memory holds, by {how}", results)
+            rooms = [bytearray(9), bytearray(9), [bytearray(4), bytearray(5)]]
+            client.get_many([(BUCKET, "ranges", rooms[0], 5)])
+            client.get_many([(BUCKET, "ranges", rooms[1], 6, None), (BUCKET, "ranges", rooms[2], 7)])
+            tap.check([bytes(rooms[0]), bytes(rooms[1]), b"".join(rooms[2])] == [body[5:14], body[6:15], body[7:16]],
+                      f"get_many: the same, by {how}", rooms)
+            for span in ((0, 0), (0, -1), (-1,), (-1, 4), (5, 0)):
+                options = dict(zip(("offset", "length"), span))
+                tap.check(raised(ValueError, client.get_into, BUCKET, "ranges", room, **options) and
+                          raised(ValueError, client.get_many, [(BUCKET, "ranges", room, *span)]) and
+                          raised(ValueError, client.get_many, [(BUCKET, "ranges", [room], *span)]), f"a range out of bounds, by {how}: {span}")
+            tap.check(raised(ValueError, client.get_into, BUCKET, "ranges", bytearray(), offset=5) and
+                      raised(nebulaio.BufferTooSmallError, client.get_into, BUCKET, "ranges", bytearray(9), offset=5, length=10),
+                      f"get_into: memory that is too small for a range, by {how}")
+
+    async def work():
+        async with AsyncRDMAClient(RDMA, *KEYS, workers=1) as client:
+            await client.get_into(BUCKET, "ranges", room, offset=20)
+            await client.delete_object(BUCKET, "ranges")
+
+    asyncio.run(work())
+    tap.check(room == body[20:1020], "asyncio: get_into from an offset on")
+
+
+@needs()
 def test_many():
     with opened(requests_max=16) as client:
         bodies = [bytes([i]) * (i * 331) for i in range(200)]
