@@ -9,6 +9,7 @@ as torch tensors or as arrays of ml_dtypes' types. Needs numpy; needs torch and 
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import warnings
@@ -20,12 +21,13 @@ import numpy
 
 from . import _native
 from ._native import Map
-from .errors import PreconditionError
+from .errors import NebulaError, PreconditionError
 from .multipart import MultipartUpload
 from .npy import memory as memory_of
 from .rdma import RDMAClient
 
 PART_BYTES = 64 << 20
+MAP_UNIT_BYTES = 64 << 10  # a map brings whole ones
 ALIGNMENT = 8
 HEADER_GUESS_BYTES = 64 << 10
 HEADER_BYTES_MAX = 100 << 20
@@ -263,7 +265,8 @@ def map_tensors(client: RDMAClient, bucket: str, key: str, *, names: Iterable[st
     """The tensors of a stored object as read-only arrays over a map of it (RDMAClient.map()), and the map: their bytes
     come when they are first touched, as with a mapped file, so that a tensor that is not used is not fetched. names: only
     these. framework="torch": as tensors, which must not be written. prefetch: brings the named ones at once, in the
-    background. The map ends with its last array. KeyError: no such name."""
+    background: of each row of neighbours at most half of map_bytes_max, and of more than 64 rows the first ones. The map
+    ends with its last array. KeyError: no such name."""
     if framework not in ("numpy", "torch"):
         raise ValueError(f"framework={framework!r}: numpy and torch are known")
     mapped = client.map(bucket, key)
@@ -276,13 +279,35 @@ def map_tensors(client: RDMAClient, bucket: str, key: str, *, names: Iterable[st
     if not wanted <= header.tensors.keys():
         raise KeyError(f"no tensor {sorted(wanted - header.tensors.keys())[0]!r} in {bucket}/{key}")
     tensors: dict[str, Any] = {}
+    spans: list[tuple[int, int]] = []
     for name, info in header.tensors.items():
         if name not in wanted:
             continue
         tensors[name] = _mapped(name, info, mapped, framework)
-        if prefetch and info.end > info.begin:
-            mapped.prefetch(info.begin, info.end - info.begin)
+        spans.append((info.begin, info.end))
+    if prefetch:
+        _prefetch(mapped, spans)
     return tensors, mapped
+
+
+def _prefetch(mapped: Map, spans: Iterable[tuple[int, int]]) -> None:
+    """Brings these bytes, given in the object's order: neighbours are one range, because the map notes few. Ranges that
+    it cannot note come when they are touched."""
+    ranges: list[list[int]] = []
+    for begin, end in spans:
+        if end == begin:
+            continue
+        if ranges and begin // MAP_UNIT_BYTES * MAP_UNIT_BYTES <= -(-ranges[-1][1] // MAP_UNIT_BYTES) * MAP_UNIT_BYTES:
+            ranges[-1][1] = max(end, ranges[-1][1])
+        else:
+            ranges.append([begin, end])
+    for begin, end in ranges:
+        try:
+            mapped.prefetch(begin, end - begin)
+        except NebulaError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            return
 
 
 def _mapped(name: str, info: TensorInfo, mapped: Map, framework: str) -> Any:

@@ -282,6 +282,30 @@ def test_map_tensors():
         tap.check(all(numpy.array_equal(arrays[name], tensors[name]) for name in tensors), "map_tensors: all of them")
 
 
+@needs("numpy")
+def test_map_tensors_prefetched():
+    """Of many tensors, while nothing comes and the wishes pile up."""
+    import numpy
+    from nebulaio import data, tensors
+
+    parse = tensors._parse_header
+    some = {f"layer.{i:03}": numpy.full(40 << 10, i, numpy.float32) for i in range(200)}
+    with opened() as client:
+        data.save_tensors(client, BUCKET, "many.safetensors", some)
+        for names, least in ((list(some), len(some)), (list(some)[::2], 64)):
+            with contextlib.ExitStack() as stack:
+                def parsed(*args):
+                    stack.enter_context(stopped_server())
+                    return parse(*args)
+
+                stack.enter_context(mock.patch.object(tensors, "_parse_header", parsed))
+                arrays, mapped = data.map_tensors(client, BUCKET, "many.safetensors", names=names, prefetch=True)
+            tap.check(becomes(lambda: mapped.stats().bytes_fetched >= least * some[names[0]].nbytes) and mapped.stats().faults == 1,
+                      f"map_tensors: {len(names)} of {len(some)} tensors are prefetched, {least} at least", mapped.stats())
+            tap.check(all(numpy.array_equal(arrays[name], some[name]) for name in names), "map_tensors: and have their bytes")
+        client.delete_object(BUCKET, "many.safetensors")
+
+
 @needs()
 def test_ranges_into_memory():
     body = os.urandom(100000)
