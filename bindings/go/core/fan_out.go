@@ -47,7 +47,8 @@ func (fan *FanOut) header() string {
 // GetFanOut reads a whole object into buf, and returns its length, as one of a group of clients that need it at the same
 // time, such as the nodes of a job that load a model's weights: the server reads each part of it once for all of them.
 // WithResult returns the role in Headers[FanOutHeader]: "member; members=COUNT", or why it was served alone: late, slow,
-// full, small. errors.Is(err, syscall.EMSGSIZE): buf is too small; syscall.ESTALE: the object was replaced.
+// full, small. errors.Is(err, syscall.EMSGSIZE): buf is too small; syscall.ESTALE: the object was replaced, and buf may be
+// used again at once. When the context ends first, buf is as after GetObjectInto.
 func (c *Client) GetFanOut(ctx context.Context, bucket, key string, buf []byte, fan FanOut) (int, error) {
 	request := Request{Op: GetObject, Bucket: bucket, Key: key}
 	header := fan.header()

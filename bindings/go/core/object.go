@@ -129,21 +129,25 @@ type pieces struct {
 	last        Result // of the requests that succeeded, and that told how a fan-out went
 }
 
-// getPiecesOf reads the bytes from begin to end of an object that buf is for.
+// getPiecesOf reads the bytes from begin to end of an object that buf is for. After a failure it starts no further piece,
+// and waits for those in flight: their requests write to buf. When ctx ends, it does not wait.
 func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, begin, end int) error {
-	within, cancel := context.WithCancel(context.WithValue(ctx, resultKey{}, nil))
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup
 	var once sync.Once
 	var first error
 	window := make(chan struct{}, pieceWindow)
 	fail := func(err error) { once.Do(func() { first = err; cancel() }) }
-	for offset := begin; offset < end && within.Err() == nil; offset += pieces.bytes {
+	for offset := begin; offset < end; offset += pieces.bytes {
 		until := offset + pieces.bytes
 		if until > end {
 			until = end
 		}
 		window <- struct{}{}
+		if within.Err() != nil {
+			break
+		}
 		group.Add(1)
 		go func(offset, until int) {
 			defer group.Done()
@@ -151,7 +155,7 @@ func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, be
 			request := Request{
 				Op: GetObject, Bucket: pieces.bucket, Key: pieces.info.Key, Into: buf[offset:until], RangeOffset: int64(offset),
 				RangeBytes: int64(until - offset), Headers: pieces.headers, WantHeaders: pieces.wantHeaders, timeout: pieces.timeout}
-			result, err := c.do(within, &request)
+			result, err := c.Do(ctx, &request)
 			if err == nil && result.Bytes != request.RangeBytes {
 				err = request.failed(syscall.EPROTO, result)
 			}

@@ -2,7 +2,14 @@ package core
 
 import (
 	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // A server may pass over that the client wants keys percent-encoded.
@@ -22,5 +29,62 @@ func TestListEncoding(t *testing.T) {
 		if page.Contents[0].Key != list.key || page.CommonPrefixes[0].Prefix != list.prefix {
 			t.Errorf("%s: %+v", list.text, page)
 		}
+	}
+}
+
+// objectServer serves one object of zeroes over HTTP: HEAD by itself, a range by piece. It numbers the requests.
+func objectServer(t *testing.T, length int, piece func(w http.ResponseWriter, offset, count int)) string {
+	numbers := make(chan int, 1)
+	numbers <- 1
+	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		number := <-numbers
+		numbers <- number + 1
+		w.Header().Set("x-amz-request-id", fmt.Sprintf("request-%d", number))
+		w.Header().Set("ETag", `"version"`)
+		var first, last int
+		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &first, &last); n == 2 {
+			piece(w, first, last-first+1)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(length))
+	}))
+	t.Cleanup(served.Close)
+	return served.URL
+}
+
+// answerPiece sends a range of the object.
+func answerPiece(w http.ResponseWriter, count int) {
+	w.Header().Set("Content-Length", strconv.Itoa(count))
+	w.WriteHeader(http.StatusPartialContent)
+	w.Write(make([]byte, count))
+}
+
+// One piece of a fan-out fails while the server sends another: the call returns when no request has its memory.
+func TestFanOutFails(t *testing.T) {
+	flying, returned := make(chan struct{}), make(chan struct{})
+	endpoint := objectServer(t, 3*fanPieceBytes, func(w http.ResponseWriter, offset, count int) {
+		switch offset / fanPieceBytes {
+		case 1:
+			<-flying
+			w.WriteHeader(http.StatusPreconditionFailed)
+			return
+		case 2:
+			close(flying)
+			select {
+			case <-returned:
+			case <-time.After(500 * time.Millisecond): // a slow server
+			}
+		}
+		answerPiece(w, count)
+	})
+	client := clientOf(t, Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "s"})
+	buf := client.AllocateBuffer(3 * fanPieceBytes)
+	_, err := client.GetFanOut(ctx, "bucket", "key", buf, FanOut{Name: "a", Members: 1})
+	client.pool.mutex.Lock()
+	users := client.pool.blocks[client.pool.index(client.pool.offsetOf(buf))].users
+	client.pool.mutex.Unlock()
+	close(returned)
+	if !errors.Is(err, syscall.ESTALE) || users != 0 {
+		t.Errorf("%v, while %d requests still had the memory", err, users)
 	}
 }
