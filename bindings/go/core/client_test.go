@@ -74,8 +74,12 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("%s, %d bytes: %v, equal %v", scheme, n, err, bytes.Equal(got, data))
 			}
 			got = make([]byte, n+3)
-			if m, err := client.GetObjectInto(ctx, bucket, "plain", got); err != nil || m != n || !bytes.Equal(got[:n], data) {
+			var read Result
+			if m, err := client.GetObjectInto(WithResult(ctx, &read), bucket, "plain", got); err != nil || m != n || !bytes.Equal(got[:n], data) {
 				t.Fatalf("%s, %d bytes into ordinary memory: %d, %v", scheme, n, m, err)
+			}
+			if string(read.Transport) != scheme || read.Bytes != int64(n) || read.ETag == "" || read.RequestID == "" {
+				t.Fatalf("%s, %d bytes into ordinary memory: %+v", scheme, n, read)
 			}
 			buf := client.AllocateBuffer(n)
 			if !client.Registered(buf) || len(buf) != n {

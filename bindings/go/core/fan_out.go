@@ -78,9 +78,6 @@ func (c *Client) GetFanOut(ctx context.Context, bucket, key string, buf []byte, 
 		pieces.timeout = 0
 		err = c.getPiecesOf(ctx, &pieces, buf[:info.Bytes], int(first), int(info.Bytes))
 	}
-	if into, has := ctx.Value(resultKey{}).(*Result); has && err == nil && info.Bytes > 0 {
-		*into = pieces.last
-		into.Bytes, into.objectBytes = info.Bytes, info.Bytes
-	}
+	pieces.tell(ctx, err)
 	return int(info.Bytes), err
 }

@@ -111,6 +111,7 @@ func (c *Client) getPieces(ctx context.Context, bucket, key string, memory func(
 		}
 		pieces := pieces{bucket: bucket, info: &info, bytes: pieceBytes, headers: map[string]string{"If-Match": `"` + info.ETag + `"`}}
 		err = c.getPiecesOf(ctx, &pieces, buf, 0, int(info.Bytes))
+		pieces.tell(ctx, err)
 		if err == nil || try == readTries || !errors.Is(err, syscall.ESTALE) {
 			return int(info.Bytes), err
 		}
@@ -126,7 +127,21 @@ type pieces struct {
 	wantHeaders bool
 	timeout     time.Duration // of each request; 0: the client's
 	mutex       sync.Mutex
-	last        Result // of the requests that succeeded, and that told how a fan-out went
+	// Of the requests that succeeded, and that told how a fan-out went; after an error, of the first that failed.
+	last Result
+}
+
+// tell writes the outcome of all pieces where WithResult's caller wants it. An empty object has none: there it is the
+// HEAD's, which is written already.
+func (pieces *pieces) tell(ctx context.Context, err error) {
+	into, has := ctx.Value(resultKey{}).(*Result)
+	if !has || pieces.info.Bytes == 0 {
+		return
+	}
+	*into = pieces.last
+	if err == nil {
+		into.Bytes, into.objectBytes = pieces.info.Bytes, pieces.info.Bytes
+	}
 }
 
 // getPiecesOf reads the bytes from begin to end of an object that buf is for. After a failure it starts no further piece,
@@ -137,8 +152,9 @@ func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, be
 	var group sync.WaitGroup
 	var once sync.Once
 	var first error
+	var failed Result
 	window := make(chan struct{}, pieceWindow)
-	fail := func(err error) { once.Do(func() { first = err; cancel() }) }
+	fail := func(err error, result Result) { once.Do(func() { first, failed = err, result; cancel() }) }
 	for offset := begin; offset < end; offset += pieces.bytes {
 		until := offset + pieces.bytes
 		if until > end {
@@ -160,7 +176,7 @@ func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, be
 				err = request.failed(syscall.EPROTO, result)
 			}
 			if err != nil {
-				fail(err)
+				fail(err, result)
 				return
 			}
 			pieces.mutex.Lock()
@@ -173,7 +189,11 @@ func (c *Client) getPiecesOf(ctx context.Context, pieces *pieces, buf []byte, be
 	}
 	group.Wait()
 	if err := ctx.Err(); err != nil {
+		pieces.last = Result{}
 		return err
+	}
+	if first != nil {
+		pieces.last = failed
 	}
 	return first
 }

@@ -1,12 +1,15 @@
 package core
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +35,7 @@ func TestListEncoding(t *testing.T) {
 	}
 }
 
-// objectServer serves one object of zeroes over HTTP: HEAD by itself, a range by piece. It numbers the requests.
+// objectServer serves one object of zeroes over HTTP, a range of it by piece. It numbers the requests.
 func objectServer(t *testing.T, length int, piece func(w http.ResponseWriter, offset, count int)) string {
 	numbers := make(chan int, 1)
 	numbers <- 1
@@ -47,6 +50,7 @@ func objectServer(t *testing.T, length int, piece func(w http.ResponseWriter, of
 			return
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(length))
+		w.Write(make([]byte, length)) // nothing of it for HEAD
 	}))
 	t.Cleanup(served.Close)
 	return served.URL
@@ -86,5 +90,52 @@ func TestFanOutFails(t *testing.T) {
 	close(returned)
 	if !errors.Is(err, syscall.ESTALE) || users != 0 {
 		t.Errorf("%v, while %d requests still had the memory", err, users)
+	}
+}
+
+// WithResult gives the outcome of the pieces, not of the HEAD before them; after a failure that of the piece that failed.
+func TestResultOfPieces(t *testing.T) {
+	const length = 2*pieceBytes + 5
+	var gone int32
+	endpoint := objectServer(t, length, func(w http.ResponseWriter, offset, count int) {
+		if atomic.LoadInt32(&gone) != 0 && offset == pieceBytes {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		answerPiece(w, count)
+	})
+	client := clientOf(t, Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "s"})
+	into := make([]byte, length)
+	for name, get := range map[string]func(context.Context) error{
+		"GetObjectInto": func(ctx context.Context) error {
+			_, err := client.GetObjectInto(ctx, "bucket", "key", into)
+			return err
+		},
+		"GetObjectData": func(ctx context.Context) error {
+			_, err := client.GetObjectData(ctx, "bucket", "key")
+			return err
+		},
+		"GetFanOut": func(ctx context.Context) error {
+			_, err := client.GetFanOut(ctx, "bucket", "key", into, FanOut{Name: "a", Members: 1})
+			return err
+		},
+	} {
+		var result Result
+		atomic.StoreInt32(&gone, 0)
+		must(t, get(WithResult(ctx, &result)))
+		if result.Bytes != length || result.Status != http.StatusPartialContent || result.Transport != HTTP || result.ETag != "version" {
+			t.Errorf("%s: %+v", name, result)
+		}
+		atomic.StoreInt32(&gone, 1)
+		err := get(WithResult(ctx, &result))
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Status != http.StatusNotFound || !reflect.DeepEqual(result, failed.Result) {
+			t.Errorf("%s: %v: %+v", name, err, result)
+		}
+		ended, cancel := context.WithCancel(WithResult(ctx, &result))
+		cancel()
+		if err := get(ended); err != context.Canceled || result.Status != 0 {
+			t.Errorf("%s, cancelled: %v: %+v", name, err, result)
+		}
 	}
 }
