@@ -175,10 +175,13 @@ func clientOptions(config *Config) (*C.struct_neb_options, string, func(), error
 	if err != nil {
 		return nil, "", nil, err
 	}
-	options, free := optionsOf(config, endpoints, access, secret)
+	options, free, err := optionsOf(config, endpoints, access, secret)
+	if err != nil {
+		return nil, "", nil, err
+	}
 	name := C.CString(string(transport))
 	defer C.free(unsafe.Pointer(name))
-	if C.neb_transport_parse(name, &options.transport) != 0 {
+	if hasZero(string(transport)) || C.neb_transport_parse(name, &options.transport) != 0 {
 		free()
 		return nil, "", nil, fmt.Errorf("nebulaio: Transport %q is not auto, rdma, http or strict", transport)
 	}
@@ -188,7 +191,11 @@ func clientOptions(config *Config) (*C.struct_neb_options, string, func(), error
 }
 
 // optionsOf returns options with what names the server, and a function that frees them.
-func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_options, func()) {
+func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_options, func(), error) {
+	device := deviceName(config.DeviceName)
+	if hasZero(endpoints, access, secret, config.Region, config.SessionToken, config.TokenBucket, device) {
+		return nil, nil, fmt.Errorf("nebulaio: %s, a key or a token of Config: %w", zeroByte, syscall.EINVAL)
+	}
 	options := (*C.struct_neb_options)(C.calloc(1, C.sizeof_struct_neb_options))
 	all := []unsafe.Pointer{unsafe.Pointer(options)}
 	for _, option := range []struct {
@@ -197,7 +204,7 @@ func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_
 	}{
 		{&options.endpoints, endpoints}, {&options.access_key, access}, {&options.secret_key, secret},
 		{&options.region, config.Region}, {&options.session_token, config.SessionToken},
-		{&options.token_bucket, config.TokenBucket}, {&options.device_name, deviceName(config.DeviceName)},
+		{&options.token_bucket, config.TokenBucket}, {&options.device_name, device},
 	} {
 		if option.text != "" {
 			*option.to = C.CString(option.text)
@@ -209,7 +216,7 @@ func optionsOf(config *Config, endpoints, access, secret string) (*C.struct_neb_
 		for _, one := range all {
 			C.free(one)
 		}
-	}
+	}, nil
 }
 
 func deviceName(named string) string {

@@ -1,6 +1,10 @@
 package core
 
-import "testing"
+import (
+	"errors"
+	"syscall"
+	"testing"
+)
 
 func TestEndpoints(t *testing.T) {
 	t.Setenv("NEBULAIO_ENDPOINT", "")
@@ -60,5 +64,43 @@ func TestPartBytes(t *testing.T) {
 		if _, err := NewClient(Config{Endpoint: "a", AccessKey: "a", SecretKey: "s", PartBytes: bad}); err == nil {
 			t.Error("PartBytes", bad)
 		}
+	}
+}
+
+// C's strings end at a zero byte: what is behind it must not be lost in silence.
+func TestZeroBytes(t *testing.T) {
+	t.Setenv("NEBULAIO_RDMA_DEVICE_NAME", "")
+	good := Config{Endpoint: "http://a", AccessKey: "a", SecretKey: "s"}
+	for name, spoil := range map[string]func(config *Config){
+		"Endpoint":     func(config *Config) { config.Endpoint = "http://a\x00b" },
+		"AccessKey":    func(config *Config) { config.AccessKey += "\x00" },
+		"SecretKey":    func(config *Config) { config.SecretKey += "\x00b" },
+		"Region":       func(config *Config) { config.Region = "a\x00b" },
+		"SessionToken": func(config *Config) { config.SessionToken = "a\x00b" },
+		"TokenBucket":  func(config *Config) { config.TokenBucket = "a\x00b" },
+		"DeviceName":   func(config *Config) { config.DeviceName = "simulated\x00b" },
+	} {
+		config := good
+		spoil(&config)
+		if client, err := NewClient(config); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v: %v", name, client, err)
+		}
+		if minter, err := NewMinter(config); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v: %v", name, minter, err)
+		}
+	}
+	config := good
+	config.Transport = "http\x00b"
+	if client, err := NewClient(config); err == nil {
+		t.Errorf("Transport: %v", client)
+	}
+	client := clientOf(t, good)
+	for _, names := range [][3]string{{"b\x00", "k", ""}, {"b", "k\x00x", ""}, {"b", "k", "v\x00x"}} {
+		if m, err := client.Map(ctx, names[0], names[1], names[2]); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%q: %v, %v", names, m, err)
+		}
+	}
+	if header := (&FanOut{Name: "a\x00b", Members: 1}).header(); header != "" {
+		t.Errorf("a fan-out named %q", header)
 	}
 }

@@ -31,7 +31,7 @@ type FanOut struct {
 
 // header returns the value of FanOutHeader for all requests of one member, or "" if a field is out of bounds.
 func (fan *FanOut) header() string {
-	if fan.Members < 0 || int64(fan.Members) > math.MaxUint32 || fan.Wait < 0 {
+	if fan.Members < 0 || int64(fan.Members) > math.MaxUint32 || fan.Wait < 0 || hasZero(fan.Name) {
 		return ""
 	}
 	name := C.CString(fan.Name)

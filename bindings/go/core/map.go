@@ -126,6 +126,9 @@ func (c *Client) Map(ctx context.Context, bucket, key, versionID string) (*Map, 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if hasZero(bucket, key, versionID) {
+		return nil, &Error{Op: "Map", Bucket: bucket, Key: key, Errno: syscall.EINVAL, Result: Result{Transport: "none", Message: zeroByte}}
+	}
 	mapper, err := c.mapperOf()
 	if err != nil {
 		return nil, err

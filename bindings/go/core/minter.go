@@ -59,7 +59,10 @@ func NewMinter(config Config) (*Minter, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, free := optionsOf(&config, endpoints, access, secret)
+	options, free, err := optionsOf(&config, endpoints, access, secret)
+	if err != nil {
+		return nil, err
+	}
 	defer free()
 	m := &Minter{memory: map[uintptr]minterMemory{}}
 	if config.Log != nil {

@@ -85,16 +85,28 @@ func (request *Request) failed(errno syscall.Errno, result Result) error {
 	return &Error{Op: operationNames[request.Op], Bucket: request.Bucket, Key: request.Key, Errno: errno, Result: result}
 }
 
+// zeroByte is why a text with a zero byte is refused: C's string would end there, and name something else.
+const zeroByte = "a zero byte in a name"
+
+func hasZero(texts ...string) bool {
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // build packs all fields but the memory that is transferred.
 func (one *call) build(request *Request) error {
 	strs := []string{request.Bucket, request.Key, request.VersionID, request.Query, request.Method, request.Path}
 	for name, value := range request.Headers {
 		strs = append(strs, name, value)
 	}
+	if hasZero(strs...) {
+		return request.failed(syscall.EINVAL, Result{Transport: "none", Message: zeroByte})
+	}
 	for _, text := range strs {
-		if strings.IndexByte(text, 0) >= 0 {
-			return request.failed(syscall.EINVAL, Result{Transport: "none", Message: "a zero byte in a name"})
-		}
 		one.text = append(append(one.text, text...), 0)
 	}
 	if request.RangeOffset < 0 || request.RangeBytes < 0 {
