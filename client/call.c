@@ -276,6 +276,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->retries = 0;
 	call->not_again_ns = 0;
 	call->device_idx = 0;
+	call->gpu_landing = false;
 	call->left = NULL;
 	call->repeat = false;
 	call->number = 0;
@@ -533,6 +534,8 @@ void client_call_finish(struct client_call *call, int error)
 		error = -EMSGSIZE;
 	if (__builtin_expect(document != NULL, 0) && !error)
 		error = document_check(call, document);
+	if (__builtin_expect(call->gpu_landing, 0))
+		client_scatter_land(call);
 	if (call->client->gpu_failed) {
 		call->client->gpu_failed = false;
 		snprintf(result->message, sizeof(result->message),

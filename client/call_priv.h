@@ -66,6 +66,7 @@ struct client_call {
 	uint64_t range_offset, range_bytes;
 	uint8_t checksum_kind;
 	uint8_t checksum[CHECKSUM_BYTES_MAX];
+	bool gpu_landing; /* what was copied into a GPU's memory may be on its way there */
 	/* Over RDMA. */
 	struct client_session *session;
 	uint32_t slot_idx;

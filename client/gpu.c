@@ -26,6 +26,7 @@ struct cuda {
 	int (*context_push)(void *context);
 	int (*context_pop)(void **ret_context);
 	int (*synchronize)(void);
+	int (*stream_synchronize)(void *stream); /* NULL: the stream of copy */
 	/* Since CUDA 11.7; else NULL. */
 	int (*range_handle)(
 		void *handle, uint64_t address, size_t bytes, int type, unsigned long long flags);
@@ -54,7 +55,8 @@ static void cuda_load(void)
 		symbol("cuMemcpy", &cuda.copy) &&
 		symbol("cuCtxPushCurrent_v2", &cuda.context_push) &&
 		symbol("cuCtxPopCurrent_v2", &cuda.context_pop) &&
-		symbol("cuCtxSynchronize", &cuda.synchronize)) {
+		symbol("cuCtxSynchronize", &cuda.synchronize) &&
+		symbol("cuStreamSynchronize", &cuda.stream_synchronize)) {
 		symbol("cuMemGetHandleForAddressRange", &cuda.range_handle);
 		atomic_store(&cuda_ready, true);
 		return;
@@ -132,6 +134,17 @@ int client_gpu_copy(void *to, const void *from, uint64_t bytes)
 	if (!context_enter(client_gpu_owns(to) ? to : from))
 		return -EIO;
 	ret = cuda.copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, bytes);
+	context_leave();
+	return ret == CUDA_SUCCESS ? 0 : -EIO;
+}
+
+int client_gpu_land(const void *data)
+{
+	int ret;
+
+	if (!context_enter(data))
+		return -EIO;
+	ret = cuda.stream_synchronize(NULL);
 	context_leave();
 	return ret == CUDA_SUCCESS ? 0 : -EIO;
 }

@@ -341,16 +341,17 @@ static const struct rp_mr *mr_of(const struct client_call *call, const uint8_t *
 /* ---- One call's memory. ---- */
 
 /* A GPU that fails loses all that the program has on it, so no request can continue. */
-void client_piece_copy(
+bool client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs)
 {
 	if (!client_gpu_owns(theirs)) {
 		memcpy(to, from, bytes);
-		return;
+		return false;
 	}
 	client->stats.bytes_staged += bytes;
 	if (client_gpu_copy(to, from, bytes))
 		client->gpu_failed = true;
+	return true;
 }
 
 static void iov_copy(
@@ -369,7 +370,10 @@ static void iov_copy(
 		}
 		run = MIN(iov[i].bytes - offset, bytes);
 		at = (uint8_t *)iov[i].data + offset;
-		client_piece_copy(call->client, gather ? data : at, gather ? at : data, run, at);
+		if (client_piece_copy(
+			    call->client, gather ? data : at, gather ? at : data, run, at) &&
+			!gather)
+			call->gpu_landing = true;
 		data += run;
 		bytes -= run;
 		offset = 0;
@@ -380,6 +384,15 @@ void client_scatter(struct client_call *call, uint64_t offset, const void *data,
 {
 	call->client->stats.bytes_copied += bytes;
 	iov_copy(call, false, offset, (uint8_t *)(uintptr_t)data, bytes);
+}
+
+/* Once for a call, not for each copy: over HTTP a body has thousands of them. */
+void client_scatter_land(struct client_call *call)
+{
+	call->gpu_landing = false;
+	for (uint32_t i = 0; i < call->into_count; i++)
+		if (client_gpu_owns(call->into[i].data) && client_gpu_land(call->into[i].data))
+			call->client->gpu_failed = true;
 }
 
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes)

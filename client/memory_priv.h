@@ -59,8 +59,11 @@ int client_memory_join(struct neb_client *client);
 /* Copies into the call's into, or out of its body, from an offset on. The copy is counted. */
 void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);
-/* `theirs` is to or from, and may be memory of a GPU. */
-void client_piece_copy(
+/* Waits until what client_scatter copied into memory of a GPU is there. A failure is in the
+ * client's gpu_failed. */
+void client_scatter_land(struct client_call *call);
+/* `theirs` is to or from, and may be memory of a GPU. True: it is. */
+bool client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
 
 /* The call's device's local key of registered memory; false: it is not registered, or the processor
@@ -77,8 +80,13 @@ void client_gpu_look(void);
 bool client_gpu_owns(const void *data);
 /* Waits until the GPU has finished its earlier work, so that its memory is up to date. -EIO. */
 int client_gpu_settle(const void *data);
-/* Copies between a GPU's memory and ours, or within GPU memory. -EIO. */
+/* Copies between a GPU's memory and ours, or within GPU memory. The bytes for a GPU's memory have
+ * been taken from ours then, but arrive there later (CUDA driver API, "API synchronization
+ * behavior"). -EIO. */
 int client_gpu_copy(void *to, const void *from, uint64_t bytes);
+/* Waits until the copies into the GPU that has this memory have arrived. The program's kernels in
+ * streams that do not wait for the default stream are not waited for. -EIO. */
+int client_gpu_land(const void *data);
 /* -EOPNOTSUPP: the card cannot reach the memory; other errors as rp_mr_open. */
 struct client_domain {
 	const struct rp_device *device; /* NULL, and pd too: none */

@@ -17,6 +17,8 @@ static struct {
 	void *(*memory)(void);
 	uint8_t *(*shadow)(void);
 	void (*copies_fail)(int fail);
+	void (*landing_fails)(int fails);
+	unsigned (*copies_flying)(void);
 	unsigned (*synchronized)(void);
 } fake;
 
@@ -36,6 +38,8 @@ static void library_load(void)
 	find(library, "fake_device_memory", &fake.memory);
 	find(library, "fake_device_shadow", &fake.shadow);
 	find(library, "fake_copies_fail", &fake.copies_fail);
+	find(library, "fake_landing_fails", &fake.landing_fails);
+	find(library, "fake_copies_flying", &fake.copies_flying);
 	find(library, "fake_synchronized", &fake.synchronized);
 }
 
@@ -120,6 +124,41 @@ static void test_staged(void **state)
 		if (registered)
 			assert_int_equal(neb_unregister(client, device), 0);
 	}
+	free(host);
+	neb_client_close(client);
+}
+
+/* A copy into the GPU's memory returns before the bytes are there: the result waits for them. The
+ * wait is for the copies alone, not for all that the GPU does. */
+static void test_landed(void **state)
+{
+	struct neb_client *client = rig_client(*state, NEB_STRICT);
+	uint8_t *device = fake.memory(), *shadow = fake.shadow(), *host = malloc(MIB);
+	struct neb_request get = {.op = NEB_GET_OBJECT,
+		.bucket = B,
+		.key = "landed",
+		.into = (struct neb_iov[]){{host, 1000}, {device, MIB - 1000}},
+		.into_count = 2};
+	struct neb_result result;
+	unsigned waits;
+
+	rig_fill(host, MIB, 3);
+	assert_int_equal(neb_put(client, B, "landed", host, MIB, NULL), 0);
+	waits = fake.synchronized();
+	memset(shadow, 0, MIB);
+	assert_int_equal(neb_submit(client, &get, NULL), 0);
+	assert_int_equal(neb_wait(client, &result, 1, RIG_PATIENCE_NS), 1);
+	assert_int_equal(result.error, 0);
+	assert_int_equal(fake.copies_flying(), 0);
+	assert_memory_equal(shadow, host + 1000, MIB - 1000);
+	assert_int_equal(fake.synchronized(), waits); /* kernels in other streams go on */
+	fake.landing_fails(1);
+	assert_int_equal(neb_get(client, B, "landed", device, MIB, &result), -EIO);
+	assert_string_equal(result.message, "copying to or from the GPU failed");
+	assert_int_equal(neb_get(client, B, "landed", host, MIB, &result), 0);
+	fake.landing_fails(0);
+	assert_int_equal(neb_get(client, B, "landed", device, MIB, &result), 0);
+	assert_memory_equal(shadow, host, MIB);
 	free(host);
 	neb_client_close(client);
 }
@@ -216,6 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_loaded_later, setup_unloaded, teardown),
 		cmocka_unit_test_setup_teardown(test_staged, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_landed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mixed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_encrypted, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fan_out, setup, teardown),
