@@ -47,8 +47,12 @@
 #define GW_FILL_NS	  NS_PER_S /* the longest that frames wait for the rest of their bytes */
 /* An object's own headers, which may be as many as a request's, and those that S3 adds. */
 #define GW_ANSWER_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 32u)
-/* The longest that a store's process may work before it answers. */
+/* The longest that a store's process may work before it answers, while its host is heard. */
 #define GW_ANSWER_NS (900 * NS_PER_S)
+/* A store's host that acknowledges nothing for twice this time is gone, or the network to it is
+ * cut. The kernel acknowledges for a process that is slow or stopped, too. */
+#define GW_KEEPALIVE_S 5u
+#define GW_SILENT_NS   (2 * GW_KEEPALIVE_S * NS_PER_S)
 
 struct gw_core;
 struct gateway;
@@ -114,7 +118,8 @@ void gw_links_close(struct gw_core *core);
 int gw_link_ask(struct gw_link *link, const struct s3_request *request, enum via_kind kind,
 	bool has_body, uint64_t stall_ns);
 /* Waits for the next head, 100 Continue included. -ESTALE: the store has another owner by now;
- * -ECONNABORTED: the client has left. */
+ * -ECONNABORTED: the client has left; -ETIMEDOUT, or what the kernel says: the process's host is
+ * not heard any more. */
 int gw_link_hear(struct gw_link *link);
 /* The request's body goes into it, the answer's comes out of it. */
 struct flow_sink *gw_link_sink(struct gw_link *link, bool chunked);

@@ -91,8 +91,11 @@ static int link_connect(struct gw_link *link)
 	uint64_t deadline_ns = clock_now_ns() + GW_CONNECT_NS;
 	int ret = net_connect(link->addr, deadline_ns, &link->stream);
 
-	if (ret || !tls)
+	if (ret)
 		return ret;
+	net_keepalive(link->stream, GW_KEEPALIVE_S);
+	if (!tls)
+		return 0;
 	ret = net_tls_connect(tls, link->stream, deadline_ns);
 	if (!ret)
 		return 0;
@@ -339,8 +342,9 @@ static bool gives_up(const struct gw_link *link)
 		       since_ns + gateway->config->http.stall_timeout_s * NS_PER_S / 4 * 3;
 }
 
-static int hear_more(struct gw_link *link, uint64_t deadline_ns)
+static int hear_more(struct gw_link *link, uint64_t since_ns)
 {
+	uint64_t deadline_ns = since_ns + GW_ANSWER_NS;
 	size_t got = 0;
 	int ret = -ETIMEDOUT;
 
@@ -360,6 +364,8 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 			return -ESTALE;
 		if (ret == -ETIMEDOUT && gives_up(link))
 			return -ECANCELED;
+		if (ret == -ETIMEDOUT && net_unheard(link->stream, since_ns, GW_SILENT_NS))
+			return -ETIMEDOUT;
 	}
 	if (!ret && !got)
 		ret = -ECONNRESET;
@@ -369,7 +375,7 @@ static int hear_more(struct gw_link *link, uint64_t deadline_ns)
 
 int gw_link_hear(struct gw_link *link)
 {
-	uint64_t deadline_ns = clock_now_ns() + GW_ANSWER_NS;
+	uint64_t since_ns = clock_now_ns();
 	struct slice have;
 	ptrdiff_t len;
 	int ret;
@@ -383,7 +389,7 @@ int gw_link_hear(struct gw_link *link)
 		len = slice_find(have, SLICE("\r\n\r\n"));
 		if (len >= 0)
 			break;
-		ret = hear_more(link, deadline_ns);
+		ret = hear_more(link, since_ns);
 		if (ret)
 			return ret;
 	}

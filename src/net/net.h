@@ -87,6 +87,13 @@ enum net_gone net_gone(struct net_stream *stream);
  * When it does not answer for as long again, receives fail with -ETIMEDOUT. For streams that may be
  * silent without end, whose peer may lose its power. */
 void net_keepalive(struct net_stream *stream, uint32_t idle_s);
+/* Whether the peer's host has acknowledged nothing for silent_ns though it has room for what was
+ * sent: the path is cut, at least one way, or the host is gone. The acknowledgements are the
+ * kernel's: a peer whose process is slow, does not read or is stopped is not unheard. For streams
+ * with net_keepalive, which works only while nothing that was sent waits for its acknowledgement;
+ * the kernel alone sends that again for up to 15 minutes. For one who has waited since since_ns,
+ * and calls this every second or so, for it compares with the last call. Never waits. */
+bool net_unheard(struct net_stream *stream, uint64_t since_ns, uint64_t silent_ns);
 /* Tells the peer that this side sends no more; the peer may go on sending. TLS may wait a moment
  * for room. */
 void net_send_end(struct net_stream *stream);

@@ -74,6 +74,8 @@ struct net_stream {
 	struct net_op send;
 	struct reactor_timer timer; /* due no later than the earliest deadline; checks when it fires
 				     */
+	uint64_t acked_bytes;	    /* by the peer's kernel, when net_unheard looked last */
+	uint64_t moved_ns; /* when it last saw that nothing was owed, or more acknowledged */
 	char peer[NET_PEER_LEN_MAX + 1];
 };
 

@@ -121,19 +121,6 @@ int net_stream_take(struct reactor *reactor, int fd, struct net_stream **ret_str
 	return 0;
 }
 
-void net_keepalive(struct net_stream *stream, uint32_t idle_s)
-{
-	int on = 1, idle = (int)idle_s, tries = 4, interval = (int)MAX(idle_s / 4, 1u);
-
-	/* Sockets without these options refuse them: on one host the kernel knows the peer's
-	 * end. */
-	if (setsockopt(stream->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) ||
-		setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)))
-		return;
-	setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
-}
-
 void net_shutdown(struct net_stream *stream)
 {
 	stream->shut = true;

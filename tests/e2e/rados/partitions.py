@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
@@ -19,6 +20,10 @@ NOBODY = "02:00:00:00:00:99"
 # A command's words, in name spaces that end with it, names of further ones included.
 WITHIN = ("unshare", "--net", "--mount", "sh", "-c", 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec "$0" "$@"')
 STORES, GATEWAYS, CLIENT_COUNT, KEYS = 3, 3, 6, 4
+WAIT_S = 10  # cluster.wait_s
+# A request for a store on the other side of a cut gets 503: a gateway notices the cut in 10 s, asks again for WAIT_S, and the last
+# connect takes 5 s. The rest is for a busy machine.
+CUT_ANSWER_S = 10 + WAIT_S + 5 + 15
 # A gateway is cut from these; the direction is lost: "out" is what the gateway sends.
 CUTS = tuple((whom, way) for whom in ("ceph", "gateways", "clients") for way in ("both", "out", "in"))
 ACTIONS = tuple(f"{whom} {way}" for whom, way in CUTS) + ("stop", "stop and cut", "blink", "kill")
@@ -125,13 +130,38 @@ class Worker(history.HttpWorker):
         return True
 
 
+class Asker(threading.Thread):
+    """Asks one gateway again and again, until it is cut from the store and that does not answer any more: so a cut finds a request
+    under way, or a link that was just used."""
+
+    def __init__(self, gateway, method, path, body=b""):
+        super().__init__(daemon=True)
+        self.gateway, self.words = gateway, (method, path, body)
+        self.answered, self.cut, self.status, self.took = False, False, None, None
+
+    def run(self):
+        client, status = Client(self.gateway.http, timeout=10 * CUT_ANSWER_S), 200
+        while status == 200 or not self.cut:
+            began = time.monotonic()
+            try:
+                status = client.request(*self.words)[0]
+            except (OSError, history.http.client.HTTPException) as problem:
+                status = repr(problem)
+            self.answered |= status == 200
+        self.status, self.took = status, time.monotonic() - began
+
+    def __str__(self):
+        method, path, body = self.words
+        return f"{self.gateway.name}: {method} {path}, {len(body)} bytes: {self.status}, {self.took and round(self.took, 1)} s"
+
+
 class Partitions:
     def __init__(self, folder, recorder, network, recovery):
         self.recorder, self.network, self.gateways = recorder, network, []
         for number in range(GATEWAYS):
             name, address = f"gateway{number}", f"10.99.0.{FIRST + number}"
             self.gateways.append(stores.Gateway(
-                folder, name, recovery, "--rdma", "off", "--set", f"cluster.address={address}", "--set", "cluster.wait_s=10",
+                folder, name, recovery, "--rdma", "off", "--set", f"cluster.address={address}", "--set", f"cluster.wait_s={WAIT_S}",
                 "--set", "http.stall_timeout_s=10", stores=STORES, address=address, within=network.add(name, address)))
         for gateway in self.gateways:
             gateway.start()
@@ -182,6 +212,29 @@ class Partitions:
             if way in ("both", "in"):
                 self.network.cut(name, victim.address)
 
+    def askers(self, victim):
+        """Of stores that will be on the other side."""
+        other = next(gateway for gateway in self.gateways if gateway is not victim)
+        owners = {store["owner"]: bucket for store, bucket in zip(self.view()["stores"], self.buckets)}
+        askers = []
+        for gateway, bucket in ((victim, owners[other.name]), (other, owners[victim.name])):
+            askers += [Asker(gateway, "HEAD", f"/{bucket}"), Asker(gateway, "PUT", f"/{bucket}/asked"),
+                       Asker(gateway, "PUT", f"/{bucket}/asked", bytes(4096))]
+        for asker in askers:
+            asker.start()
+        if not becomes(lambda: all(asker.answered for asker in askers)):
+            raise RuntimeError(f"no answers before the cut\n{self.logs()}")
+        return askers
+
+    def refused(self, askers):
+        """Requests for the other side do not hang."""
+        until = time.monotonic() + CUT_ANSWER_S
+        for asker in askers:
+            asker.join(max(until - time.monotonic(), 0))
+        print("".join(f"# {asker}\n" for asker in askers), end="", flush=True)
+        if any(asker.status != 503 for asker in askers):
+            raise RuntimeError(f"not 503 within {CUT_ANSWER_S} s:\n" + "\n".join(str(asker) for asker in askers))
+
     def taken(self, victim):
         """Others serve all stores."""
         other = next(gateway for gateway in self.gateways if gateway is not victim)
@@ -214,13 +267,17 @@ class Partitions:
                 victim.process.send_signal(signal.SIGCONT)
         else:
             whom, way = action.split()
+            askers = self.askers(victim) if whom == "gateways" else []
+            for asker in askers:
+                asker.cut = True
             self.cut(victim, whom, way)
             try:
                 if whom == "ceph" and rng.random() < 0.7:
                     self.taken(victim)
                 # A cut of some seconds lets connections and leases run out of time; an answer may come at once.
                 time.sleep(rng.uniform(0.2, 8))
-                # Most requests hang while gateways are cut from each other.
+                self.refused(askers)
+                # Most requests wait for their 503 while gateways are cut from each other, and these clients do not await it.
                 self.more(rng.randrange(10, 40 if whom == "gateways" else 150))
             finally:
                 self.network.heal()

@@ -1,8 +1,10 @@
 /* tests/unit/gateway/test_link.c: covers gateway/link.c: heads of answers, and bodies that a
- * store sends slowly or not at all. */
+ * store sends slowly or not at all, and a network that is cut. */
 #include "../unit.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,27 +175,44 @@ static void silent_main(void *arg)
 	reactor_stop(reactor);
 }
 
-static void test_silent_store(void **state)
+static struct gw_core *rig_open(void)
 {
 	static struct config config = {.http.stall_timeout_s = 60};
 	const struct region_opts region_opts = {
 		.bytes = 16 * MIB, .core_count = 1, .name = "linktest"};
 	const struct reactor_opts reactor_opts = {.cpu = -1};
 	struct gw_core *core;
-	int fds[2];
 
-	(void)state;
 	gateway = calloc(1, sizeof(*gateway));
-	link_now = calloc(1, sizeof(*link_now));
-	assert_true(gateway && link_now);
+	assert_non_null(gateway);
 	gateway->config = &config;
 	gw_routes_init(&gateway->routes);
-	store_is_at("127.0.0.1:1");
 	core = &gateway->cores[0];
 	core->gateway = gateway;
+	list_init(&core->idle[0]);
 	assert_int_equal(region_open(&region_opts, &region), 0);
 	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
 	assert_int_equal(flow_core_open(reactor, region, &core->flow), 0);
+	return core;
+}
+
+static void rig_close(void)
+{
+	flow_core_close(&gateway->cores[0].flow);
+	reactor_close(reactor);
+	region_close(region);
+	free(gateway);
+}
+
+static void test_silent_store(void **state)
+{
+	struct gw_core *core = rig_open();
+	int fds[2];
+
+	(void)state;
+	link_now = calloc(1, sizeof(*link_now));
+	assert_non_null(link_now);
+	store_is_at("127.0.0.1:1");
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	link_now->core = core;
 	snprintf(link_now->addr, sizeof(link_now->addr), "127.0.0.1:1");
@@ -202,11 +221,117 @@ static void test_silent_store(void **state)
 	assert_int_equal(fiber_spawn(reactor, "test", silent_main, NULL), 0);
 	reactor_run(reactor);
 	net_close(link_now->stream);
-	flow_core_close(&core->flow);
-	reactor_close(reactor);
-	region_close(region);
 	free(link_now);
-	free(gateway);
+	rig_close();
+}
+
+/* ---- The network between the gateway and a store's process is cut. ---- */
+
+/* WAITS: the store has acknowledged the request. SENT: the request is lost. STOPPED: the store's
+ * process does nothing, but its network is well. */
+enum { WAITS, SENT, STOPPED, HEARERS };
+static struct hearer {
+	struct gw_link *link;
+	int store_fd, ret;
+	bool ended;
+} hearers[HEARERS];
+static struct fiber *cutter;
+
+static void hear_main(void *arg)
+{
+	struct hearer *hearer = arg;
+
+	hearer->ret = gw_link_hear(hearer->link);
+	hearer->ended = true;
+	fiber_wake(cutter);
+}
+
+/* A filter drops all that arrives for the store's socket, so its kernel does not answer either. */
+static void cut(int fd)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = {1, &drop};
+
+	assert_int_equal(
+		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+static void ask(struct hearer *hearer, int listening, const struct cluster_store *store)
+{
+	static const struct s3_request request = {.method = S3_GET};
+	static const struct gw_client client;
+
+	assert_int_equal(gw_link_open(&gateway->cores[0], store, &client, &hearer->link), 0);
+	hearer->store_fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(hearer->store_fd >= 0);
+	hearer->link->request = &request;
+}
+
+static void say(struct hearer *hearer)
+{
+	struct iovec iov = {(void *)(uintptr_t) "GET", 3};
+
+	assert_int_equal(
+		net_sendv(hearer->link->stream, &iov, 1, clock_now_ns() + 60 * NS_PER_S), 0);
+}
+
+static void heard_by_store(struct hearer *hearer)
+{
+	char text[3];
+
+	assert_int_equal(recv(hearer->store_fd, text, sizeof(text), MSG_WAITALL), sizeof(text));
+}
+
+static void cut_main(void *arg)
+{
+	int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in addr = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(addr);
+	struct cluster_store store = {.number = 0};
+
+	(void)arg;
+	assert_int_equal(bind(listening, (struct sockaddr *)&addr, len), 0);
+	assert_int_equal(listen(listening, HEARERS), 0);
+	assert_int_equal(getsockname(listening, (struct sockaddr *)&addr, &len), 0);
+	snprintf(store.http, sizeof(store.http), "127.0.0.1:%u", ntohs(addr.sin_port));
+	store_is_at(store.http);
+	cutter = fiber_self();
+	for (int i = 0; i < HEARERS; i++)
+		ask(&hearers[i], listening, &store);
+	say(&hearers[WAITS]);
+	say(&hearers[STOPPED]);
+	heard_by_store(&hearers[WAITS]);
+	cut(hearers[WAITS].store_fd);
+	cut(hearers[SENT].store_fd);
+	say(&hearers[SENT]);
+	for (int i = 0; i < HEARERS; i++)
+		assert_int_equal(fiber_spawn(reactor, "hear", hear_main, &hearers[i]), 0);
+	while (!hearers[WAITS].ended || !hearers[SENT].ended)
+		fiber_park();
+	/* The kernel tells it once. */
+	assert_true(hearers[WAITS].ret == -ETIMEDOUT || hearers[WAITS].ret == -ECONNRESET);
+	assert_int_equal(hearers[SENT].ret, -ETIMEDOUT);
+	assert_false(hearers[STOPPED].ended);
+	close(hearers[STOPPED].store_fd);
+	while (!hearers[STOPPED].ended)
+		fiber_park();
+	assert_int_equal(hearers[STOPPED].ret, -ECONNRESET);
+	for (int i = 0; i < HEARERS; i++)
+		gw_link_end(hearers[i].link, false);
+	close(hearers[WAITS].store_fd);
+	close(hearers[SENT].store_fd);
+	close(listening);
+	reactor_stop(reactor);
+}
+
+static void test_cut_network(void **state)
+{
+	(void)state;
+	rig_open();
+	assert_int_equal(fiber_spawn(reactor, "test", cut_main, NULL), 0);
+	reactor_run(reactor);
+	rig_close();
 }
 
 int main(void)
@@ -215,6 +340,7 @@ int main(void)
 		cmocka_unit_test(test_answer),
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_silent_store),
+		cmocka_unit_test(test_cut_network),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

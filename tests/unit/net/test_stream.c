@@ -1,5 +1,8 @@
 #include "rig.h"
 
+#include <linux/filter.h>
+#include <netinet/in.h>
+
 #define BIG_BYTES (24u * 1024 * 1024)
 
 static struct net_stream *client, *server;
@@ -415,6 +418,121 @@ static void test_without_a_fiber(void **state)
 	rig_run();
 }
 
+/* ---- A path that is cut. ---- */
+
+/* A filter drops all that arrives for the peer's socket, so its kernel does not answer either. */
+static void cut(int fd)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = {1, &drop};
+
+	assert_int_equal(
+		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+static struct net_stream *stream_to(int *ret_peer_fd)
+{
+	int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in addr = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(addr);
+	struct net_stream *stream;
+
+	assert_int_equal(bind(listening, (struct sockaddr *)&addr, len), 0);
+	assert_int_equal(listen(listening, 1), 0);
+	assert_int_equal(getsockname(listening, (struct sockaddr *)&addr, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, len), 0);
+	*ret_peer_fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(*ret_peer_fd >= 0);
+	close(listening);
+	assert_int_equal(net_stream_take(rig, fd, &stream), 0);
+	return stream;
+}
+
+/* More than the kernels have room for. */
+static void fill(struct net_stream *stream)
+{
+	static char bytes[16 * MIB];
+	struct iovec iov = {bytes, sizeof(bytes)};
+
+	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(100)), -ETIMEDOUT);
+}
+
+static void unheard_await(struct net_stream *stream)
+{
+	uint64_t since_ns = clock_now_ns();
+
+	while (!net_unheard(stream, since_ns, NS_PER_S))
+		fiber_sleep_ns(20 * NS_PER_MS);
+}
+
+/* Processes that do not read, but whose kernels answer: one has no room, the other no memory for
+ * what was sent when it had room. */
+static void unread_make(struct net_stream *streams[2], int peers[2])
+{
+	int bytes = 1;
+
+	for (int i = 0; i < 2; i++)
+		streams[i] = stream_to(&peers[i]);
+	assert_int_equal(setsockopt(peers[1], SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)), 0);
+	for (int i = 0; i < 2; i++)
+		fill(streams[i]);
+}
+
+static void silence(void *arg)
+{
+	struct net_stream *sent, *one_way, *full, *silent, *unread[2];
+	int peers[4], unread_peers[2];
+	char byte;
+	size_t got;
+
+	(void)arg;
+	sent = stream_to(&peers[0]);
+	one_way = stream_to(&peers[1]);
+	full = stream_to(&peers[2]);
+	silent = stream_to(&peers[3]);
+	net_keepalive(silent, 1);
+	unread_make(unread, unread_peers);
+	fill(full);
+	for (int i = 0; i < 4; i++)
+		cut(peers[i]);
+	send_text(sent, "lost");
+	send_text(one_way, "lost");
+	/* Its kernel sends this again and again, because the acknowledgements are lost. */
+	assert_int_equal(write(peers[1], "arrives", 7), 7);
+	unheard_await(sent);
+	unheard_await(one_way);
+	unheard_await(full);
+	/* The kernel's own questions: nothing was sent. */
+	assert_int_equal(net_recv(silent, &byte, 1, in_ms(300000), &got), -ETIMEDOUT);
+	assert_int_equal(net_recv(silent, &byte, 1, in_ms(300000), &got), 0);
+	assert_int_equal(got, 0);
+	for (int i = 0; i < 2; i++) {
+		uint64_t end_ns = in_ms(2000);
+
+		do {
+			assert_false(net_unheard(unread[i], 0, NS_PER_S));
+			fiber_sleep_ns(20 * NS_PER_MS);
+		} while (clock_now_ns() < end_ns);
+		net_close(unread[i]);
+		close(unread_peers[i]);
+	}
+	net_close(sent);
+	net_close(one_way);
+	net_close(full);
+	net_close(silent);
+	for (int i = 0; i < 4; i++)
+		close(peers[i]);
+}
+
+static void test_silence(void **state)
+{
+	(void)state;
+	rig_spawn(silence, NULL);
+	rig_run();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -425,6 +543,7 @@ int main(void)
 		RIG_TEST(test_echo),
 		RIG_TEST(test_taken),
 		RIG_TEST(test_without_a_fiber),
+		RIG_TEST(test_silence),
 	};
 
 	return cmocka_run_group_tests_name("net_stream", tests, NULL, NULL);
