@@ -54,6 +54,7 @@ static int bytes_check(struct flow_args *args)
 static int args_check(struct flow_args *args)
 {
 	char why[FLOW_WHY_BYTES];
+	int ret;
 
 	if (!args->from_text || !args->to_text)
 		return cli_usage_error(args->command, "--from and --to are needed");
@@ -66,7 +67,14 @@ static int args_check(struct flow_args *args)
 		args->sync_bytes = SYNC_BYTES;
 	if (args->memory_mib < 16 || args->memory_mib > 65536)
 		return cli_usage_error(args->command, "--memory: must be 16 to 65536");
-	return strncmp(args->from_text, "xdp:", 4) ? bytes_check(args) : packets_check(args);
+	ret = strncmp(args->from_text, "xdp:", 4) ? bytes_check(args) : packets_check(args);
+	if (!ret && args->remote.encrypted &&
+		(flow_end_has_fabric(&args->from) || flow_end_has_fabric(&args->to)))
+		return cli_usage_error(args->command,
+			"--encrypted is for s3:// only: a stream by rdma:, ud: or raw: is not "
+			"encrypted; leave it out, and encrypt the bytes by --transform "
+			"aes256gcm:KEYFILE");
+	return ret;
 }
 
 enum {

@@ -36,6 +36,7 @@ struct remote_opts {
 	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); default: the card that\n"   \
 	"                     leads to the server; for a server on this host: simulated\n"         \
 	"  --encrypted        over RDMA: encrypt everything; refuse a connection that cannot\n"    \
+	"                     (endpoints with ?rdma or ?rdma=hipobj: HTTP alone)\n"                \
 	"  --request-timeout S  seconds without an answer that end a request\n"                    \
 	"                     (NEBULAIO_REQUEST_TIMEOUT_S; 30)\n"                                  \
 	"  --connect-timeout S  seconds that a session or a connection may take to begin,\n"       \

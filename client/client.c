@@ -148,6 +148,21 @@ static int sessions_leave(struct neb_client *client)
 	return goes_on ? 0 : -EOPNOTSUPP;
 }
 
+/* Says once what each request's fallback says. */
+static void tell_unencrypted(struct neb_client *client)
+{
+	for (uint32_t i = 0; i < client->endpoint_count && client->http_count; i++) {
+		const struct client_endpoint *endpoint = &client->endpoints[i];
+
+		if (!client->require_encryption || !(endpoint->token || endpoint->hipobj))
+			continue;
+		client_log(client, NEB_LOG_WARN, "%s://%s:%u%s: %s: requests use HTTP alone",
+			endpoint->scheme == CLIENT_HTTPS ? "https" : "http", endpoint->host,
+			endpoint->port, endpoint->token ? "?rdma" : "?rdma=hipobj",
+			CLIENT_NOT_ENCRYPTED);
+	}
+}
+
 /* Without a device, AUTO uses HTTP only; that has been logged. */
 static int rdma_open(struct neb_client *client, const struct neb_options *options)
 {
@@ -155,6 +170,7 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 
 	if (ret)
 		return ret;
+	tell_unencrypted(client);
 	if (client->rdma_count || client->token_count || client->owner_count) {
 		ret = client_device_open(client);
 		if (ret && client->http_count) {

@@ -172,6 +172,15 @@ struct neb_client {
 	_Atomic uint64_t *paths_up_shown, *paths_lost_shown, *moved_shown;
 };
 
+/* Whether bodies of the endpoint's requests may move by tokens or hipobj-rc-v2, which do not
+ * encrypt them. CLIENT_NOT_ENCRYPTED is the reason why not. */
+#define CLIENT_NOT_ENCRYPTED "encryption is required, and RDMA for HTTP does not encrypt bodies"
+static inline bool client_moves_for_http(
+	const struct neb_client *client, const struct client_endpoint *endpoint)
+{
+	return (endpoint->token || endpoint->hipobj) && !client->require_encryption;
+}
+
 /* Whether there is a session with the server, or one being set up. */
 static inline bool client_has_path(const struct neb_client *client)
 {

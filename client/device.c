@@ -42,7 +42,7 @@ static const struct client_endpoint *routed(
 	const struct neb_client *client, const struct client_endpoint *endpoint)
 {
 	for (uint32_t i = 0; i < client->endpoint_count && !client->device_count; i++)
-		if (client->endpoints[i].token || client->endpoints[i].hipobj)
+		if (client_moves_for_http(client, &client->endpoints[i]))
 			return &client->endpoints[i];
 	return endpoint;
 }
@@ -52,9 +52,9 @@ static const struct client_endpoint *routed(
 #define COMPLETIONS_MORE 128u
 #define COMPLETIONS_MIN	 1024u /* also of tokens and hipobj-rc-v2 */
 
-static bool wants_device(const struct client_endpoint *endpoint)
+static bool wants_device(const struct neb_client *client, const struct client_endpoint *endpoint)
 {
-	return endpoint->scheme == CLIENT_RDMA || endpoint->token || endpoint->hipobj ||
+	return endpoint->scheme == CLIENT_RDMA || client_moves_for_http(client, endpoint) ||
 	       endpoint->owner;
 }
 
@@ -181,7 +181,7 @@ static int devices_take(struct neb_client *client)
 		struct rp_found found;
 		int ret;
 
-		if (!wants_device(endpoint) || (!first && !session))
+		if (!wants_device(client, endpoint) || (!first && !session))
 			continue;
 		ret = endpoint_device(client, endpoint, session ? number++ : 0, &found);
 		if (ret && !first)

@@ -101,7 +101,7 @@ static void endpoint_keep(struct neb_client *client)
 		client->rdma_count++;
 	else
 		client->http_count++;
-	client->token_count += last->token || last->hipobj;
+	client->token_count += client_moves_for_http(client, last);
 	client->owner_count += last->owner;
 }
 

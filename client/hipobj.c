@@ -581,6 +581,8 @@ static const char *unfit(const struct client_call *call, const struct client_end
 	while (capsule_header_next(&rest, &header))
 		if (slice_eq_nocase(header.name, SLICE("range")))
 			return "a range is given as a header";
+	if (call->client->require_encryption)
+		return CLIENT_NOT_ENCRYPTED;
 	if (!call->client->device_count)
 		return "no RDMA device";
 	if (used != 1 || MAX(call->body_bytes, call->range_bytes) > HIPOBJ_SIZE_MAX)

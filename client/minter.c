@@ -150,6 +150,11 @@ static int control_open(struct neb_minter *minter, const struct neb_options *opt
 			"a minter has one endpoint, of HTTP or HTTPS, and not \"%s\"", endpoint);
 		return -EINVAL;
 	}
+	if (ret == 0 && options->require_encryption) {
+		client_log(minter->control, NEB_LOG_ERROR,
+			"require_encryption: the bytes that a token moves are not encrypted");
+		return -EINVAL;
+	}
 	return ret;
 }
 

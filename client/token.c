@@ -282,6 +282,8 @@ int client_token_prepare(struct client_call *call, struct client_endpoint *endpo
 	call->endpoint = endpoint;
 	if (!endpoint->token || !takes_token(call))
 		return 0;
+	if (client->require_encryption)
+		return go_without(call, CLIENT_NOT_ENCRYPTED);
 	if (!client->device_count)
 		return go_without(call, "no RDMA device");
 	if (call->declines >= DECLINES_MAX)

@@ -144,7 +144,9 @@ struct neb_options {
 	/* How long a wait polls for its answer before it sleeps [50 µs]; UINT64_MAX: without limit.
 	 * A wait that sleeps costs two more context switches and no processor time. */
 	uint64_t spin_ns;
-	/* Encrypt all data over RDMA, even if the server does not require it. */
+	/* Encrypt all data over RDMA, even if the server does not require it. Bodies that "?rdma"
+	 * and "?rdma=hipobj" move are not encrypted: such an endpoint then uses HTTP alone, which
+	 * is logged, and the result's fallback says so. A minter does not open. */
 	bool require_encryption;
 	/* Keeps registrations of unregistered memory that requests use, up to this many bytes [0:
 	 * off, each such request makes its own registration]. With it, call neb_memory_forget()

@@ -296,6 +296,11 @@ static void test_refusals(void **state)
 		assert_true(errors_logged > 0);
 	}
 	options = options_of(program->http);
+	options.require_encryption = true;
+	errors_logged = 0;
+	assert_int_equal(neb_minter_open(&options, &minter), -EINVAL);
+	assert_int_equal(errors_logged, 1);
+	options = options_of(program->http);
 	options.device_name = "no_such_card";
 	assert_int_equal(neb_minter_open(&options, &minter), -ENODEV);
 	assert_null(minter);

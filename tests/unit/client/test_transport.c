@@ -654,6 +654,52 @@ static void test_tokens(void **state)
 	neb_client_close(client);
 }
 
+/* Neither tokens nor hipobj-rc-v2 encrypt what they move. */
+static void not_in_the_clear(
+	const struct program *child, const char *query, enum neb_transport transport)
+{
+	char endpoint[80], back[4096];
+	struct neb_options options = {.endpoints = endpoint,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = transport,
+		.require_encryption = true,
+		.log = count_warnings};
+	struct neb_client *client = NULL;
+	struct neb_result result;
+	struct neb_stats stats;
+	char data[4096];
+
+	snprintf(endpoint, sizeof(endpoint), "%s%s", child->http, query);
+	rig_fill(data, sizeof(data), 5);
+	warnings = 0;
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(warnings, 1);
+	assert_int_equal(neb_put(client, "tokens", "clear", data, sizeof(data), &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	assert_non_null(strstr(result.fallback, "encryption is required"));
+	assert_int_equal(neb_get(client, "tokens", "clear", back, sizeof(back), &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	assert_non_null(strstr(result.fallback, "encryption is required"));
+	assert_memory_equal(back, data, sizeof(data));
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.fallbacks, 2);
+	assert_string_equal(neb_client_device(client), "");
+	neb_client_close(client);
+}
+
+static void test_not_in_the_clear(void **state)
+{
+	struct neb_client *client = client_of(((const struct program *)*state)->http, NEB_HTTP);
+
+	(void)neb_bucket_create(client, "tokens", NULL);
+	neb_client_close(client);
+	not_in_the_clear(*state, "?rdma", NEB_AUTO);
+	not_in_the_clear(*state, "?rdma", NEB_HTTP);
+	not_in_the_clear(*state, "?rdma=hipobj", NEB_AUTO);
+	not_in_the_clear(*state, "?rdma=hipobj", NEB_HTTP);
+}
+
 /* A scheme without tokens, and an unknown word. */
 static void test_token_endpoints(void **state)
 {
@@ -688,6 +734,7 @@ int main(void)
 		cmocka_unit_test(test_batch_falls_back),
 		cmocka_unit_test(test_wrong_key_by_http),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_not_in_the_clear),
 		cmocka_unit_test(test_token_endpoints),
 	};
 
