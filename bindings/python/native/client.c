@@ -679,6 +679,17 @@ static struct call *call_start(
 				 "is missing");
 }
 
+/* Leaves the library after a request. An object that was received into is not received into again,
+ * and the program that gets it, or nobody, frees it: it does not stay in the cache of
+ * registrations. A request that a signal left behind ends its registration itself. */
+static void perform_leave(struct client *self, PyObject *fresh)
+{
+	if (fresh)
+		(void)neb_memory_forget(
+			self->neb, PyBytes_AsString(fresh), (size_t)PyBytes_Size(fresh));
+	client_leave((PyObject *)self);
+}
+
 static PyObject *perform(struct client *self, PyObject *args, PyObject *kwargs, PyObject *fresh)
 {
 	struct call *call = call_start(self, args, kwargs, fresh, NULL);
@@ -689,11 +700,11 @@ static PyObject *perform(struct client *self, PyObject *args, PyObject *kwargs, 
 		results_wait(self, WAIT_SLICE_NS);
 		if (!call->done && PyErr_CheckSignals()) {
 			call->orphan = true;
-			client_leave((PyObject *)self);
+			perform_leave(self, fresh);
 			return NULL;
 		}
 	}
-	client_leave((PyObject *)self);
+	perform_leave(self, fresh);
 	return call_result(call);
 }
 
@@ -817,20 +828,20 @@ static PyObject *client_register(PyObject *self, PyObject *object)
 }
 
 /* The registration cache must not outlive the memory in it. */
-static PyObject *client_forget(PyObject *object, PyObject *memory)
+static PyObject *client_forget(PyObject *object, PyObject *owner)
 {
+	struct memory *memory = memory_take(owner, false);
 	struct neb_client *neb;
-	Py_buffer view;
 	int ret = 0;
 
-	if (PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE))
+	if (!memory)
 		return NULL;
 	neb = client_enter(object);
 	if (neb) {
-		ret = view.len ? neb_memory_forget(neb, view.buf, (size_t)view.len) : 0;
+		ret = memory->bytes ? neb_memory_forget(neb, memory->data, memory->bytes) : 0;
 		client_leave(object);
 	}
-	PyBuffer_Release(&view);
+	memory_give(memory);
 	if (!neb)
 		return NULL;
 	if (ret)

@@ -119,8 +119,9 @@ class Writer(_Place, StorageWriter):  # type: ignore[misc]
             at += memory.nbytes
             if memory.nbytes:
                 pieces.append(memory)
-        key = plan.storage_data.key
-        result = put_pieces(self._client, self._bucket, key, pieces) if pieces else None
+        key, client = plan.storage_data.key, self._client
+        with client._passing(pieces):  # torch's copies are among them
+            result = put_pieces(client, self._bucket, key, pieces) if pieces else None
         etag = result.etag if result else ""
         future: Future[list[WriteResult]] = Future()
         future.set_result([
@@ -133,7 +134,9 @@ class Writer(_Place, StorageWriter):  # type: ignore[misc]
         metadata.storage_data = {one.index: one.storage_data for rank in results for one in rank}
         metadata.storage_meta = self.storage_meta()
         client = self._client
-        client.put_object(self._bucket, self._key(METADATA), pickle.dumps(metadata))
+        body = pickle.dumps(metadata)
+        with client._passing([body]):
+            client.put_object(self._bucket, self._key(METADATA), body)
         current = {stored.key for stored in metadata.storage_data.values()}
         for entry in client.list_objects(self._bucket, self._key(""), delimiter="/"):
             if not entry.is_prefix and entry.key.endswith(SUFFIX) and entry.key not in current:
@@ -161,6 +164,11 @@ class _Wanted:
     memory: Any
     target: Any
     tensor: Any = None
+
+    @property
+    def staged(self) -> bool:
+        """The memory is made for the read, and is not the target's."""
+        return self.tensor is not None or self.target is None
 
 
 def _rows(item: ReadItem, stored: Stored) -> tuple[int, int, tuple[int, ...]]:
@@ -219,7 +227,7 @@ class Reader(_Place, StorageReader):  # type: ignore[misc]
         for item in plan.items:
             wanted = self._wanted(item, planner)
             group.append(wanted)
-            staged += 0 if wanted.tensor is None and wanted.target is not None else len(wanted.memory)
+            staged += len(wanted.memory) if wanted.staged else 0
             if staged > STAGED_BYTES_MAX:
                 yield group
                 group, staged = [], 0
@@ -228,8 +236,10 @@ class Reader(_Place, StorageReader):  # type: ignore[misc]
 
     def _read(self, group: Iterable[_Wanted]) -> None:
         reads = [wanted for wanted in group if len(wanted.memory)]
-        results = self._client.get_many((self._bucket, wanted.stored.key, wanted.memory,
-                                         wanted.stored.offset + wanted.offset, len(wanted.memory)) for wanted in reads)
+        client = self._client
+        with client._passing([wanted.memory for wanted in reads if wanted.staged]):
+            results = client.get_many((self._bucket, wanted.stored.key, wanted.memory,
+                                       wanted.stored.offset + wanted.offset, len(wanted.memory)) for wanted in reads)
         for wanted, result in zip(reads, results):
             if result.bytes != len(wanted.memory) or result.etag != wanted.stored.etag:
                 raise ValueError(f"{self._bucket}/{wanted.stored.key} is not the object that the checkpoint names")

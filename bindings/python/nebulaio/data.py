@@ -96,6 +96,7 @@ def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None,
         wait_for(number)
         key, array = flights.pop(number)
         outcome = landed.pop(number)
+        client._forget_all([array])
         if isinstance(outcome, BufferTooSmallError):  # it grew since it was listed
             return key, numpy.frombuffer(client.get_object(bucket, key), numpy.uint8)
         if isinstance(outcome, Exception):
@@ -109,8 +110,9 @@ def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None,
             yield land(ahead.popleft())
     finally:
         # Requests in flight still use their memory; their results are dropped.
-        while ahead and not native.closed:
-            wait_for(ahead.popleft())
+        with client._passing([array for _, array in flights.values()]):
+            while ahead and not native.closed:
+                wait_for(ahead.popleft())
 
 
 def _as_it_is(key: str, array: Any) -> Any:
@@ -161,7 +163,8 @@ class ObjectDataset(Dataset):  # type: ignore[misc]
             if not size:
                 size = client.head_object(self._bucket, key).object_bytes
             wanted.append((self._bucket, key, _room(client, size, self._pooled)))
-        results = client.get_many(wanted)
+        with client._passing([array for _, _, array in wanted]):
+            results = client.get_many(wanted)
         return [self._decode(key, array[:result.bytes]) for (_, key, array), result in zip(wanted, results)]
 
 
@@ -244,7 +247,8 @@ class EpochDataset(IterableDataset):  # type: ignore[misc]
         unknown = [key for key, size in objects if not size]
         heads = dict(zip(unknown, client.head_many((self._bucket, key) for key in unknown)))
         arrays = [_room(client, size or heads[key].object_bytes, self._pooled) for key, size in objects]
-        results = client.get_many((self._bucket, key, array) for (key, _), array in zip(objects, arrays))
+        with client._passing(arrays):
+            results = client.get_many((self._bucket, key, array) for (key, _), array in zip(objects, arrays))
         return [(key, array[:result.bytes]) for (key, _), array, result in zip(objects, arrays, results)]
 
     def __iter__(self) -> Iterator[Any]:

@@ -175,7 +175,9 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))
-        self.client.put_object(bucket, key, value, headers=CREATE if mode == "create" else None)
+        client = self.client
+        with client._passing([value]):  # who gave it does not know the client
+            client.put_object(bucket, key, value, headers=CREATE if mode == "create" else None)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True,
               cache_options: dict[str, Any] | None = None, **options: Any) -> NebulaFile:
@@ -218,7 +220,8 @@ class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
         if self._upload is None:
             self._upload = MultipartUpload(self.fs.client, self._bucket, self._key, CREATE if "x" in self.mode else None)
         if chunk:
-            self._upload.part(chunk)
+            with self._upload._client._passing([chunk]):
+                self._upload.part(chunk)
         if final and self.autocommit:
             self.commit()
         return True

@@ -34,7 +34,7 @@ def crc32_of(pieces: Iterable[Any]) -> bytes:
 
 def cut(pieces: Iterable[Any], part_bytes: int) -> Iterator[list[Any]]:
     """Groups pieces of memory into parts of part_bytes, each with at most as many pieces as a request takes. Where
-    small pieces would make a part too short, a copy gathers them."""
+    small pieces would make a part too short, a copy gathers them: a bytes object among the memoryviews."""
     group: list[Any] = []
     size = 0
     for piece in pieces:
@@ -73,8 +73,9 @@ class MultipartUpload:
             (self._conditions if name.lower() in CONDITIONS else of_object)[name] = value
         if checksum:
             of_object["x-amz-checksum-algorithm"] = "CRC32"
-        result = client.native.perform(_native.CREATE_MULTIPART, bucket, key, headers=of_object, into=self._answer,
-                                       timeout=timeout)
+        with client._passing([self._answer]):
+            result = client.native.perform(_native.CREATE_MULTIPART, bucket, key, headers=of_object, into=self._answer,
+                                           timeout=timeout)
         found = re.search(rb"<UploadId>([^<]+)</UploadId>", self._answer[:result.bytes])
         if not found:
             raise invalid("the server's answer names no upload", bucket=bucket, key=key)
@@ -107,9 +108,11 @@ class MultipartUpload:
         from urllib.parse import quote
 
         document = f"<CompleteMultipartUpload>{''.join(self._parts)}</CompleteMultipartUpload>".encode()
-        result = self._client.native.perform(_native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
-                                             query=f"uploadId={quote(self._upload, safe='')}", headers=self._conditions,
-                                             into=self._answer, timeout=self._timeout)
+        with self._client._passing([document, self._answer]):
+            result = self._client.native.perform(
+                _native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
+                query=f"uploadId={quote(self._upload, safe='')}", headers=self._conditions, into=self._answer,
+                timeout=self._timeout)
         # S3 names the object's ETag in the document, not in a header.
         found = re.search(rb"<ETag>([^<]+)</ETag>", self._answer[:result.bytes])
         etag = unescape(found[1].decode(), {"&quot;": '"'}).strip('"') if found else result.etag
@@ -119,7 +122,8 @@ class MultipartUpload:
         """Sends pieces of memory, one behind the other, in parts, and completes the upload; after an error it is aborted."""
         try:
             for group in cut(pieces, part_bytes):
-                self.part(group)
+                with self._client._passing([piece for piece in group if isinstance(piece, bytes)]):  # gathered by cut()
+                    self.part(group)
             return self.complete()
         except BaseException:
             with contextlib.suppress(NebulaError):  # the first error is the one to tell

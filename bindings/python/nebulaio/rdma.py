@@ -80,8 +80,9 @@ class RDMAClient:
     reaches the server: the properties device and device_why tell which, and why.
     require_encryption: allow only encrypted sessions over RDMA.
     one_sided_reads: read small objects that are requested often from the server's memory.
-    registration_cache_bytes: keep registrations of memory that requests use, up to this many bytes. Then the program
-    must call forget() before it frees such memory. Good for arrays that live as long as the client.
+    registration_cache_bytes: keep registrations of memory that the program gives to requests, up to this many bytes. Then
+    it must call forget() before it frees such memory. Good for arrays that live as long as the client. Memory that this
+    package makes, such as get_object()'s bytes, needs no forget() before the program gives it to a request itself.
     pool_bytes: registered memory for allocate_buffer() and for small objects.
     session_token: of temporary credentials (STS); without it the environment's NEBULAIO_SESSION_TOKEN or AWS_SESSION_TOKEN,
     if the access key is the one beside it. Such credentials are for HTTP, and for ?rdma and ?rdma=hipobj.
@@ -195,6 +196,25 @@ class RDMAClient:
     def forget(self, memory: Any) -> None:
         """Drops the registrations of memory that is about to be freed: see registration_cache_bytes."""
         self.native.forget(memory)
+
+    @contextlib.contextmanager
+    def _passing(self, memories: Sequence[Any]) -> Iterator[None]:
+        """For requests with memory that the program cannot forget, because this package made it or handed it on: it is
+        forgotten when they have ended."""
+        try:
+            yield
+        finally:
+            self._forget_all(memories)
+
+    def _forget_all(self, memories: Sequence[Any]) -> None:
+        native = self._native
+        if native is None or not self._options["registration_cache_bytes"]:
+            return
+        for memory in memories:
+            # A request that a signal left behind ends its registration itself; a client that is closed meanwhile makes no
+            # more requests; what is no memory was refused by the request.
+            with contextlib.suppress(BufferError, NebulaError, TypeError, ValueError):
+                native.forget(memory)
 
     def stats(self) -> Stats:
         return self.native.stats()
@@ -357,8 +377,10 @@ class RDMAClient:
         from urllib.parse import quote
 
         source = quote(f"/{source_bucket}/{source_key}", safe="/-_.~")
-        return self._keep(self.native.perform(_native.COPY_OBJECT, bucket, key,
-                                              headers={"x-amz-copy-source": source}, into=bytearray(64 << 10)))
+        answer = bytearray(64 << 10)
+        with self._passing([answer]):
+            return self._keep(self.native.perform(_native.COPY_OBJECT, bucket, key,
+                                                  headers={"x-amz-copy-source": source}, into=answer))
 
     def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW,
                  timeout: float = 0.0) -> list[Result]:
@@ -391,9 +413,10 @@ class RDMAClient:
             places.append(places[-1] + (size + SLOT_BYTES - 1) // SLOT_BYTES * SLOT_BYTES)
         room = self._room(places[-1])
         views = [room[at:at + size] for at, size in zip(places, sizes)]
-        outcomes = self.native.get_batch([
-            (bucket, key, view, *((at[0], size) if at else ())) for (bucket, key, size, *at), view in zip(part, views)],
-            max(window, 1), timeout)
+        with self._passing([room]):
+            outcomes = self.native.get_batch([
+                (bucket, key, view, *((at[0], size) if at else ())) for (bucket, key, size, *at), view in zip(part, views)],
+                max(window, 1), timeout)
         if not errors:
             self._all_of(outcomes)
         return [outcome if isinstance(outcome, Exception) else view[:outcome.bytes]
@@ -519,7 +542,9 @@ class RDMAClient:
         with self._npy_scratch() as scratch:
             try:
                 array = self._npy_room(header, out, pooled)
-                result = self.native.perform(_native.GET_OBJECT, bucket, key, into=[scratch[:len(header)], npy.memory(array)])
+                memory = npy.memory(array)
+                with self._passing([memory] if out is None else []):
+                    result = self.native.perform(_native.GET_OBJECT, bucket, key, into=[scratch[:len(header)], memory])
             except (BufferTooSmallError, ValueError):
                 self._npy_last = None
                 return None
@@ -543,8 +568,10 @@ class RDMAClient:
                 raise ValueError("the .npy object ends within its header")
         array = self._npy_room(header, out, pooled)
         if array.nbytes:
-            result = self.native.perform(_native.GET_OBJECT, bucket, key, into=npy.memory(array), offset=size,
-                                         length=array.nbytes, headers=match)
+            memory = npy.memory(array)
+            with self._passing([memory] if out is None else []):
+                result = self.native.perform(_native.GET_OBJECT, bucket, key, into=memory, offset=size,
+                                             length=array.nbytes, headers=match)
             if result.bytes != array.nbytes:
                 raise ValueError(f"the .npy object ends early: {result.bytes} of {array.nbytes} bytes of data")
         self._npy_last = (header, array.nbytes) if size <= SCRATCH_BYTES and array.nbytes else None
@@ -556,16 +583,17 @@ class RDMAClient:
         first."""
         import numpy
 
+        given = array
         array = numpy.asanyarray(array)
         if not array.flags.c_contiguous and not array.flags.f_contiguous:
             array = numpy.ascontiguousarray(array)
-        header = npy.make(array)
-        with self._lock:
+        header, memory = npy.make(array), npy.memory(array)
+        with self._lock, self._passing([header] if array is given else [header, memory]):
             if len(header) > SCRATCH_BYTES:
-                return self.put_object(bucket, key, [header, npy.memory(array)], **options)
+                return self.put_object(bucket, key, [header, memory], **options)
             with self._npy_scratch() as scratch:
                 scratch[:len(header)] = header
-                return self.put_object(bucket, key, [scratch[:len(header)], npy.memory(array)], **options)
+                return self.put_object(bucket, key, [scratch[:len(header)], memory], **options)
 
     # ---- Buckets and listings. ----
 

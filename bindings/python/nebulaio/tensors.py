@@ -135,6 +135,7 @@ def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str
     format."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     pieces: list[Any] = []
+    made: list[Any] = []
     at = 0
     for name, tensor in tensors.items():
         dtype, shape, memory = _view(name, tensor)
@@ -142,6 +143,7 @@ def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str
             raise ValueError(f"{name}: the format has no type for {dtype}")
         if memory is None:
             memory = _view(name, _contiguous(tensor))[2]
+            made.append(memory)
         header[name] = {"dtype": _SHORT[dtype], "shape": list(shape), "data_offsets": [at, at + memory.nbytes]}
         at += memory.nbytes
         if memory.nbytes:
@@ -151,7 +153,8 @@ def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str
     if len(text) > HEADER_BYTES_MAX:
         raise ValueError(f"the names and shapes take {len(text)} bytes: the format's header ends at {HEADER_BYTES_MAX}")
     pieces.insert(0, len(text).to_bytes(8, "little") + text)
-    return put_pieces(client, bucket, key, pieces)
+    with client._passing([pieces[0], *made]):
+        return put_pieces(client, bucket, key, pieces)
 
 
 # ---- Loading. ----
@@ -234,10 +237,14 @@ def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, A
         raise KeyError(f"no tensor {sorted(wanted - header.tensors.keys())[0]!r} in {bucket}/{key}")
     tensors: dict[str, Any] = {}
     todo: list[tuple[TensorInfo, Any]] = []
+    made: list[Any] = []
     for name, info in header.tensors.items():
         if name in wanted:
-            tensors[name] = into[name] if into is not None and name in into else _empty(name, info, framework)
+            given = into is not None and name in into
+            tensors[name] = into[name] if into is not None and given else _empty(name, info, framework)
             memory = _target(name, info, tensors[name])
+            if not given:
+                made.append(memory)
             if memory.nbytes:
                 todo.append((info, memory))
     window: list[tuple[Any, ...]] = []
@@ -251,7 +258,9 @@ def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, A
             group.append(todo.pop())
             end = group[-1][0].end
         window.append((bucket, key, [memory for _, memory in group], begin, end - begin))
-    for (_, _, _, _, size), result in zip(window, client.get_many(window)):
+    with client._passing(made):
+        results = client.get_many(window)
+    for (_, _, _, _, size), result in zip(window, results):
         if result.bytes != size or result.etag != header.etag:
             raise ValueError(REPLACED)
     return tensors

@@ -236,7 +236,8 @@ class TorchFile:
             self._starts[begin] = begin + HEADER_BYTES + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
 
     def _read(self, parts: list[tuple[int, Any]]) -> None:
-        results = self._client.get_many((self._bucket, self._key, memory, at, len(memory)) for at, memory in parts)
+        with self._client._passing([memory for _, memory in parts]):
+            results = self._client.get_many((self._bucket, self._key, memory, at, len(memory)) for at, memory in parts)
         for (_, memory), result in zip(parts, results):
             if result.bytes != len(memory) or result.etag != self._ranges.etag:
                 raise ValueError(f"{self._bucket}/{self._key} was replaced while it was read")

@@ -730,6 +730,79 @@ def test_ways():
         tap.check(client.stats().registration_misses == 2, "until they are forgotten", client.stats())
 
 
+@needs("numpy")
+def test_registrations_of_the_package():
+    """Memory that the package makes does not stay registered: it is freed, and what comes to its place would be taken for it."""
+    import numpy
+    from nebulaio import data, multipart
+
+    with RDMAClient(RDMA, *KEYS, registration_cache_bytes=64 * MIB, pool_bytes=8 * MIB) as client:
+        wide = numpy.random.rand(400, 400)
+        client.put_object(BUCKET, "passing/short", bytes(100 << 10))
+        client.put_object(BUCKET, "passing/long", bytes(300 << 10))
+        client.put_object_numpy(BUCKET, "passing/array", wide[::2])
+        pieces = [memoryview(client.allocate_buffer(10 << 10)) for _ in range(40)]
+        keys = ["passing/short", "passing/long"]
+
+        def uploaded():
+            multipart.MultipartUpload(client, BUCKET, "passing/parts").put(pieces, 64 * MIB)
+
+        def saved():
+            data.save_tensors(client, BUCKET, "passing/tensors", {f"name {i} {'x' * 100}": wide[i:, ::2] for i in range(3)})
+            data.load_tensors(client, BUCKET, "passing/tensors")
+
+        def with_numpy():
+            client.put_object_numpy(BUCKET, "passing/array", wide[:, ::2])
+            return client.get_object_numpy(BUCKET, "passing/array")
+
+        for name, made in (("get_object", lambda: client.get_object(BUCKET, keys[1], offset=9)),
+                           ("get_object's guesses", lambda: [client.get_object(BUCKET, key) for key in keys]),
+                           ("numpy", with_numpy), ("tensors", saved), ("parts", uploaded),
+                           ("read_many", lambda: client.read_many([(BUCKET, key, 5 * MIB) for key in keys])),
+                           ("prefetch", lambda: list(data.prefetch(client, BUCKET, keys, pooled=False))),
+                           ("a dataset", lambda: data.ObjectDataset(client, BUCKET, keys).__getitems__([0, 1]))):
+            before = client.stats()
+            for _ in range(5):
+                made()
+            after = client.stats()
+            tap.check(after.registration_hits == before.registration_hits and after.registration_misses > before.registration_misses,
+                      f"registrations are kept of the program's memory, not of the package's: {name}", (before, after))
+        got = client.get_object(BUCKET, keys[1])
+        before = client.stats()
+        client.put_object(BUCKET, keys[1], got)
+        client.put_object(BUCKET, keys[1], got)
+        after = client.stats()
+        tap.check((after.registration_misses, after.registration_hits) == (before.registration_misses + 1, before.registration_hits + 1),
+                  "what get_object() returned is kept when the program sends it", (before, after))
+        client.forget(got)
+        columns = numpy.asfortranarray(wide)
+        client.put_object(BUCKET, keys[1], columns)
+        client.forget(columns)
+        before = client.stats().registration_misses
+        client.put_object(BUCKET, keys[1], columns)
+        tap.check(client.stats().registration_misses == before + 1, "forget: an array in Fortran's order")
+        client.forget(columns)
+        client.delete_many([(BUCKET, entry.key) for entry in client.list_objects(BUCKET, "passing/")])
+
+
+@needs("fsspec")
+def test_registrations_of_fsspec():
+    import fsspec
+
+    fs = fsspec.filesystem("nebulaio", endpoint=RDMA, access_key=KEYS[0], secret_key=KEYS[1], registration_cache_bytes=64 * MIB)
+    body = os.urandom(13 * MIB)
+    for _ in range(3):
+        with fs.open(f"{BUCKET}/passing", "wb", block_size=5 * MIB) as file:
+            for at in range(0, len(body), MIB):
+                file.write(body[at:at + MIB])
+        with fs.open(f"{BUCKET}/passing", "rb", block_size=MIB) as file:
+            tap.check(file.read() == body, "fsspec: what was written, with registrations that are kept")
+        fs.pipe_file(f"{BUCKET}/passing", body[:MIB])
+    stats = fs.client.stats()
+    tap.check(stats.registration_misses > 0 and stats.registration_hits == 0, "fsspec: no registration outlives its memory", stats)
+    fs.rm(f"{BUCKET}/passing")
+
+
 @needs()
 def test_threads():
     with opened() as client:
