@@ -90,8 +90,9 @@ static const char USAGE[] =
 	"  --memory MIB       memory for data in transit (128)\n"
 	"  --status-fd N      write the counters to this descriptor each second\n"
 	"  -q, --quiet        print no line each second\n" REMOTE_USAGE "\n"
-	"On SIGINT and SIGTERM the flow stores all received data, then ends. On SIGUSR1 it\n"
-	"prints a line.\n";
+	"On SIGINT and SIGTERM the flow stores all packets and datagrams that it has received,\n"
+	"then ends. From another source, a file keeps the acknowledged bytes, and an object is\n"
+	"not stored. On SIGUSR1 it prints a line.\n";
 
 int flow_args_check(int argc, char **argv)
 {

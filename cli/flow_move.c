@@ -85,18 +85,21 @@ static void sink_delivered(void *arg, uint64_t bytes)
 	flow_marks_reached(&move->marker.delivered, bytes, clock_now_ns());
 }
 
-/* The first request ends the flow in order, the second at once. */
+/* The first request ends the flow in order, the second at once. A sender of datagrams never learns
+ * of the end, so the datagrams that have come are stored; another source still has its bytes, or
+ * learns from its link which ones are not stored. */
 static void end_asked(void *arg)
 {
 	struct move *move = arg;
 
-	move->stop = true;
+	if (move->datagram_in)
+		flow_datagram_cut(move->datagram_in);
+	else
+		move->stop = true;
 	if (move->listener)
 		flow_link_cancel(move->listener);
 	if (move->link_in)
 		flow_link_interrupt(move->link_in);
-	if (move->datagram_in)
-		flow_datagram_interrupt(move->datagram_in);
 	if (++move->ends_asked > 1 && move->link_out)
 		flow_link_stop(move->link_out);
 	if (move->ends_asked > 1 && move->link_in)
@@ -377,7 +380,7 @@ static void why_note(struct move *move)
 		blamed = move->link_out;
 	if (move->why[0])
 		return;
-	if (move->ends_asked)
+	if (move->ends_asked && move->result != -EBADMSG)
 		snprintf(move->why, sizeof(move->why), "ended by a signal");
 	else if (move->datagram_in && flow_datagram_why(move->datagram_in)[0])
 		snprintf(move->why, sizeof(move->why), "%.95s: %.130s",
@@ -448,6 +451,9 @@ static void move_bytes(struct move *move)
 	move->in.records += move->dropped.datagrams;
 	datagrams_leave(&move->datagram_out, &sent);
 	move->out.records += sent.datagrams;
+	/* All that came is stored, but not all that its sender will send. */
+	if (!move->result && move->dropped.cut)
+		snprintf(move->why, sizeof(move->why), "ended by a signal");
 }
 
 static void move_main(void *arg)
@@ -481,6 +487,11 @@ static const char *kind_name(enum flow_kind kind)
 	return NAMES[kind];
 }
 
+static bool succeeded(const struct move *move)
+{
+	return !move->result && !move->dropped.cut;
+}
+
 static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_out)
 {
 	const struct flow_base *base = &move->base;
@@ -505,10 +516,10 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 		base->client ? flow_s3_transport(base->client) : "none");
 	flow_took_json(base);
 	printf("\"error\":");
-	if (move->result)
-		remote_print_json(stdout, move->why);
-	else
+	if (succeeded(move))
 		printf("null");
+	else
+		remote_print_json(stdout, move->why);
 	printf("}\n");
 	(void)fflush(stdout); /* whole, before what standard error has */
 }
@@ -546,7 +557,7 @@ static void summary(const struct move *move)
 			(unsigned long long)move->dropped.late,
 			(unsigned long long)move->dropped.strange);
 	flow_took_lines(base);
-	if (move->result)
+	if (!succeeded(move))
 		fprintf(stderr, "nebulaio flow: %s\n", move->why);
 }
 
@@ -554,7 +565,7 @@ static int exit_code(const struct move *move)
 {
 	switch (move->result) {
 	case 0:
-		return CLI_OK;
+		return succeeded(move) ? CLI_OK : CLI_FAILED;
 	case -ENOENT:
 		return CLI_NOT_FOUND;
 	case -EACCES:

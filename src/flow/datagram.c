@@ -286,6 +286,13 @@ void flow_datagram_interrupt(struct flow_datagram *self)
 		fiber_wake(self->waiter);
 }
 
+void flow_datagram_cut(struct flow_datagram *self)
+{
+	self->cutting = true;
+	if (self->waiter)
+		fiber_wake(self->waiter);
+}
+
 /* ---- The wire. ---- */
 
 int datagram_head_decode(const void *data, uint32_t bytes, struct datagram_head *ret_head)

@@ -40,12 +40,16 @@ struct flow_source *flow_datagram_source(struct flow_datagram *datagram);
 struct flow_sink *flow_datagram_sink(struct flow_datagram *datagram);
 /* Also outside fibers: next returns -ECANCELED from now on. */
 void flow_datagram_interrupt(struct flow_datagram *datagram);
+/* Receiver, also outside fibers: ends the stream here, because nobody can tell the sender to. next
+ * returns what has arrived, then 0, or -EBADMSG for losses; -ECANCELED: nothing has arrived. */
+void flow_datagram_cut(struct flow_datagram *datagram);
 
 struct flow_datagram_stats {
 	uint64_t datagrams, bytes; /* sent, or delivered */
 	uint64_t lost;		   /* numbers that did not come */
 	uint64_t late;		   /* came twice, or behind a later one: dropped */
 	uint64_t strange;	   /* of another stream, or malformed: dropped */
+	bool cut;		   /* flow_datagram_cut ended it, before its sender did */
 };
 void flow_datagram_stats(
 	const struct flow_datagram *datagram, struct flow_datagram_stats *ret_stats);

@@ -221,6 +221,19 @@ static int receives_fill(struct flow_datagram *self, bool wait)
 	return ret == -ENOBUFS || ret == -EAGAIN ? 0 : ret;
 }
 
+/* Whether the stream, of so many datagrams, is good as far as losses go. */
+static bool losses_judge(struct flow_datagram *self, uint64_t number)
+{
+	char why[LINK_WHY_TEXT_BYTES];
+
+	if (!self->stats.lost || self->opts.accept_loss)
+		return true;
+	snprintf(why, sizeof(why), "%llu of %llu datagrams were lost",
+		(unsigned long long)self->stats.lost, (unsigned long long)number);
+	datagram_fail(self, -EBADMSG, why);
+	return false;
+}
+
 static void end_take(struct flow_datagram *self, const struct datagram_head *head)
 {
 	self->ended = true;
@@ -233,16 +246,19 @@ static void end_take(struct flow_datagram *self, const struct datagram_head *hea
 		return;
 	}
 	self->stats.lost += head->number - self->number;
-	if (self->stats.lost && !self->opts.accept_loss) {
-		char why[LINK_WHY_TEXT_BYTES];
-
-		snprintf(why, sizeof(why), "%llu of %llu datagrams were lost",
-			(unsigned long long)self->stats.lost, (unsigned long long)head->number);
-		datagram_fail(self, -EBADMSG, why);
-	} else if (!self->stats.lost &&
-		   (head->bytes != self->stats.bytes || head->crc != self->crc)) {
+	if (losses_judge(self, head->number) && !self->stats.lost &&
+		(head->bytes != self->stats.bytes || head->crc != self->crc))
 		datagram_fail(self, -EBADMSG, "the totals or checksums differ");
-	}
+}
+
+/* Nothing more has arrived, and the stream ends here. */
+static int cut_end(struct flow_datagram *self)
+{
+	if (!self->stats.datagrams)
+		return -ECANCELED;
+	self->ended = self->stats.cut = true;
+	losses_judge(self, self->number);
+	return 0;
 }
 
 /* Whether the head is of our stream; the first datagram chooses it, but no end of a stream whose
@@ -323,8 +339,13 @@ static int datagram_next(
 			ret = datagram_take(self, ret_piece);
 			continue;
 		}
-		ret = self->interrupted ? -ECANCELED : receives_fill(self, true);
-		if (ret || has_arrived(self))
+		if (self->interrupted)
+			ret = -ECANCELED;
+		else if (self->cutting)
+			ret = cut_end(self);
+		else
+			ret = receives_fill(self, true);
+		if (ret || self->ended || has_arrived(self))
 			continue;
 		if (fiber_park_until(self->begun ? self->heard_ns + timeout_ns : DEADLINE_NONE) ==
 				-ETIMEDOUT &&
@@ -332,7 +353,8 @@ static int datagram_next(
 			datagram_fail(self, -ETIMEDOUT, "the sender is silent");
 	}
 	self->waiter = NULL;
-	if (ret > 0)
+	/* A stream that is cut ends behind the posted receives, however fast its sender is. */
+	if (ret > 0 && !self->cutting)
 		receives_fill(self, false);
 	return ret ? ret : self->error;
 }

@@ -62,7 +62,7 @@ struct flow_datagram {
 	struct rp_ah *ah;
 	struct rp_group *group;
 	struct rp_flow *flow;
-	bool joined, interrupted;
+	bool joined, interrupted, cutting;
 	int error; /* the first */
 	char why[LINK_WHY_TEXT_BYTES];
 	char name[96];
