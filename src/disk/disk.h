@@ -104,6 +104,10 @@ uint64_t disk_bytes(const struct disk *disk);
  * used. */
 uint64_t disk_medium_bytes(const struct disk *disk);
 bool disk_can_grow(const struct disk *disk); /* files can */
+/* By how many bytes the volume's file may grow so that the reserve stays free on its file system;
+ * of an array: each file. UINT64_MAX: no file system of this host bounds it (a device, a volume of
+ * another host), or it is not known. Blocks. Any thread. */
+uint64_t disk_room(const struct disk *disk, uint64_t reserve_bytes);
 /* True for DISK_JOINED: a commit that writes only to the log does not flush the bodies. */
 bool disk_has_log_apart(const struct disk *disk);
 /* True when the volume accepts DISCARD: a device that can, a file opened with discard_files, an

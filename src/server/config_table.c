@@ -57,8 +57,9 @@ const struct config_key CONFIG_KEYS[] = {
 
 	TEXT("data.dir", data.dir, "./data", "Folder that holds the volume, its log and its index"),
 	BYTES("data.reserve_bytes", data.reserve_bytes, 16 * MIB, TIB, "256MiB",
-		"Free space to keep on the file system; when less is free, writes fail with "
-		"the answer that the disk is full"),
+		"Free space to keep on the file systems of the data folder and of volumes that "
+		"are files; when less is free on the data folder's, new objects fail with the "
+		"answer that the disk is full, and a file does not grow into its own"),
 	BYTES("data.volume_bytes_max", data.volume_bytes_max, 0, 1024 * TIB, "0",
 		"Maximum size of the volume, but the log and a first step of the file are always "
 		"made; 0: as large as the file system allows"),

@@ -46,8 +46,10 @@ struct store_opts {
 	uint32_t erasure_parity;
 	/* Limit of the moving of bodies after a change of the set of volumes; 0: none. */
 	uint64_t move_bytes_per_s;
-	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
-	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
+	uint64_t volume_bytes_max; /* 0: as its file system allows, less reserve_bytes */
+	/* Free space kept on the data folder's file system, for the index: below it puts answer
+	 * -ENOSPC; and on those of volumes that are files, which do not grow into it. */
+	uint64_t reserve_bytes;
 	/* The most that all memory buckets may take together; 0: none can be made. */
 	uint64_t memory_buckets_bytes_max;
 	uint64_t cache_bytes_max;	 /* region frames the read cache may hold; 0: no cache */

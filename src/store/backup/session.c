@@ -238,7 +238,7 @@ void backups_close(struct store *store)
 static uint64_t room(struct store *store)
 {
 	uint64_t most = store->opts.volume_bytes_max, bytes = disk_bytes(store->volume.disk);
-	uint64_t growth = space_file_system_free(store);
+	uint64_t growth = disk_room(store->volume.disk, store->opts.reserve_bytes);
 	struct store_usage usage;
 
 	local_usage(store, &usage);
@@ -251,7 +251,6 @@ static uint64_t room(struct store *store)
 	}
 	if (!disk_can_grow(store->volume.disk))
 		return usage.free_bytes;
-	growth -= MIN(growth, store->opts.reserve_bytes);
 	if (most)
 		growth = MIN(growth, most - MIN(most, bytes));
 	return usage.free_bytes + MIN(growth, UINT64_MAX - usage.free_bytes);

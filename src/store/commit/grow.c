@@ -34,24 +34,45 @@ struct growth {
 	int ret;
 };
 
+/* Whose file system has less than the reserve free. */
+enum space_low { SPACE_ENOUGH, SPACE_LOW_FOLDER, SPACE_LOW_VOLUME };
+
+static enum space_low space_look(const struct store *store)
+{
+	if (space_file_system_free(store) < store->opts.reserve_bytes)
+		return SPACE_LOW_FOLDER;
+	/* A write into a hole takes space of the file system, which must not run out. */
+	if (store->opts.discard_files && !disk_room(store->volume.disk, store->opts.reserve_bytes))
+		return SPACE_LOW_VOLUME;
+	return SPACE_ENOUGH;
+}
+
 int grow_check(struct store *store)
 {
+	static const char *const WHOSE[] = {
+		[SPACE_LOW_FOLDER] = "data folder", [SPACE_LOW_VOLUME] = "volume"};
 	uint64_t now = clock_now_ns();
 	uint64_t looked = atomic_load_explicit(&store->space_looked_ns, memory_order_relaxed);
+	uint32_t low;
 
 	if (now - looked > LOOK_INTERVAL_NS &&
 		atomic_compare_exchange_strong(&store->space_looked_ns, &looked, now)) {
-		bool low = space_file_system_free(store) < store->opts.reserve_bytes;
-
-		if (low && !atomic_load(&store->space_low))
+		low = space_look(store);
+		if (atomic_exchange(&store->space_low, low) != low && low)
 			log_warn("store",
 				"%s: less than the reserve of %llu bytes is free on the file "
-				"system: the store accepts no more objects until there is room",
-				store->dir, (unsigned long long)store->opts.reserve_bytes);
-		atomic_store(&store->space_low, low);
+				"system of the %s: the store accepts no more objects until there "
+				"is room",
+				store->dir, (unsigned long long)store->opts.reserve_bytes,
+				WHOSE[low]);
 	}
-	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? store_folder_full()
-									     : 0;
+	low = atomic_load_explicit(&store->space_low, memory_order_relaxed);
+	if (__builtin_expect(low == SPACE_ENOUGH, 1))
+		return 0;
+	if (low == SPACE_LOW_FOLDER)
+		return store_folder_full();
+	counter_add(&volume_full, 1);
+	return -ENOSPC;
 }
 
 /* On a helper thread. */

@@ -63,7 +63,7 @@ uint64_t space_word(const struct space *space, uint64_t word_idx);
 void space_words_set(struct space *space, uint64_t word_idx, const uint64_t *words, uint64_t count);
 
 /* ---- step.c ---- */
-/* Free bytes of the file system for this store; UINT64_MAX: unknown. */
+/* Free bytes of the data folder's file system; UINT64_MAX: unknown. */
 uint64_t space_file_system_free(const struct store *store);
 /* Grows the volume by a step. Blocks. -ENOSPC: it must not grow. */
 int space_step(struct store *store);

@@ -1,5 +1,5 @@
 /* store/space/step.c: lets the volume grow, by one step at a time, as far as the options and the
- * file system allow. */
+ * file systems of its files allow. */
 #include "store/space/space.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
@@ -21,14 +21,12 @@ static uint64_t next_bytes(const struct store *store)
 {
 	uint64_t step = store->volume.super.step_bytes;
 	uint64_t next = disk_bytes(store->volume.disk) + step;
-	uint64_t free_bytes;
 
 	if (!disk_can_grow(store->volume.disk))
 		return 0;
 	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
 		return 0;
-	free_bytes = space_file_system_free(store);
-	return free_bytes < step || free_bytes - step < store->opts.reserve_bytes ? 0 : next;
+	return disk_room(store->volume.disk, store->opts.reserve_bytes) < step ? 0 : next;
 }
 
 int space_step(struct store *store)

@@ -89,7 +89,7 @@ struct store {
 	_Atomic uint32_t put_phase_first; /* puts of earlier ones cannot be committed */
 	uint64_t puts_wait_ns;		  /* how long a volume that is back waits for them */
 	_Atomic uint64_t space_looked_ns;
-	_Atomic bool space_low;
+	_Atomic uint32_t space_low; /* which reserve is touched: enum space_low */
 	_Atomic uint64_t full_told_ns;
 	pthread_mutex_t grow_lock; /* of the next four */
 	bool growing;
