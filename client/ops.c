@@ -306,10 +306,12 @@ static int page_room_get(struct neb_client *client, uint32_t pages, struct page_
 
 static void page_room_put(struct neb_client *client, struct page_room *room)
 {
-	if (room->pooled)
+	if (room->pooled) {
 		client_pool_put(client, room->data);
-	else
-		free(room->data);
+		return;
+	}
+	(void)neb_memory_forget(client, room->data, PAGE_BYTES);
+	free(room->data);
 }
 
 /* A page has come, and the server is making the next one. */
