@@ -135,8 +135,9 @@ static void rated_run(struct rig *rig, void *arg)
 	uint64_t begin_ns;
 
 	(void)arg;
-	assert_int_equal(bucket_make(rig->store, "plain"), 0);
-	assert_int_equal(object_put_seeded(rig, "plain", SLICE("k"), RATED_BYTES, 1, NULL), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), RATED_BYTES, 1, NULL), 0);
+	rig_index_wait(rig); /* of which a scrub takes the bodies */
 	store_scrub_status(rig->store, &before);
 	begin_ns = clock_now_ns();
 	assert_int_equal(fiber_spawn(reactor_self(), "scrub", rated_scrub_fiber, rig), 0);
