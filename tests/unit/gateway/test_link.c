@@ -1,9 +1,8 @@
 /* tests/unit/gateway/test_link.c: covers gateway/link.c: heads of answers, and bodies that a
  * store sends slowly or not at all, and a network that is cut. */
-#include "../unit.h"
+#include "../cut.h"
 
 #include <errno.h>
-#include <linux/filter.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,16 +243,6 @@ static void hear_main(void *arg)
 	hearer->ret = gw_link_hear(hearer->link);
 	hearer->ended = true;
 	fiber_wake(cutter);
-}
-
-/* A filter drops all that arrives for the store's socket, so its kernel does not answer either. */
-static void cut(int fd)
-{
-	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-	const struct sock_fprog program = {1, &drop};
-
-	assert_int_equal(
-		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
 }
 
 static void ask(struct hearer *hearer, int listening, const struct cluster_store *store)

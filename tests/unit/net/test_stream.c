@@ -1,6 +1,6 @@
+#include "../cut.h"
 #include "rig.h"
 
-#include <linux/filter.h>
 #include <netinet/in.h>
 
 #define BIG_BYTES (24u * 1024 * 1024)
@@ -419,16 +419,6 @@ static void test_without_a_fiber(void **state)
 }
 
 /* ---- A path that is cut. ---- */
-
-/* A filter drops all that arrives for the peer's socket, so its kernel does not answer either. */
-static void cut(int fd)
-{
-	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-	const struct sock_fprog program = {1, &drop};
-
-	assert_int_equal(
-		setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
-}
 
 static struct net_stream *stream_to(int *ret_peer_fd)
 {
