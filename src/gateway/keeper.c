@@ -28,25 +28,22 @@ void gw_keeper_wake(struct gateway *gateway)
 
 /* ---- Gateways. ---- */
 
-static bool lives(const struct keeper *keeper, const char *name)
+/* NULL: no gateway of this name lives. */
+static const struct cluster_gateway *living(const struct keeper *keeper, const char *name)
 {
 	for (uint32_t i = 0; i < keeper->view.gateway_count; i++)
 		if (keeper->view.gateways[i].alive &&
 			strcmp(keeper->view.gateways[i].name, name) == 0)
-			return true;
-	return false;
+			return &keeper->view.gateways[i];
+	return NULL;
 }
 
 /* Whether a store may be given to it. One that leaves would only give it to another. */
 static bool accepts(const struct keeper *keeper, const char *name)
 {
-	for (uint32_t i = 0; i < keeper->view.gateway_count; i++) {
-		const struct cluster_gateway *at = &keeper->view.gateways[i];
+	const struct cluster_gateway *gateway = living(keeper, name);
 
-		if (at->alive && !at->leaving && strcmp(at->name, name) == 0)
-			return true;
-	}
-	return false;
+	return gateway && !gateway->leaving;
 }
 
 /* The stores that it has, or will have. */
@@ -138,7 +135,7 @@ static void other_step(struct keeper *keeper, const struct cluster_store *store)
 		return;
 	}
 	if (atomic_load(&gateway->leaving) ||
-		(store->state != CLUSTER_FREE && lives(keeper, store->owner)))
+		(store->state != CLUSTER_FREE && living(keeper, store->owner)))
 		return;
 	best = least(keeper, NULL);
 	if (best && strcmp(best, gateway->name) == 0)
