@@ -151,10 +151,12 @@ static int sessions_leave(struct neb_client *client)
 /* Says once what each request's fallback says. */
 static void tell_unencrypted(struct neb_client *client)
 {
-	for (uint32_t i = 0; i < client->endpoint_count && client->http_count; i++) {
+	if (!client->require_encryption || !client->http_count)
+		return;
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
 		const struct client_endpoint *endpoint = &client->endpoints[i];
 
-		if (!client->require_encryption || !(endpoint->token || endpoint->hipobj))
+		if (!endpoint->token && !endpoint->hipobj)
 			continue;
 		client_log(client, NEB_LOG_WARN, "%s://%s:%u%s: %s: requests use HTTP alone",
 			endpoint->scheme == CLIENT_HTTPS ? "https" : "http", endpoint->host,

@@ -385,8 +385,9 @@ class RDMAClient:
     def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW,
                  timeout: float = 0.0) -> list[Result]:
         """Reads many objects at once: (bucket, key, buffer), with an offset and a length where a part is wanted, as
-        for get_into(), with up to window requests in flight. Returns results in the order of the requests; raises the first failure when all have
-        ended. timeout: of each BATCH_ITEMS requests. The interpreter's lock is free meanwhile."""
+        for get_into(), with up to window requests in flight. Returns results in the order of the requests; raises the
+        first failure when all have ended. timeout: of each BATCH_ITEMS requests. The interpreter's lock is free
+        meanwhile."""
         outcomes: list[Any] = []
         for part in _parts(requests):
             if any(isinstance(request[2], (list, tuple)) for request in part):

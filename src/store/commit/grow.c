@@ -34,7 +34,7 @@ struct growth {
 	int ret;
 };
 
-/* Whose file system has less than the reserve free. */
+/* The reserve is touched on the file system of the data folder, or of a volume. */
 enum space_low { SPACE_ENOUGH, SPACE_LOW_FOLDER, SPACE_LOW_VOLUME };
 
 static enum space_low space_look(const struct store *store)

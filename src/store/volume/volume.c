@@ -358,9 +358,9 @@ int volume_label_check(
 	/* Its data folder may only be out of reach for now. */
 	if (!opts->overwrite && volume_super_of(disk, path, &super) == 0 && super.epoch) {
 		log_error("store",
-			"%s: it holds a store, whose index is not this one's: not changed; to "
-			"destroy that store, delete the file, or zero the device's first MiB, and "
-			"start with --format",
+			"%s: it holds a store that is not this one, or a former volume of this "
+			"one: not changed; to destroy what it holds, delete the file, or zero the "
+			"device's first MiB, and start with --format",
 			path);
 		return -EUCLEAN;
 	}

@@ -235,9 +235,8 @@ static void test_upgraded(void **state)
 	rig.opts.protect = STORE_PROTECT_AS_IS;
 	reopen(&rig, verify_all);
 	assert_true(image_bytes(&rig) > 0);
-	/* A start without protect_index does not rebuild; its error names the key that does. Nor
-	 * does
-	 * --format destroy the store, whose folder may only be out of reach. */
+	/* A start without protect_index does not rebuild; its error names the key that does.
+	 * --format does not destroy the store, whose folder may only be out of reach. */
 	run_shell("mv index index.away", &rig);
 	rig.opts.protect = STORE_PROTECT_OFF;
 	for (int format = 0; format < 2; format++) {
