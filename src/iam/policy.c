@@ -301,60 +301,6 @@ static int value_text(const json_t *value, char small[32], struct slice *ret_tex
 	return 0;
 }
 
-#define KMS_KEY		   ":key/" /* stands before the id in a key's ARN */
-#define KMS_SERVICE_FIELD  3u	   /* of an ARN, counted from 1 */
-#define KMS_RESOURCE_FIELD 6u
-
-/* Whether a pattern's field, up to its "*", begins the word. */
-static bool may_be(struct slice field, struct slice word)
-{
-	ptrdiff_t star = slice_find(field, SLICE("*"));
-
-	return star < 0 ? slice_eq(field, word) : slice_starts(word, slice_to(field, (size_t)star));
-}
-
-/* The part of a pattern of ARNs that a key's id must match: what its last field, of the ARN's
- * "key/ID", leaves for the id. Where that field is written as the region or the account, its "*"
- * spans what follows. No id matches the whole text, which stands for "none". */
-static struct slice kms_arn_pattern(struct slice text)
-{
-	struct slice rest = text, last = slice_split(&rest, ':');
-	uint32_t fields = 1;
-	bool spans = false;
-
-	for (; rest.len; fields++) {
-		spans |= slice_find(last, SLICE("*")) >= 0;
-		last = slice_split(&rest, ':');
-		if (fields + 1 == KMS_SERVICE_FIELD && !spans && !may_be(last, SLICE("kms")))
-			return text;
-	}
-	if (!spans && fields < KMS_RESOURCE_FIELD && slice_find(last, SLICE("*")) > 0)
-		last = slice_from(last, (size_t)slice_find(last, SLICE("*")));
-	if (!slice_starts(last, SLICE("*")))
-		return text;
-	return slice_starts(last, SLICE("*/")) ? slice_from(last, 2) : last;
-}
-
-/* Names of a KMS key are compared by its id: its ARN may have any region and account. */
-static struct slice kms_pattern(struct slice text, bool wild)
-{
-	ptrdiff_t at = slice_find(text, SLICE(KMS_KEY));
-
-	if (at >= 0)
-		return slice_from(text, (size_t)at + strlen(KMS_KEY));
-	return wild && slice_starts(text, SLICE("arn:")) ? kms_arn_pattern(text) : text;
-}
-
-static bool is_kms_key(struct slice key)
-{
-	return slice_ends(key, SLICE(":x-amz-server-side-encryption-aws-kms-key-id"));
-}
-
-struct slice policy_kms_key_id(struct slice name)
-{
-	return slice_starts(name, SLICE("arn:")) ? kms_pattern(name, false) : name;
-}
-
 static int condition_values(
 	struct compile *compile, const json_t *value, struct policy_condition *condition)
 {
@@ -372,8 +318,8 @@ static int condition_values(
 
 		if (value_text(many_at(value, i), small, &text))
 			return refuse(compile, "A value of a Condition must be a text");
-		if (is_kms_key(condition->key))
-			text = kms_pattern(text, wild);
+		if (policy_is_kms_key(condition->key))
+			text = policy_kms_pattern(text);
 		ret = pattern_make(compile, text, wild, pattern);
 		if (ret)
 			return ret;
@@ -430,7 +376,7 @@ static int conditions_make(
 			if (!condition->key.data)
 				return -ENOMEM;
 			ret = operator_parse(compile, name, condition);
-			if (condition->op == OP_ARN_LIKE && is_kms_key(condition->key))
+			if (condition->op == OP_ARN_LIKE && policy_is_kms_key(condition->key))
 				condition->op = OP_STRING_LIKE;
 			if (!ret)
 				ret = condition_values(compile, value, condition);

@@ -81,7 +81,7 @@ static enum fit pattern_fits(const struct policy_question *question,
 	return fit;
 }
 
-#define BARE_BYTES_MAX 1024u
+#define ARN_BYTES_MAX 1024u
 
 /* An IAM name may leave out the account. It then means the caller's account: nobody can ask about
  * another account's names. */
@@ -109,7 +109,7 @@ static struct slice without_account(
 static bool list_fits(const struct policy_question *question, const struct policy_list *list,
 	struct slice text, bool nocase)
 {
-	char bare[BARE_BYTES_MAX];
+	char bare[ARN_BYTES_MAX];
 	bool found = false;
 
 	if (!list->given)
@@ -159,7 +159,7 @@ static bool is_plain_user(struct slice text, const struct policy_principal *prin
 static enum policy_decision who_fits(
 	const struct policy_who *who, const struct policy_principal *principal)
 {
-	char bare[BARE_BYTES_MAX];
+	char bare[ARN_BYTES_MAX];
 	struct slice account;
 
 	switch (who->kind) {
@@ -214,6 +214,17 @@ static enum policy_decision principal_fits(
 
 /* ---- Conditions. ---- */
 
+/* Whether the request's value is the condition's, whose variables are expanded. */
+static bool one_fits(const struct policy_question *question,
+	const struct policy_condition *condition, struct slice wanted, struct slice value)
+{
+	char arn[ARN_BYTES_MAX];
+
+	if (policy_is_kms_key(condition->key) && policy_op_is_wild(condition->op))
+		value = policy_kms_arn(wanted, value, arn, sizeof(arn));
+	return policy_compare(condition->op, wanted, value, question->steps_left);
+}
+
 /* Whether one value of the request is one of the condition's. */
 static bool value_fits(const struct policy_question *question,
 	const struct policy_condition *condition, struct slice value)
@@ -224,16 +235,14 @@ static bool value_fits(const struct policy_question *question,
 		bool fits;
 
 		if (!wanted->has_variable) {
-			if (policy_compare(
-				    condition->op, wanted->text, value, question->steps_left))
+			if (one_fits(question, condition, wanted->text, value))
 				return true;
 			continue;
 		}
 		buf_init(&expanded, EXPANDED_BYTES_MAX);
 		fits = expand(question, wanted->text, policy_op_is_wild(condition->op),
 			       &expanded) &&
-		       policy_compare(
-			       condition->op, buf_slice(&expanded), value, question->steps_left);
+		       one_fits(question, condition, buf_slice(&expanded), value);
 		buf_free(&expanded);
 		if (fits)
 			return true;

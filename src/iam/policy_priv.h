@@ -109,5 +109,12 @@ bool policy_range_parse(struct slice text, struct policy_range *ret_range);
 bool policy_range_within(const struct policy_range *network, const struct policy_range *range);
 /* Whether a condition's value is a valid number, date or address for its operator. */
 bool policy_value_valid(enum policy_operator op, struct slice wanted);
+/* Whether the values of a condition's key are names of KMS keys. */
+bool policy_is_kms_key(struct slice key);
+/* The part of a condition's value that is compared with a KMS key's id: behind ":key/", or all. */
+struct slice policy_kms_pattern(struct slice text);
+/* The ARN, in the buffer, by which a key's id is compared with a compiled pattern of ARNs: its
+ * partition, region and account are as in the pattern. The id, for a pattern of ids. */
+struct slice policy_kms_arn(struct slice pattern, struct slice id, char *buffer, size_t size);
 
 #endif

@@ -864,7 +864,7 @@ static void test_a_policy_of_too_many_steps_denies(void **state)
 /* A key's id and any ARN of it are one name. */
 static void test_kms_keys(void **state)
 {
-	static const char *const prod[] = {KMS_KEY, "prod", NULL};
+	static const char *const prod[] = {KMS_KEY, "prod", "aws:username", "prod", NULL};
 	static const struct {
 		const char *operator, * value;
 		enum policy_decision decision;
@@ -885,6 +885,18 @@ static void test_kms_keys(void **state)
 		{"StringLike", "arn:aws:kms:*other*", POLICY_DECISION_NONE},
 		{"StringNotLike", "arn:aws:kms:r:1:*/prod", POLICY_DECISION_NONE},
 		{"StringNotLike", "arn:aws:kms:r:1:*/other", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:us-east-1:111122223333:key*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*:*:key*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*:key*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*:111122223333*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:*:111122223333:key*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws-cn:kms:cn-north-?:*:*/p???", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*key/*", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*key/prod", POLICY_DECISION_ALLOW},
+		{"StringLike", "arn:aws:kms:*key/other", POLICY_DECISION_NONE},
+		{"StringLike", "arn:aws:kms:*:*:*/p??", POLICY_DECISION_NONE},
+		{"StringNotLike", "arn:aws:kms:*:*:key*", POLICY_DECISION_NONE},
+		{"ArnLike", "arn:aws:kms:*:*:*/${aws:username}", POLICY_DECISION_ALLOW},
 		/* No ARN of a key. */
 		{"StringLike", "arn:aws:kms:*:*:alias/team-*", POLICY_DECISION_NONE},
 		{"StringNotLike", "arn:aws:kms:*:*:alias/team-*", POLICY_DECISION_ALLOW},
