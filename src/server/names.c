@@ -40,10 +40,9 @@ static int claim(void *arg, const char *bucket)
 static int release(void *arg, const char *bucket)
 {
 	struct names *names = arg;
-	char why[256];
 
 	/* A bucket whose making or deletion was cut off may be there at the next start. */
-	if (!store_writable(names->held, why, sizeof(why)))
+	if (store_cut_off(names->held))
 		return -EROFS;
 	return cluster_bucket_release(names->cluster, bucket, names->store);
 }

@@ -143,6 +143,11 @@ void store_array_monitor(struct store *store);
 /* Whether the store takes writes; if not, the reason in a sentence for people. Any thread. */
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
 
+/* Whether a write that failed may be in the log all the same, where the next start finds it: while
+ * the store is fenced or lacks volumes. A store that is only full drops what it refuses. Any
+ * thread. */
+bool store_cut_off(const struct store *store);
+
 /* Whether the volumes hold the index up to the log's tail. -1: the store is not protected; 0: they
  * do not, and the next checkpoint tries again; 1: they do. Any thread. */
 int store_protected(const struct store *store);

@@ -109,6 +109,11 @@ int stripe_regain(struct store *store)
 	return 0;
 }
 
+bool store_cut_off(const struct store *store)
+{
+	return atomic_load(&store->fenced) || stripe_lacking(store);
+}
+
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
 {
 	const struct disk *disk = store->volume.disk;

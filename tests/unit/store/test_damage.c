@@ -183,6 +183,7 @@ static void index_full_run(struct rig *rig, void *arg)
 	assert_int_equal(folder_full() - before, 1);
 	assert_int_equal(bucket_make(rig->store, "c"), -ENOSPC);
 	assert_int_equal(folder_full() - before, 2);
+	assert_false(store_cut_off(rig->store));
 	atomic_store(&rig->store->index_full, false);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), 0);
 	assert_int_equal(folder_full() - before, 2);

@@ -83,6 +83,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
 	assert_false(store_writable(rig->store, why, sizeof(why)));
 	assert_non_null(strstr(why, "1 of 3 volumes"));
+	assert_true(store_cut_off(rig->store));
 	/* The volume that missed acknowledged commits does not count. */
 	memory_disk(2)->away = false;
 	memory_disk_await_tries(1, 2);
@@ -91,6 +92,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	while (!writable(rig))
 		fiber_sleep_ns(NS_PER_MS);
 	assert_int_equal(rig->store->volume.super.epoch, epoch + 1);
+	assert_false(store_cut_off(rig->store));
 	keys_verify(rig, 200);
 	assert_int_equal(store_put_commit(begun, &meta, NULL, NULL), -EHOSTDOWN);
 	put_begin(rig, &later);
