@@ -162,12 +162,14 @@ static void serving_step(struct keeper *keeper, struct cluster_store next)
 	} else if (atomic_load(&gateway->leaving)) {
 		best = least(keeper, gateway->name);
 		snprintf(next.next, sizeof(next.next), "%s", best ? best : "");
+		next.pinned = false;
 		next.state = CLUSTER_LEAVING;
 	} else if (next.next[0] && strcmp(next.next, gateway->name) != 0 &&
 		   accepts(keeper, next.next)) {
 		next.state = CLUSTER_LEAVING;
 	} else if (next.next[0]) {
 		next.next[0] = '\0';
+		next.pinned = false;
 	} else {
 		return;
 	}
@@ -209,7 +211,12 @@ static void own_step(struct keeper *keeper, const struct cluster_store *store)
 			if (step(keeper, next))
 				log_info(
 					"gateway", "store %u serves at %s", next.number, next.http);
-		} else if (!child->pid && clock_now_ns() >= child->wait_until_ns) {
+		} else if (child->pid && child->ending) {
+			gw_child_end(child);
+		} else if (!child->pid && clock_now_ns() >= child->wait_until_ns &&
+			   !gw_live(gateway)) {
+			/* The name is renewed first, as before a change: another gateway that has
+			 * it opens the store. */
 			gw_child_start(gateway, store->number);
 		}
 		break;

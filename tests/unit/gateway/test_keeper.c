@@ -318,7 +318,24 @@ static void test_another_had_the_name(void **state)
 	end(&fixture);
 }
 
-/* The name is free again, and the process that was told to end meanwhile has not ended yet. */
+/* It goes on after a stop, and has no process of a store that another gateway of the name opens. */
+static void test_another_opens(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	begin(&fixture, false);
+	fixture.gateway->children[0].pid = 0;
+	entry_set((struct cluster_store){.state = CLUSTER_OPENING});
+	atomic_store(&live_result, -EBUSY);
+	keeper_start(&fixture);
+	looks_await(3);
+	assert_int_equal(atomic_load(&starts), 0);
+	end(&fixture);
+}
+
+/* The name is free again, and the process that was told to end meanwhile has not ended yet: its end
+ * is pursued until it is gone, and then there is a new one. */
 static void test_process_ends(void **state)
 {
 	struct fixture fixture;
@@ -329,9 +346,10 @@ static void test_process_ends(void **state)
 	entry_set((struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR});
 	keeper_start(&fixture);
 	entry_await(CLUSTER_OPENING, "");
-	looks_await(2);
+	looks_await(3);
 	assert_int_equal(entry_get().state, CLUSTER_OPENING);
-	assert_int_equal(atomic_load(&starts), 0);
+	assert_int_equal(atomic_load(&ends), 1);
+	assert_true(atomic_load(&starts) > 0);
 	end(&fixture);
 }
 
@@ -345,13 +363,14 @@ static void test_next_leaves(void **state)
 	begin(&fixture, true);
 	atomic_store(&west_lives, true);
 	atomic_store(&west_leaves, true);
-	entry_set(
-		(struct cluster_store){.state = CLUSTER_SERVING, .http = OWN_ADDR, .next = "west"});
+	entry_set((struct cluster_store){
+		.state = CLUSTER_SERVING, .http = OWN_ADDR, .next = "west", .pinned = true});
 	keeper_start(&fixture);
 	looks_await(3);
 	now = entry_get();
 	assert_int_equal(now.state, CLUSTER_SERVING);
 	assert_string_equal(now.next, "");
+	assert_false(now.pinned);
 	assert_string_equal(now.http, OWN_ADDR);
 	assert_int_equal(atomic_load(&ends), 0);
 	/* To one that stays it goes. */
@@ -391,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_another_has_the_name),
 		cmocka_unit_test(test_another_got_the_name),
 		cmocka_unit_test(test_another_had_the_name),
+		cmocka_unit_test(test_another_opens),
 		cmocka_unit_test(test_process_ends),
 		cmocka_unit_test(test_next_leaves),
 		cmocka_unit_test(test_next_leaves_meanwhile),
