@@ -465,7 +465,12 @@ static bool busy_again(struct client_call *call)
 	struct neb_client *client = call->client;
 	uint64_t now_ns = clock_now_ns();
 	uint64_t wait_ns = CLIENT_BUSY_NS_MIN << MIN(call->retries, 10);
+	bool unknown = call->writes && strcmp(call->result.code, "OutcomeUnknown") == 0;
 
+	/* A server that has the write's number knows it. */
+	if (unknown && call->sure && !call->number)
+		return false;
+	call->repeat |= unknown && call->number;
 	wait_ns = wait_ns / 2 + prng_below(&client->prng, wait_ns / 2);
 	if (!call->idempotent || call->retries >= client->retries_max ||
 		now_ns + wait_ns >= call->deadline_ns)

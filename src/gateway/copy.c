@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The source's answer becomes the target's body. */
+/* The source's answer becomes the target's body. -EINPROGRESS: the target has all of it. */
 static int carry(struct gw_link *from, struct gw_link *to)
 {
 	struct flow_source *source;
@@ -20,7 +20,7 @@ static int carry(struct gw_link *from, struct gw_link *to)
 	/* A process that refuses a body in the middle says why. */
 	if (ret && (from->left || net_wait_readable(to->stream, clock_now_ns() + NS_PER_S)))
 		return ret;
-	return gw_link_hear(to);
+	return gw_link_hear(to) ? -EINPROGRESS : 0;
 }
 
 static bool is_carried(const struct gw_answer *answer)
@@ -41,7 +41,7 @@ static void source_ask(struct gw_link *to, const struct s3_request *request, str
 
 	if (ret) {
 		gw_link_end(to, false);
-		gw_gone(request, reply);
+		gw_gone(request, reply, ret);
 		return;
 	}
 	from->share = to->share;
@@ -57,16 +57,17 @@ static void source_ask(struct gw_link *to, const struct s3_request *request, str
 		return;
 	}
 	gw_link_end(to, false);
-	gw_gone(request, reply);
+	gw_gone(request, reply, ret);
 }
 
 void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
 	uint32_t target, uint32_t source)
 {
 	struct gw_link *to;
+	int ret = gw_exchange(core, request, target, VIA_TAKE, &to);
 
-	if (gw_exchange(core, request, target, VIA_TAKE, &to)) {
-		gw_gone(request, reply);
+	if (ret) {
+		gw_gone(request, reply, ret);
 		return;
 	}
 	to->share = flow_share_of_peer(core->flow.budget, slice_str(request->peer));

@@ -185,13 +185,14 @@ void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_
 /* Whether a request may be asked again although the process may have begun with it. */
 bool gw_harmless(const struct s3_request *request);
 /* Sends the request to the store and waits for the head of its answer. When this returns 0 the
- * link is the caller's. Otherwise the caller answers 503. */
+ * link is the caller's. Otherwise the caller answers by gw_gone(). */
 int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,
 	enum via_kind kind, struct gw_link **ret_link);
 /* Gives the store's answer to the client, and ends the link. */
 void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_reply *reply);
-/* No process answered, or not to the end. */
-void gw_gone(const struct s3_request *request, struct s3_reply *reply);
+/* No process answered, or not to the end: 503. error -EINPROGRESS: one may have done the request,
+ * so a write is not to be repeated unseen. */
+void gw_gone(const struct s3_request *request, struct s3_reply *reply, int error);
 
 /* ---- copy.c ---- */
 void gw_copy(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,

@@ -108,12 +108,12 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 	else
 		log_warn("gateway", "%s: store %u did not answer: %s", request->peer, store,
 			strerror(-ret));
-	return ret;
+	return begun && kind == VIA_SERVE ? -EINPROGRESS : ret;
 }
 
 /* ---- Bodies. ---- */
 
-/* Sends the request's body, and waits for the answer. */
+/* Sends the request's body, and waits for the answer. -EINPROGRESS: the process has all of it. */
 static int body_send(struct gw_link *link, const struct s3_request *request, uint16_t share)
 {
 	struct flow_source *source;
@@ -126,9 +126,11 @@ static int body_send(struct gw_link *link, const struct s3_request *request, uin
 	ret = flow_run(
 		source, NULL, 0, gw_link_sink(link, source->bytes_total == UINT64_MAX), &bytes);
 	/* A process that refuses a body in the middle says why. */
-	if (ret && net_wait_readable(link->stream, clock_now_ns() + NS_PER_S))
-		return ret;
-	return gw_link_hear(link);
+	if (ret)
+		return net_wait_readable(link->stream, clock_now_ns() + NS_PER_S)
+			       ? ret
+			       : gw_link_hear(link);
+	return gw_link_hear(link) ? -EINPROGRESS : 0;
 }
 
 /* The rest of a small body comes into the buffer of the head. */
@@ -196,8 +198,7 @@ static bool relay(struct gw_link *link, const struct s3_request *request, struct
 	uint64_t bytes;
 
 	if (!bodyless && small && body_gather(link, &text)) {
-		gw_refuse(request, reply, 503, "SlowDown",
-			"The store's process ended while it answered. Try again.");
+		gw_gone(request, reply, link->answer.status < 300 ? -EINPROGRESS : -EPIPE);
 		return false;
 	}
 	tell_owner(link, request);
@@ -220,11 +221,16 @@ void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_
 	gw_link_end(link, relay(link, request, reply));
 }
 
-void gw_gone(const struct s3_request *request, struct s3_reply *reply)
+void gw_gone(const struct s3_request *request, struct s3_reply *reply, int error)
 {
 	counter_add(&failed, 1);
-	gw_refuse(request, reply, 503, "SlowDown",
-		"The store has no process that answers now. Try again.");
+	if (error == -EINPROGRESS && !gw_harmless(request))
+		gw_refuse(request, reply, 503, "OutcomeUnknown",
+			"The store's process does not answer now, and it is not known whether it "
+			"did the request: look before you repeat it.");
+	else
+		gw_refuse(request, reply, 503, "SlowDown",
+			"The store has no process that answers now. Try again.");
 }
 
 static void pass(struct gw_core *core, const struct s3_request *request, struct s3_reply *reply,
@@ -235,7 +241,7 @@ static void pass(struct gw_core *core, const struct s3_request *request, struct 
 	int ret = gw_exchange(core, request, store, VIA_SERVE, &link);
 
 	if (ret) {
-		gw_gone(request, reply);
+		gw_gone(request, reply, ret);
 		return;
 	}
 	link->share = share;
@@ -243,7 +249,7 @@ static void pass(struct gw_core *core, const struct s3_request *request, struct 
 		ret = body_send(link, request, share);
 	if (ret) {
 		gw_link_end(link, false);
-		gw_gone(request, reply);
+		gw_gone(request, reply, ret);
 		return;
 	}
 	gw_relay(link, request, reply);

@@ -99,6 +99,11 @@ static const struct refusal refusals[] = {
 	{505, "HttpVersionNotSupported", "The HTTP version specified is not supported."},
 };
 
+/* S3 has no code for it; the native protocol has this one. */
+static const struct refusal unknown = {503, "OutcomeUnknown",
+	"The store cannot serve this now, and it is not known whether the request was done: look "
+	"before you repeat it."};
+
 static const struct refusal *refusal_of(uint32_t status)
 {
 	for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
@@ -108,22 +113,31 @@ static const struct refusal *refusal_of(uint32_t status)
 	CHECK_FAIL("a status without its refusal");
 }
 
+/* Whether the answer tells of a write. */
+static bool tells_of_write(const struct http_reply *reply)
+{
+	enum s3_method method = reply->conn->head.method;
+
+	return reply->reply.status < 300 && method != S3_GET && method != S3_HEAD &&
+	       method != S3_OPTIONS;
+}
+
 bool http_reply_late(struct http_reply *reply)
 {
 	if (reply->reply.of_process || reply->reply.status >= 500)
 		return false;
 	counter_add(&late_total, 1);
+	reply->outcome_unknown = tells_of_write(reply);
 	reply->reply.broken = true;
 	reply->reply.error = -EHOSTDOWN;
 	return true;
 }
 
-int http_refuse(struct http_conn *conn, uint32_t status)
+static int refuse(struct http_conn *conn, const struct refusal *refusal)
 {
 	/* Overload is temporary, so the answer has Retry-After; other refusals need none. */
 	const struct s3_header headers[] = {{SLICE("Content-Type"), SLICE("application/xml")},
 		{SLICE("Retry-After"), SLICE("1")}};
-	const struct refusal *refusal = refusal_of(status);
 	struct s3_reply *reply = &conn->reply.reply;
 	char xml[512];
 	int err, len;
@@ -133,6 +147,17 @@ int http_refuse(struct http_conn *conn, uint32_t status)
 		"</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>",
 		refusal->code, refusal->message, conn->request.request_id, http_thread()->host_id);
 	CHECK(len > 0 && (size_t)len < sizeof(xml));
-	err = reply->ops->head(reply, status, headers, status == 503 ? 2 : 1, (uint64_t)len);
+	err = reply->ops->head(
+		reply, refusal->status, headers, refusal->status == 503 ? 2 : 1, (uint64_t)len);
 	return err ? err : reply->ops->text(reply, slice_of(xml, (size_t)len));
+}
+
+int http_refuse(struct http_conn *conn, uint32_t status)
+{
+	return refuse(conn, refusal_of(status));
+}
+
+int http_refuse_unknown(struct http_conn *conn)
+{
+	return refuse(conn, &unknown);
 }

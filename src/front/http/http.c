@@ -305,13 +305,14 @@ static void handle(struct http_conn *conn)
 static bool answer_end(struct http_conn *conn)
 {
 	struct http_reply *reply = &conn->reply;
-	bool gave_up, overload;
+	bool gave_up, overload, unknown;
 	uint32_t status;
 
 	if (reply->reply.status && !reply->reply.broken)
 		(void)http_reply_flush(reply);
 	gave_up = reply->reply.broken && !reply->head_sent;
 	overload = reply->reply.error == -EHOSTDOWN || reply->reply.error == -ENOBUFS;
+	unknown = reply->outcome_unknown;
 	status = overload ? 503 : 500;
 	if (gave_up || !reply->reply.status) {
 		/* Nothing has been sent yet, so the client can still get an error. */
@@ -320,7 +321,7 @@ static bool answer_end(struct http_conn *conn)
 				"the request from %s ended without an answer", conn->request.peer);
 		conn->close_after = true;
 		http_reply_init(reply, conn);
-		if (http_refuse(conn, status))
+		if (unknown ? http_refuse_unknown(conn) : http_refuse(conn, status))
 			return false;
 	}
 	if (reply->reply.broken || http_reply_flush(reply) || reply->bytes_left)

@@ -197,8 +197,9 @@ struct http_reply {
 	struct flow_sink sink;
 	struct http_conn *conn;
 	bool head_sent;
-	bool no_body;	     /* HEAD, or a status that has none */
-	uint64_t bytes_left; /* of the announced body */
+	bool no_body;	      /* HEAD, or a status that has none */
+	bool outcome_unknown; /* withheld: a write may have been done */
+	uint64_t bytes_left;  /* of the announced body */
 	uint32_t out_len;
 };
 void http_reply_init(struct http_reply *reply, struct http_conn *conn);
@@ -258,6 +259,8 @@ uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);
 bool http_reply_late(struct http_reply *reply) __attribute__((cold));
 /* Answers with an S3 error of this status. */
 int http_refuse(struct http_conn *conn, uint32_t status);
+/* Answers 503 OutcomeUnknown. */
+int http_refuse_unknown(struct http_conn *conn);
 const char *http_reason(uint32_t status);
 
 /* A thread's state for its connections. */

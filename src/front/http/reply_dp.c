@@ -247,6 +247,7 @@ void http_reply_init(struct http_reply *reply, struct http_conn *conn)
 	reply->conn = conn;
 	reply->head_sent = false;
 	reply->no_body = false;
+	reply->outcome_unknown = false;
 	reply->bytes_left = 0;
 	reply->out_len = 0;
 }

@@ -623,6 +623,25 @@ static uint64_t deadline_of(const struct native_request *request)
 	       request->in.deadline_ms * NS_PER_MS;
 }
 
+static bool tells_of_write(const struct native_request *request)
+{
+	struct s3_native op;
+
+	return request->reply.status && request->reply.status < 300 && op_of(&request->in, &op) &&
+	       op.method != S3_GET && op.method != S3_HEAD;
+}
+
+/* Replaces an answer that cannot be given now. */
+static void withhold(struct native_request *request, const char *why)
+{
+	if (tells_of_write(request))
+		refuse(request, 503, "OutcomeUnknown",
+			"The answer cannot be given now, and it is not known whether the request "
+			"was done: look before you repeat it.");
+	else
+		refuse(request, 503, "SlowDown", why);
+}
+
 /* An answer that does not fit the client's receives, or finds no frames, is replaced by a refusal.
  * A refusal fits every client; one that finds no frames either ends the session, on devices that
  * take less than a refusal inside a work request. */
@@ -635,8 +654,8 @@ static void response_fit(struct native_request *request, struct capsule_response
 	if (ret == -EMSGSIZE)
 		refuse(request, 400, "BufferTooSmall",
 			"The answer does not fit a capsule of this session.");
-	else
-		refuse(request, 503, "SlowDown", "The server is short of buffers.");
+	else if (!request->refusal)
+		withhold(request, "The server is short of buffers.");
 	native_response_fill(request, response);
 	if (response_room(request, response_bytes(response)))
 		native_session_fail(request->session, "no frame to refuse a request in");
@@ -648,7 +667,7 @@ bool native_answer_late(struct native_request *request)
 		request->in.opcode == CAPSULE_OP_PING)
 		return false;
 	counter_add(&late_total, 1);
-	refuse(request, 503, "SlowDown", "The store cannot serve this now. Try again later.");
+	withhold(request, "The store cannot serve this now. Try again later.");
 	return true;
 }
 
@@ -665,10 +684,10 @@ static void answer(struct native_request *request)
 		native_once_end(request);
 	native_crypt_end(request);
 	if (!request->refusal && request->reply.broken && request->reply.error == -EHOSTDOWN)
-		refuse(request, 503, "SlowDown",
-			"Too few of the store's volumes can be reached. Try again later.");
+		withhold(
+			request, "Too few of the store's volumes can be reached. Try again later.");
 	if (!request->refusal && request->reply.broken && request->reply.error == -ENOBUFS)
-		refuse(request, 503, "SlowDown", "Please reduce your request rate.");
+		withhold(request, "Please reduce your request rate.");
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
 	if (__builtin_expect(!life_holds(), 0))

@@ -28,6 +28,7 @@ struct server {
 	const char *answer; /* the document of each answer */
 	const char *breaks; /* a request that has this text arrives, and its connection breaks */
 	bool ends;	    /* with it, the server ends, too */
+	const char *code;   /* the first request gets 503 with it; NULL: 200, as the others */
 	_Atomic uint32_t broken; /* such requests */
 	_Atomic uint32_t requests, connections;
 	struct pollfd fds[1 + CONNECTIONS_MAX];
@@ -61,6 +62,7 @@ static void serve(struct server *server, struct pollfd *connection)
 	size_t len = 0;
 	ssize_t got;
 	int bytes;
+	bool busy;
 
 	do {
 		got = recv(connection->fd, text + len, REQUEST_MAX - len, 0);
@@ -84,10 +86,17 @@ static void serve(struct server *server, struct pollfd *connection)
 			return;
 		}
 	}
-	server->requests++;
-	bytes = snprintf(answer, sizeof(answer),
-		"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: %zu\r\n\r\n%s",
-		strlen(server->answer), server->answer);
+	busy = !server->requests++ && server->code;
+	if (busy) {
+		snprintf(text, sizeof(text), "<Error><Code>%s</Code></Error>", server->code);
+		bytes = snprintf(answer, sizeof(answer),
+			"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %zu\r\n\r\n%s",
+			strlen(text), text);
+	} else {
+		bytes = snprintf(answer, sizeof(answer),
+			"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: %zu\r\n\r\n%s",
+			strlen(server->answer), server->answer);
+	}
 	assert_int_equal(send(connection->fd, answer, (size_t)bytes, MSG_NOSIGNAL), bytes);
 }
 
@@ -233,6 +242,47 @@ static void test_done_once(void **state)
 		assert_int_equal(server.requests, 2);
 		neb_client_close(client);
 		server_close(&server);
+	}
+}
+
+/* 503 says that nothing was done, so the write is sent again; but not when the server's own process
+ * was gone before its answer. */
+static void test_busy(void **state)
+{
+	static const struct neb_request plain = {.op = NEB_PUT_OBJECT, .key = "k"};
+	char body[] = "hello";
+	struct neb_iov iov = {body, 5};
+
+	(void)state;
+	for (size_t i = 0; i <= ARRAY_LEN(ONCE); i++) {
+		const struct neb_request *of = i ? &ONCE[i - 1].request : &plain;
+
+		if (of->op != NEB_PUT_OBJECT && of->op != NEB_DELETE_OBJECT)
+			continue;
+		for (int unknown = 0; unknown <= 1; unknown++) {
+			struct neb_request request = *of;
+			struct neb_client *client;
+			struct neb_result result;
+			struct server server;
+
+			server_open(&server, "");
+			server.code = unknown ? "OutcomeUnknown" : "SlowDown";
+			server_start(&server);
+			client = client_to(&server);
+			request.bucket = "b";
+			request.body = &iov;
+			request.body_count = request.op == NEB_DELETE_OBJECT ? 0 : 1;
+			if (unknown && i) {
+				assert_int_equal(neb_perform(client, &request, &result), -EAGAIN);
+				assert_string_equal(result.code, "OutcomeUnknown");
+				assert_int_equal(server.requests, 1);
+			} else {
+				assert_int_equal(neb_perform(client, &request, &result), 0);
+				assert_int_equal(server.requests, 2);
+			}
+			neb_client_close(client);
+			server_close(&server);
+		}
 	}
 }
 
@@ -667,6 +717,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_done_once),
+		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_next_endpoint),
 		cmocka_unit_test(test_no_capsule),
 		cmocka_unit_test(test_unsent),

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/life.h"
 #include "rig.h"
 
 #define B     "bucket"
@@ -174,6 +175,33 @@ static void test_answer_lost(void **state)
 	assert_int_equal(put_new(client, "late-1", data, &result), -ESTALE);
 	assert_int_equal(neb_get(client, B, "late-1", in, BYTES, NULL), 0);
 	assert_memory_equal(in, data, BYTES);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* The answer is withheld, because the store may have another owner: the write is asked for again,
+ * by its number, and is not done twice. */
+static void test_answer_withheld(void **state)
+{
+	struct rig *rig = rig_open(NULL);
+	struct neb_client *client = client_open(rig_endpoint(rig), PLAIN, NEB_RDMA);
+	uint8_t data[BYTES];
+	struct neb_iov body = {data, BYTES};
+	const struct neb_request put = new_of("new", &body);
+	static struct life life;
+	struct neb_result result;
+
+	(void)state;
+	rig_fill(data, BYTES, 3);
+	assert_int_equal(neb_put(client, B, "first", data, BYTES, NULL), 0);
+	life_renew(&life, 1);
+	assert_int_equal(neb_submit(client, &put, NULL), 0);
+	while (!stats_of(client).retries)
+		assert_int_equal(neb_poll(client, &result, 1), 0);
+	life_end(&life);
+	assert_int_equal(neb_wait(client, &result, 1, PATIENCE), 1);
+	assert_int_equal(result.status, 200);
+	assert_int_equal(fake_s3_puts(rig_s3(rig)), 2);
 	neb_client_close(client);
 	rig_close(rig);
 }
@@ -612,6 +640,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spreads),
 		cmocka_unit_test(test_answer_lost),
+		cmocka_unit_test(test_answer_withheld),
 		cmocka_unit_test(test_outcome_unknown),
 		cmocka_unit_test(test_cut_at_random),
 		cmocka_unit_test(test_comes_back),
