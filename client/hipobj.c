@@ -29,7 +29,9 @@ struct client_hipobj {
 	enum hipobj_phase phase;
 	uint32_t asking; /* control requests without an answer */
 	bool sized;
+	bool refusal_only; /* its length could not be asked for: PREPARE's refusal says why */
 	uint64_t offset, size;
+	char etag[sizeof(((struct neb_result *)0)->etag)]; /* of the object that has this length */
 	struct capsule_run run;
 	struct rp_qp *qp;
 	struct rp_address ours;
@@ -94,6 +96,13 @@ static void go_http(struct client_hipobj *transfer, const char *why)
 }
 
 /* ---- Asking. ---- */
+
+static void ask_begin(struct ask *ask)
+{
+	ask->count = 0;
+	ask->len = 0;
+	ask->failed = false;
+}
 
 static void put(struct ask *ask, struct slice name, struct slice value)
 {
@@ -185,9 +194,7 @@ static void cancel(struct client_hipobj *transfer)
 
 	if (!transfer->session[0])
 		return;
-	ask.count = 0;
-	ask.len = 0;
-	ask.failed = false;
+	ask_begin(&ask);
 	put(&ask, hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL));
 	put(&ask, hipobj_header(HIPOBJ_H_SESSION), slice_str(transfer->session));
 	put_hex(&ask, HIPOBJ_H_COOKIE, 8, transfer->cookie);
@@ -225,6 +232,12 @@ static void refused(struct client_hipobj *transfer, const struct client_call *as
 	client_call_finish(call, client_status_error(from->status));
 }
 
+/* Whether another object has come into the place of the one whose length was asked for. */
+static bool has_changed(const struct client_hipobj *transfer, const struct neb_result *result)
+{
+	return transfer->etag[0] && result->status == 412;
+}
+
 /* ---- READY. ---- */
 
 static void landed(struct client_hipobj *transfer)
@@ -243,6 +256,10 @@ static void moved(struct client_call *asked)
 
 	if (!transfer)
 		return;
+	if (has_changed(transfer, &asked->result)) {
+		client_call_retry(transfer_end(transfer, 0), -EAGAIN, "the object changed");
+		return;
+	}
 	if (asked->result.error || asked->result.status != 200) {
 		refused(transfer, asked);
 		return;
@@ -301,9 +318,7 @@ static void ready(struct client_hipobj *transfer)
 	struct ask ask;
 	int ret;
 
-	ask.count = 0;
-	ask.len = 0;
-	ask.failed = false;
+	ask_begin(&ask);
 	transfer->phase = MOVING;
 	put(&ask, hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL));
 	put(&ask, hipobj_header(HIPOBJ_H_SESSION), slice_str(transfer->session));
@@ -374,12 +389,20 @@ static void prepared(struct client_call *asked)
 		size_ask(transfer);
 		return;
 	}
-	if (result->status == 416 && !is_put(transfer) && !transfer->call->range_bytes) {
+	if ((result->status == 416 && !is_put(transfer) && !transfer->call->range_bytes) ||
+		has_changed(transfer, result)) {
 		client_call_retry(transfer_end(transfer, 0), -EAGAIN, "the object changed");
 		return;
 	}
 	if (result->error || result->status != 200) {
 		refused(transfer, asked);
+		return;
+	}
+	if (transfer->refusal_only) {
+		slice_copy_str(answer_header(asked, HIPOBJ_H_SESSION), transfer->session,
+			sizeof(transfer->session));
+		cancel(transfer);
+		go_http(transfer, "its length cannot be asked for");
 		return;
 	}
 	ret = join(transfer, asked);
@@ -436,16 +459,39 @@ static void put_target(struct ask *ask, const struct client_call *call)
 	buf_free(&target);
 }
 
-/* The call's own headers, and the headers for its fields. */
-static void put_operation(struct ask *ask, const struct client_call *call)
+static void put_own(struct ask *ask, const struct client_call *call)
 {
-	enum checksum_kind kind = (enum checksum_kind)call->checksum_kind;
-	char checksum[CHECKSUM_TEXT_LEN_MAX];
 	struct slice rest = call->headers;
 	struct capsule_header header;
 
 	while (capsule_header_next(&rest, &header))
 		put(ask, header.name, header.value);
+}
+
+static bool has_own(const struct client_call *call, struct slice name)
+{
+	struct slice rest = call->headers;
+	struct capsule_header header;
+
+	while (capsule_header_next(&rest, &header))
+		if (slice_eq_nocase(header.name, name))
+			return true;
+	return false;
+}
+
+/* The call's own headers, and the headers for its fields. The bytes are those of the object whose
+ * length is known, and no others. */
+static void put_operation(struct ask *ask, const struct client_hipobj *transfer)
+{
+	const struct client_call *call = transfer->call;
+	enum checksum_kind kind = (enum checksum_kind)call->checksum_kind;
+	char checksum[CHECKSUM_TEXT_LEN_MAX], etag[sizeof(transfer->etag) + 2];
+
+	put_own(ask, call);
+	if (transfer->etag[0])
+		put(ask, SLICE("if-match"),
+			slice_of(etag,
+				(size_t)snprintf(etag, sizeof(etag), "\"%s\"", transfer->etag)));
 	if (kind)
 		put(ask, checksum_header(kind),
 			slice_of(checksum,
@@ -462,9 +508,7 @@ static void prepare(struct client_hipobj *transfer)
 	uint32_t run_count;
 	int ret = client_runs(call, is_put(transfer), runs, &run_count);
 
-	ask.count = 0;
-	ask.len = 0;
-	ask.failed = false;
+	ask_begin(&ask);
 	if (ret == 0)
 		ret = qp_open(transfer);
 	if (ret) {
@@ -488,7 +532,7 @@ static void prepare(struct client_hipobj *transfer)
 	put_u64(&ask, HIPOBJ_H_SIZE, transfer->size);
 	if (transfer->offset)
 		put_u64(&ask, HIPOBJ_H_OFFSET, transfer->offset);
-	put_operation(&ask, call);
+	put_operation(&ask, transfer);
 	ret = post(transfer, HIPOBJ_PREPARE, &ask, prepared);
 	if (ret)
 		go_http(transfer, strerror(-ret));
@@ -513,8 +557,11 @@ static void sized(struct client_call *asked)
 	}
 	/* An answer to HEAD has no body, so a refusal of it has no reason. PREPARE is sent all the
 	 * same, because its refusal has one. */
-	if (result->status != 200)
+	transfer->refusal_only = result->status != 200;
+	if (transfer->refusal_only)
 		bytes = transfer->offset + 1;
+	else if (!has_own(call, SLICE("if-match")))
+		memcpy(transfer->etag, result->etag, sizeof(transfer->etag));
 	if (call->range_bytes && bytes > transfer->offset)
 		bytes = MIN(bytes - transfer->offset, call->range_bytes);
 	transfer->size = bytes;
@@ -540,16 +587,21 @@ static void size_ask(struct client_hipobj *transfer)
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1], key[LIMIT_KEY_LEN_MAX + 1];
 	char version[CAPSULE_VERSION_ID_LEN_MAX + 1], query[256];
 	uint64_t now_ns = clock_now_ns();
+	struct ask ask;
 	const struct neb_request request = {.op = NEB_HEAD_OBJECT,
 		.bucket = bucket,
 		.key = key,
 		.version_id = version,
 		.query = query,
+		.headers = ask.headers,
+		.header_count = call->header_count,
 		.timeout_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 1,
 		.user_data = transfer};
 
 	transfer->phase = SIZING;
-	if (slice_copy_str(call->bucket, bucket, sizeof(bucket)) ||
+	ask_begin(&ask);
+	put_own(&ask, call);
+	if (ask.failed || slice_copy_str(call->bucket, bucket, sizeof(bucket)) ||
 		slice_copy_str(call->key, key, sizeof(key)) ||
 		slice_copy_str(call->version_id, version, sizeof(version)) ||
 		slice_copy_str(call->query, query, sizeof(query)) ||
@@ -573,21 +625,18 @@ static const char *unfit(const struct client_call *call, const struct client_end
 {
 	const struct neb_iov *iov = call->body_bytes ? call->body : call->into;
 	uint32_t count = call->body_bytes ? call->body_count : call->into_count, used = 0;
-	struct slice rest = call->headers;
-	struct capsule_header header;
 
 	for (uint32_t i = 0; i < count; i++)
 		used += iov[i].bytes > 0;
-	while (capsule_header_next(&rest, &header))
-		if (slice_eq_nocase(header.name, SLICE("range")))
-			return "a range is given as a header";
+	if (has_own(call, SLICE("range")))
+		return "a range is given as a header";
 	if (call->client->require_encryption)
 		return CLIENT_NOT_ENCRYPTED;
 	if (!call->client->device_count)
 		return "no RDMA device";
 	if (used != 1 || MAX(call->body_bytes, call->range_bytes) > HIPOBJ_SIZE_MAX)
 		return "a transfer has one contiguous range of memory below 2 GiB";
-	if (call->header_count + OWN_HEADERS + 2 > NEB_HEADERS_MAX)
+	if (call->header_count + OWN_HEADERS + 3 > NEB_HEADERS_MAX)
 		return "too many headers";
 	if (clock_now_ns() < endpoint->hipobj_retry_ns)
 		return "the server does not speak hipobj-rc-v2";

@@ -29,6 +29,8 @@ struct server {
 	const char *breaks; /* a request that has this text arrives, and its connection breaks */
 	bool ends;	    /* with it, the server ends, too */
 	const char *code;   /* the first request gets 503 with it; NULL: 200, as the others */
+	/* Another answer to a request, of which it says how many came before; NULL: those above. */
+	const char *(*tells)(const char *request, uint32_t before);
 	_Atomic uint32_t broken; /* such requests */
 	_Atomic uint32_t requests, connections;
 	struct pollfd fds[1 + CONNECTIONS_MAX];
@@ -86,8 +88,11 @@ static void serve(struct server *server, struct pollfd *connection)
 			return;
 		}
 	}
-	busy = !server->requests++ && server->code;
-	if (busy) {
+	busy = !server->requests && server->code;
+	if (server->tells) {
+		bytes = snprintf(
+			answer, sizeof(answer), "%s", server->tells(text, server->requests));
+	} else if (busy) {
 		snprintf(text, sizeof(text), "<Error><Code>%s</Code></Error>", server->code);
 		bytes = snprintf(answer, sizeof(answer),
 			"HTTP/1.1 503 Service Unavailable\r\nContent-Length: %zu\r\n\r\n%s",
@@ -97,6 +102,7 @@ static void serve(struct server *server, struct pollfd *connection)
 			"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: %zu\r\n\r\n%s",
 			strlen(server->answer), server->answer);
 	}
+	server->requests++;
 	assert_int_equal(send(connection->fd, answer, (size_t)bytes, MSG_NOSIGNAL), bytes);
 }
 
@@ -574,7 +580,89 @@ static void test_sent_to_silence(void **state)
 	dead_close(&dead);
 }
 
-/* ---- Names. ---- */
+/* ---- hipobj-rc-v2: the length is asked for first. ---- */
+
+#define HEAD_OF(etag, bytes) \
+	"HTTP/1.1 200 OK\r\nETag: \"" etag "\"\r\nContent-Length: " bytes "\r\n\r\n"
+#define EMPTY(status, headers) "HTTP/1.1 " status "\r\n" headers "Content-Length: 0\r\n\r\n"
+
+static bool cancelled; /* told by the server's thread */
+
+static bool asks(const char *request, const char *line)
+{
+	return strncmp(request, line, strlen(line)) == 0;
+}
+
+/* Another object comes into the place of the one whose length was told. */
+static const char *tell_changed(const char *request, uint32_t before)
+{
+	if (asks(request, "HEAD /b/k "))
+		return before ? HEAD_OF("new", "9") : HEAD_OF("old", "5");
+	if (asks(request, "POST /.hipobj-rc/prepare ") &&
+		strcasestr(request, "\r\nif-match: \"old\""))
+		return EMPTY("412 Precondition Failed", "");
+	if (asks(request, "POST /.hipobj-rc/prepare ") &&
+		strcasestr(request, "\r\nif-match: \"new\""))
+		return EMPTY("501 Not Implemented", "x-amz-rdma-protocol-status: unsupported\r\n");
+	return asks(request, "GET /b/k ") ? HEAD_OF("new", "9") "123456789"
+					  : EMPTY("400 Bad Request", "");
+}
+
+/* HEAD is refused, and PREPARE is not. */
+static const char *tell_no_length(const char *request, uint32_t before)
+{
+	(void)before;
+	cancelled |= asks(request, "POST /.hipobj-rc/cancel ");
+	if (asks(request, "HEAD /b/k "))
+		return strcasestr(request, "\r\nx-amz-request-payer: requester")
+			       ? EMPTY("503 Service Unavailable", "")
+			       : EMPTY("403 Forbidden", "");
+	if (asks(request, "POST /.hipobj-rc/"))
+		return EMPTY("200 OK", "x-amz-rdma-session: 0123\r\n");
+	return HEAD_OF("e", "9") "123456789";
+}
+
+static void whole_get(const char *(*tells)(const char *request, uint32_t before), uint32_t requests)
+{
+	static const struct neb_header payer = {"x-amz-request-payer", "requester"};
+	char endpoint[64], data[64];
+	struct neb_iov into = {data, sizeof(data)};
+	const struct neb_request get = {.op = NEB_GET_OBJECT,
+		.bucket = "b",
+		.key = "k",
+		.headers = &payer,
+		.header_count = 1,
+		.into = &into,
+		.into_count = 1};
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+
+	server_open(&server, "");
+	server.tells = tells;
+	server_start(&server);
+	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u?rdma=hipobj", server.port);
+	client = client_of(endpoint);
+	assert_int_equal(neb_perform(client, &get, &result), 0);
+	assert_int_equal(result.bytes, 9);
+	assert_memory_equal(data, "123456789", 9);
+	while (server.requests < requests)
+		neb_poll(client, NULL, 0);
+	assert_int_equal(server.requests, requests);
+	neb_client_close(client);
+	server_close(&server);
+}
+
+static void test_hipobj_length(void **state)
+{
+	(void)state;
+	/* HEAD, PREPARE, both again, GET. */
+	whole_get(tell_changed, 5);
+	/* HEAD, PREPARE, CANCEL, GET. */
+	cancelled = false;
+	whole_get(tell_no_length, 4);
+	assert_true(cancelled);
+}
 
 /* Without its key, a request for an object has the path of its bucket: a DELETE deletes that. */
 static void test_names(void **state)
@@ -723,6 +811,7 @@ int main(void)
 		cmocka_unit_test(test_unsent),
 		cmocka_unit_test(test_unsent_everywhere),
 		cmocka_unit_test(test_sent_to_silence),
+		cmocka_unit_test(test_hipobj_length),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_plain_again),
 		cmocka_unit_test(test_document),
