@@ -111,8 +111,8 @@ struct page {
 	bool stopped;
 	bool list; /* the document is a list of a server's */
 	bool truncated;
-	bool failed; /* no memory for a text: nothing of the page is reported */
-	int error;   /* of a page that came before the last answer */
+	int failed; /* why the page is not read on: -ENOMEM, -EILSEQ (a key with a zero byte) */
+	int error;  /* of a page that came before the last answer */
 	struct buf text;
 	struct buf key, etag, modified, token;
 	uint64_t bytes;
@@ -125,9 +125,9 @@ static void text_keep(struct buf *to, struct buf *from)
 	buf_put(to, "", 1);
 }
 
-static void page_fail(struct page *page)
+static void page_fail(struct page *page, int error)
 {
-	page->failed = true;
+	page->failed = error;
 	XML_StopParser(page->parser, XML_FALSE);
 }
 
@@ -171,8 +171,10 @@ static void entry_end(struct page *page)
 		.last_modified = text_of(&page->modified)};
 
 	page->entry = false;
+	if (page->failed)
+		return;
 	if (page->key.failed || page->etag.failed || page->modified.failed) {
-		page_fail(page);
+		page_fail(page, -ENOMEM);
 		return;
 	}
 	if (!page->key.len || page->visit(page->arg, &entry))
@@ -191,6 +193,9 @@ static void key_keep(struct page *page)
 		uri_decode(buf_slice(text), URI_PLUS_IS_SPACE, text->data, text->len, &len) == 0)
 		text->len = len;
 	text_keep(&page->key, text);
+	/* As a C string it would be another object's key. */
+	if (text->len && memchr(text->data, '\0', text->len))
+		page_fail(page, -EILSEQ);
 }
 
 static void entry_field(struct page *page, const char *name)
@@ -214,7 +219,7 @@ static void on_end(void *arg, const XML_Char *name)
 	struct page *page = arg;
 
 	if (page->text.failed)
-		page_fail(page);
+		page_fail(page, -ENOMEM);
 	else if (strcmp(name, "Owner") == 0)
 		page->owner = false;
 	else if (strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 ||
@@ -227,7 +232,7 @@ static void on_end(void *arg, const XML_Char *name)
 	else if (strcmp(name, "NextContinuationToken") == 0)
 		text_keep(&page->token, &page->text);
 	if (page->token.failed)
-		page_fail(page);
+		page_fail(page, -ENOMEM);
 	buf_reset(&page->text);
 }
 
@@ -237,7 +242,7 @@ static int page_read(struct page *page, const void *data, size_t len)
 
 	page->list = false;
 	page->truncated = false;
-	page->failed = false;
+	page->failed = 0;
 	page->entry = false;
 	page->owner = false;
 	buf_reset(&page->token);
@@ -250,7 +255,7 @@ static int page_read(struct page *page, const void *data, size_t len)
 	XML_SetElementHandler(page->parser, on_start, on_end);
 	XML_SetCharacterDataHandler(page->parser, on_text);
 	if (XML_Parse(page->parser, data, (int)len, XML_TRUE) != XML_STATUS_OK && !page->stopped)
-		ret = page->failed ? -ENOMEM : -EBADMSG;
+		ret = page->failed ? page->failed : -EBADMSG;
 	else if (!page->list)
 		ret = -EBADMSG;
 	XML_ParserFree(page->parser);
@@ -381,6 +386,10 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 			page.truncated ? "the list is cut off: the server does not say where it "
 					 "goes on"
 				       : "the answer is not a list of objects");
+	if (ret == -EILSEQ)
+		snprintf(result->message, sizeof(result->message),
+			"a key has a zero byte, which this library cannot name: delete the object "
+			"by another client");
 	result->error = ret;
 	buf_free(&query);
 	page_free(&page);

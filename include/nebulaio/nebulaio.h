@@ -616,7 +616,8 @@ struct neb_list {
 	uint32_t page_keys; /* keys in a page [1,000, which is the most]; fewer bring the first
 			       sooner */
 };
-/* Lists the objects of a bucket, all pages: list->visit is called inside for each. */
+/* Lists the objects of a bucket, all pages: list->visit is called inside for each. -EILSEQ: a key
+ * has a zero byte, so that a C string would name another object. */
 NEB_API int neb_list(
 	struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result);
 /* Lists the buckets that the caller may see, as entries whose key is their name. */

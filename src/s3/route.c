@@ -315,7 +315,8 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 		return s3_error_at(S3_E_KEY_TOO_LONG);
 	}
 	if (!s3_key_valid(call->key))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT, "The key is not valid UTF-8.");
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The key is not valid UTF-8, or has a zero byte.");
 	return NULL;
 }
 

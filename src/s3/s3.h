@@ -427,7 +427,8 @@ void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_ou
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 
 bool s3_bucket_name_valid(struct slice name);
-bool s3_key_valid(struct slice key); /* 1 to 1,024 bytes of UTF-8 */
+/* 1 to 1,024 bytes of UTF-8, none of them zero: C's strings would name another object. */
+bool s3_key_valid(struct slice key);
 
 /* How long STS lets a session of the role last, in seconds; the ARN names the role's account. 0:
  * there is no such role. Any thread. */

@@ -205,7 +205,8 @@ bool s3_bucket_name_valid(struct slice name)
 
 bool s3_key_valid(struct slice key)
 {
-	return key.len && key.len <= LIMIT_KEY_LEN_MAX && utf8_is_valid(key);
+	return key.len && key.len <= LIMIT_KEY_LEN_MAX && !memchr(key.data, '\0', key.len) &&
+	       utf8_is_valid(key);
 }
 
 /* ---- Directory buckets. ---- */

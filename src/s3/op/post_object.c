@@ -113,9 +113,9 @@ static const struct s3_error *take_key(struct s3_call *call, const struct post *
 	buf_free(&text);
 	if (call->key.len > LIMIT_KEY_LEN_MAX || !call->key.data)
 		return s3_error_at(S3_E_KEY_TOO_LONG);
-	return s3_key_valid(call->key)
-		       ? NULL
-		       : s3_fail(call, S3_E_INVALID_ARGUMENT, "The key is not valid UTF-8.");
+	return s3_key_valid(call->key) ? NULL
+				       : s3_fail(call, S3_E_INVALID_ARGUMENT,
+						 "The key is not valid UTF-8, or has a zero byte.");
 }
 
 /* ---- Authentication. ---- */

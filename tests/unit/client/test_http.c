@@ -801,6 +801,28 @@ static void test_list_encoding(void **state)
 	}
 }
 
+/* The list's second key is not the first one again. */
+static void test_list_zero_byte(void **state)
+{
+	char keys[64] = "";
+	const struct neb_list list = {.bucket = "b", .visit = keys_take, .arg = keys};
+	struct neb_client *client;
+	struct neb_result result;
+	struct server server;
+
+	(void)state;
+	server_open(&server,
+		"<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>a</Key>"
+		"</Contents><Contents><Key>a%00b</Key></Contents></ListBucketResult>");
+	server_start(&server);
+	client = client_to(&server);
+	assert_int_equal(neb_list(client, &list, &result), -EILSEQ);
+	assert_non_null(strstr(result.message, "zero byte"));
+	assert_string_equal(keys, "a|");
+	neb_client_close(client);
+	server_close(&server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -816,6 +838,7 @@ int main(void)
 		cmocka_unit_test(test_plain_again),
 		cmocka_unit_test(test_document),
 		cmocka_unit_test(test_list_encoding),
+		cmocka_unit_test(test_list_zero_byte),
 	};
 
 	return cmocka_run_group_tests_name("client_http", tests, NULL, NULL);

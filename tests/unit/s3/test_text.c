@@ -149,6 +149,7 @@ static void test_keys(void **state)
 	assert_true(s3_key_valid(SLICE("\xf0\x9f\x8c\x8c/\x01\n..")));
 	assert_false(s3_key_valid(SLICE("\xc3")));
 	assert_false(s3_key_valid(SLICE("a\xff")));
+	assert_false(s3_key_valid(SLICE("a\0b")));
 }
 
 static void test_peer_address(void **state)
