@@ -21,13 +21,27 @@
 struct target {
 	struct s3_write_condition tags;
 	struct s3_conditions dates;
+	struct slice mark;
+	bool done; /* the check refused because the target has the mark */
 };
+
+/* Whether the object came to its key by the request with that mark. */
+static bool has_mark(const struct store_meta *meta, struct slice mark)
+{
+	return mark.len && slice_eq(s3_meta_hidden(slice_of(meta->headers, meta->headers_len),
+					    SLICE(RENAMED_HEADER)),
+				   mark);
+}
 
 static int check_target(const struct store_meta *current, void *arg)
 {
 	struct target *target = arg;
-	int ret = s3_write_condition_check(current, &target->tags);
+	int ret;
 
+	target->done = current && has_mark(current, target->mark);
+	if (target->done)
+		return -ECANCELED;
+	ret = s3_write_condition_check(current, &target->tags);
 	if (ret || !current ||
 		s3_conditions_check(&target->dates, current->etag, current->mtime_ns) ==
 			S3_CONDITION_HOLDS)
@@ -90,21 +104,21 @@ static const struct s3_error *make_mark(
 	return ret_mark->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-/* Whether the same request was done before: the client did not receive its answer. */
-static bool is_done(struct s3_call *call, struct slice mark)
+/* Whether the same request was done before: the client did not receive its answer, and meanwhile
+ * the source's key may have another object, which a second rename would move. */
+static const struct s3_error *find_done(struct s3_call *call, struct slice mark, bool *ret_done)
 {
-	const struct store_meta *meta;
+	const struct store_name name = {
+		.bucket = call->bucket, .key = call->key, .bucket_id = s3_call_bucket_id(call)};
 	struct store_get *get;
-	bool exists, done;
+	bool exists;
+	int ret =
+		mark.len ? store_get_open_version(call->s3->store, &name, &get, &exists) : -ENOENT;
 
-	if (!mark.len || store_get_open(call->s3->store, call->bucket, call->key, &get, &exists))
-		return false;
-	meta = store_get_meta(get);
-	done = slice_eq(
-		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(RENAMED_HEADER)),
-		mark);
-	store_get_close(get);
-	return done;
+	*ret_done = !ret && has_mark(store_get_meta(get), mark);
+	if (!ret)
+		store_get_close(get);
+	return ret && ret != -ENOENT ? s3_fail_errno(call, ret) : NULL;
 }
 
 static const struct s3_error *check_source(struct s3_call *call, const struct store_meta *meta)
@@ -131,7 +145,8 @@ static const struct s3_error *rename_once(
 		.bucket = call->bucket, .key = source, .bucket_id = s3_call_bucket_id(call)};
 	struct target target = {
 		.dates = {.if_modified_since = s3_call_header(call, SLICE("if-modified-since")),
-			.if_unmodified_since = s3_call_header(call, SLICE("if-unmodified-since"))}};
+			.if_unmodified_since = s3_call_header(call, SLICE("if-unmodified-since"))},
+		.mark = mark};
 	const struct store_condition condition = {.check = check_target, .arg = &target};
 	const struct s3_error *error = s3_write_condition_parse(call, &target.tags);
 	const struct store_meta *meta;
@@ -151,16 +166,39 @@ static const struct s3_error *rename_once(
 	if (!error)
 		*ret_ret = store_rename(call->s3->store, &from, get, call->key, headers, condition);
 	store_get_close(get);
+	if (!error && *ret_ret == -ECANCELED && target.done)
+		*ret_ret = 0;
 	if (error || !*ret_ret || *ret_ret == -ESTALE)
 		return error;
 	return s3_write_failed(call, &target.tags, *ret_ret);
+}
+
+static const struct s3_error *rename_unless_done(
+	struct s3_call *call, struct slice source, struct slice mark)
+{
+	const struct s3_error *error, *unknown;
+	int ret = -ESTALE;
+	bool done;
+
+	error = find_done(call, mark, &done);
+	if (error || done)
+		return error;
+	for (uint32_t i = 0; !error && ret == -ESTALE && i < RENAME_TRIES_MAX; i++)
+		error = rename_once(call, source, mark, &ret);
+	if (!error)
+		return ret ? s3_error_at(S3_E_CONDITIONAL_REQUEST_CONFLICT) : NULL;
+	/* The same request may have been done since, and is why the source is missing or another
+	 * object. */
+	unknown = find_done(call, mark, &done);
+	if (unknown)
+		return unknown;
+	return done ? NULL : error;
 }
 
 const struct s3_error *s3_op_rename_object(struct s3_call *call)
 {
 	struct slice source, mark;
 	const struct s3_error *error;
-	int ret = -ESTALE;
 
 	if (!s3_express_bucket(call))
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
@@ -172,13 +210,7 @@ const struct s3_error *s3_op_rename_object(struct s3_call *call)
 		error = s3_call_may(call, "s3:DeleteObject", source);
 	if (!error)
 		error = make_mark(call, source, &mark);
-	if (error)
-		return error;
-	for (uint32_t i = 0; !error && ret == -ESTALE && i < RENAME_TRIES_MAX; i++)
-		error = rename_once(call, source, mark, &ret);
-	if (error == s3_error_at(S3_E_NO_SUCH_KEY) && is_done(call, mark))
-		error = NULL;
-	else if (!error && ret)
-		error = s3_error_at(S3_E_CONDITIONAL_REQUEST_CONFLICT);
+	if (!error)
+		error = rename_unless_done(call, source, mark);
 	return error ? error : s3_answer_empty(call, 200);
 }
