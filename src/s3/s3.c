@@ -110,6 +110,7 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!s3)
 		return -ENOMEM;
 	fiber_mutex_init(&s3->owning);
+	fiber_mutex_init(&s3->excluding);
 	s3->store = store;
 	s3->config_kinds = s3_config_kinds;
 	s3->store_id = opts->store_id;
@@ -165,6 +166,7 @@ void s3_close(struct s3 *s3)
 	s3_oidc_close(s3->oidc);
 	s3_replicate_registry_close(s3->replicate);
 	flow_fans_close(s3->fans);
+	fiber_mutex_destroy(&s3->excluding);
 	fiber_mutex_destroy(&s3->owning);
 	secret_wipe(s3, sizeof(*s3));
 	free(s3);

@@ -55,6 +55,9 @@ struct s3 {
 	/* A bucket and its documents are being made, an account deleted, or a document without its
 	 * bucket. */
 	struct fiber_mutex owning;
+	/* A configuration of a bucket that excludes others is being checked and stored. Its holder
+	 * waits for the store only. */
+	struct fiber_mutex excluding;
 	const struct s3_config_kind *config_kinds; /* by id: the handlers are in a higher layer */
 };
 /* ---- One request in progress. ----
