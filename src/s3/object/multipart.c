@@ -165,7 +165,8 @@ void s3_upload_close(struct s3_upload *upload)
 /* ---- Deleting. ---- */
 
 /* Parts go first: a record without parts can be aborted again, parts without a record would never
- * be found. */
+ * be found. They also go last: a part that was committed behind the first round, and whose request
+ * still found the record (s3_upload_still_there), was committed before the record's deletion. */
 int s3_upload_drop(struct s3 *s3, struct slice name)
 {
 	char parts[S3_UPLOAD_NAME_MAX + 1];
@@ -173,7 +174,11 @@ int s3_upload_drop(struct s3 *s3, struct slice name)
 
 	snprintf(parts, sizeof(parts), "p%.*s/", SLICE_FMT(slice_from(name, 1)));
 	ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
-	return ret ? ret : store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
+	if (!ret)
+		ret = store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
+	if (!ret)
+		ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
+	return ret;
 }
 
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)

@@ -64,7 +64,8 @@ const struct s3_error *s3_upload_sse(
  * too. */
 const struct s3_error *s3_upload_room(struct s3_call *call, uint64_t bytes);
 void s3_upload_close(struct s3_upload *upload);
-/* Deletes the record of that name, and its parts before it. */
+/* Deletes the record of that name, and its parts before it; and after it those that were still
+ * accepted. */
 int s3_upload_drop(struct s3 *s3, struct slice name);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);

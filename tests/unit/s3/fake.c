@@ -19,7 +19,7 @@ int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edi
 int fake_bucket_error;
 uint32_t fake_read_fails, fake_delete_fails;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
-void (*fake_get_opened)(void), (*fake_get_ended)(void);
+void (*fake_get_opened)(void), (*fake_get_ended)(void), (*fake_deleted)(void);
 int fake_open_gets, fake_open_puts, fake_open_sources;
 struct store *fake_store;
 struct s3 *fake_s3;
@@ -74,10 +74,16 @@ static int counted_edit(struct store *store, const struct store_name *name, stor
 static int counted_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,
 	struct store_deletion *list, uint32_t count)
 {
-	if (!fake_delete_fails)
-		return engine->delete_each(store, bucket, bucket_id, list, count);
-	fake_delete_fails--;
-	return -EIO;
+	int ret;
+
+	if (fake_delete_fails) {
+		fake_delete_fails--;
+		return -EIO;
+	}
+	ret = engine->delete_each(store, bucket, bucket_id, list, count);
+	if (!ret && fake_deleted)
+		fake_deleted();
+	return ret;
 }
 
 static int counted_put_commit(

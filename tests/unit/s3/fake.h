@@ -26,6 +26,7 @@ extern uint32_t fake_read_fails; /* so many reads fail; 0: all, while there is a
 #define FAKE_BAD_KEY "bad"
 extern int fake_edit_error;
 extern uint32_t fake_delete_fails; /* so many deletions fail with -EIO */
+extern void (*fake_deleted)(void); /* runs once objects are deleted; or NULL */
 extern int fake_bucket_error;	   /* no bucket is made, and the caller gets this -errno; 0: none */
 /* Runs before a bucket is made; or NULL. */
 extern void (*fake_bucket_making)(void);
