@@ -192,17 +192,21 @@ static void visit(const struct store_list_entry *entry, void *arg)
 {
 	struct walk *walk = (struct walk *)arg;
 	struct kept *kept = &walk->last;
-	bool same = kept->any && slice_eq(entry->key, slice_of(kept->key, kept->key_len));
+	bool same_key = kept->any && slice_eq(entry->key, slice_of(kept->key, kept->key_len));
+	/* A page begins with the key's newest version again, if the version that the last page
+	 * ended with is gone (store/call/list_versions.c): the count of newer ones begins again,
+	 * too. */
+	bool follows = same_key && !entry->is_latest;
 	struct kept next = {
-		.any = true, .key_len = entry->key.len, .meta = *entry->meta, .current = !same};
+		.any = true, .key_len = entry->key.len, .meta = *entry->meta, .current = !follows};
 
 	if (walk->job->ending || walk->ret)
 		return;
-	if (same) {
+	if (follows) {
 		next.noncurrent_ns = kept->meta.mtime_ns;
 		next.newer = kept->current ? 0 : kept->newer + 1;
 	}
-	kept_act(walk, kept->current && !same);
+	kept_act(walk, kept->current && !same_key);
 	memcpy(next.key, entry->key.data, entry->key.len);
 	*kept = next;
 }
