@@ -290,15 +290,23 @@ static const struct s3_error *gather_access(
 	return error;
 }
 
+/* Whether the request and the bucket's kind store nothing with the object but its bytes. */
+static bool adds_nothing(const struct s3_call *call, const struct s3_settings *settings)
+{
+	return !call->request->header_count && call->identity->root && !s3_express_bucket(call) &&
+	       !call->request->fetched &&
+	       !(settings && settings->bucket.flags & STORE_BUCKET_MEMORY);
+}
+
 static const struct s3_error *gather_headers(struct s3_call *call, struct store_meta *meta)
 {
-	const struct s3_error *error;
+	const struct s3_settings *settings;
+	const struct s3_error *error = s3_call_settings(call, &settings);
 	struct slice copy;
 	struct buf out;
 
-	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call) &&
-		!call->request->fetched)
-		return NULL;
+	if (error || adds_nothing(call, settings))
+		return error;
 	if (!all_clean(call->request))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "A header has an invalid character.");
 	buf_init(&out, S3_META_BYTES_MAX);

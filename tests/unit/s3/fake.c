@@ -139,7 +139,8 @@ static void engine_open(struct store **ret_store)
 		.log_bytes = 4 * MIB,
 		.step_bytes = 16 * MIB,
 		.index_cache_bytes = 8 * MIB,
-		.list_table_bytes_max = 8 * MIB};
+		.list_table_bytes_max = 8 * MIB,
+		.memory_buckets_bytes_max = 2 * MIB};
 	const char *base = getenv("TMPDIR");
 
 	if (!local) {

@@ -437,6 +437,30 @@ static void test_etag_by_transport(void **state)
 	check_header("etag", "\"" MD5_OF_BODY "\"");
 }
 
+/* A native request may have no headers at all; then the bucket's class is stored, too. */
+static void test_class_of_a_memory_bucket(void **state)
+{
+	(void)state;
+	begin("PUT", "/mem", "");
+	header("x-nebulaio-memory", "bytes=1MiB");
+	run(200, NULL);
+	begin("PUT", "", "");
+	call.request.opcode = CAPSULE_OP_PUT;
+	call.request.bucket = SLICE("mem");
+	call.request.key = SLICE("native");
+	call.request.transport = "rdma";
+	body("body");
+	run(200, NULL);
+	begin("HEAD", "/mem/native", "");
+	run(200, NULL);
+	/* The bucket's own store, in the engine on volumes, does not count what it closes. */
+	fake_open_puts = fake_open_gets = 0;
+	check_header("x-amz-storage-class", "MEMORY");
+	begin("GET", "/mem", "");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<StorageClass>MEMORY</StorageClass>"));
+}
+
 static void test_native_opcodes(void **state)
 {
 	(void)state;
@@ -769,6 +793,7 @@ static int tests_run(void)
 		OBJECT_TEST(test_digests),
 		OBJECT_TEST(test_trailers),
 		OBJECT_TEST(test_etag_by_transport),
+		OBJECT_TEST(test_class_of_a_memory_bucket),
 		OBJECT_TEST(test_native_opcodes),
 		OBJECT_TEST(test_copy),
 		OBJECT_TEST(test_copy_conditions),
