@@ -16,6 +16,7 @@
 #include "s3/object/lock.h"
 #include "s3/object/object.h"
 #include "s3/operation.h"
+#include "s3/origin.h"
 #include "s3/sse/sse.h"
 
 static const struct s3_error *parse_directive(
@@ -40,20 +41,28 @@ static const struct s3_error *parse_directive(
 	return NULL;
 }
 
-/* An ETag that is an MD5 of the body is copied; any other ETag is computed again. The checksum
- * algorithm is the request's, otherwise the source's. */
+/* Whether the source's ETag is the MD5 of the body, and may be the copy's. An origin's ETag may
+ * have an MD5's form and be another sum; ETags of directory buckets are never MD5s. */
+static bool etag_stays(const struct s3_call *call, const struct store_meta *from)
+{
+	return strlen(from->etag) == 2 * MD5_BYTES && !call->sse &&
+	       !(from->checksum_flags & S3_FLAG_ENCRYPTED) && !s3_origin_is_copy(from) &&
+	       !s3_express_bucket(call);
+}
+
+/* An ETag that does not stay is computed again. The checksum algorithm is the request's, otherwise
+ * the source's. */
 static const struct s3_error *plan_sums(struct s3_call *call, const struct store_meta *from,
 	struct s3_sums *sums, struct store_meta *meta)
 {
 	struct slice name = s3_call_header(call, SLICE("x-amz-checksum-algorithm"));
-	bool is_md5 = strlen(from->etag) == 2 * MD5_BYTES && !call->sse &&
-		      !(from->checksum_flags & S3_FLAG_ENCRYPTED);
+	bool stays = etag_stays(call, from);
 
 	*sums = (struct s3_sums){
 		.kind = (enum checksum_kind)from->checksum_type,
-		.etag_md5 = !is_md5 && call->etag_md5,
+		.etag_md5 = !stays && call->etag_md5,
 	};
-	if (is_md5)
+	if (stays)
 		memcpy(meta->etag, from->etag, sizeof(meta->etag));
 	if (name.len && checksum_kind_of_name(name, &sums->kind))
 		return s3_fail(call, S3_E_INVALID_REQUEST,

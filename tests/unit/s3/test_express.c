@@ -1,5 +1,5 @@
 /* Covers directory buckets: op/rename_object.c: a request that is sent again with its client token,
- * because its answer was lost, moves nothing a second time. */
+ * because its answer was lost, moves nothing a second time; and the ETags of copies. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -215,6 +215,32 @@ static void test_unknown_whether_it_was_done(void **state)
 	run(500, "InternalError");
 }
 
+/* ---- Copies. ---- */
+
+static void copy(const char *path, const char *source, bool md5)
+{
+	begin("PUT", path, "");
+	fake_call_header(&call, "x-amz-copy-source", source);
+	run(200, NULL);
+	begin("HEAD", path, "");
+	run(200, NULL);
+	assert_int_equal(fake_reply_header(&call, "etag").len == 2 * MD5_BYTES + 2, md5);
+}
+
+static void test_copies_have_no_md5s(void **state)
+{
+	(void)state;
+	begin("PUT", "/plain", "");
+	run(200, NULL);
+	put("/plain/key", "body");
+	assert_int_equal(fake_reply_header(&call, "etag").len, 2 * MD5_BYTES + 2);
+	copy(BUCKET "/copy", "plain/key", false);
+	copy(BUCKET "/again", BUCKET "/copy", false);
+	copy("/plain/back", BUCKET "/again", true);
+	copy("/plain/again", "plain/back", true);
+	holds("/plain/again", "body");
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +251,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_done_before_the_commit, open_all, close_all),
 		cmocka_unit_test_setup_teardown(
 			test_unknown_whether_it_was_done, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_copies_have_no_md5s, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
