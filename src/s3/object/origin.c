@@ -102,15 +102,19 @@ void s3_origin_answer(struct s3_call *call, struct slice value)
 static void via_make(struct s3_call *call, uint64_t bucket_id, char ret_via[S3_ORIGIN_VIA_BYTES])
 {
 	struct slice came = s3_call_header(call, SLICE(S3_ORIGIN_VIA)), rest = came;
+	uint32_t count = 0;
 	char own[40];
 	int len;
 
 	snprintf(own, sizeof(own), "%llx-%llx", (unsigned long long)call->s3->store_id,
 		(unsigned long long)bucket_id);
 	ret_via[0] = '\0';
-	while (rest.len)
+	for (; rest.len; count++)
 		if (slice_eq(slice_trim(slice_split(&rest, ',')), slice_str(own)))
 			return;
+	/* Ids have as many digits as they need, so that more than this would fit. */
+	if (count >= S3_ORIGIN_VIA_MAX)
+		return;
 	len = snprintf(ret_via, S3_ORIGIN_VIA_BYTES, "%.*s%s%s", SLICE_FMT(came),
 		came.len ? "," : "", own);
 	if (len >= (int)S3_ORIGIN_VIA_BYTES)
