@@ -168,7 +168,7 @@ static const struct s3_error *open_part(
 	if (ret)
 		return s3_fail_errno(call, ret);
 	part->meta = store_get_meta(part->get);
-	if (!s3_etag_matches(part->etag, part->meta->etag))
+	if (!slice_eq(s3_etag_bare(part->etag), slice_str(part->meta->etag)))
 		return bad_part(call, part);
 	return check_part_sum(call, upload, part);
 }

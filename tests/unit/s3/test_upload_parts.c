@@ -1,4 +1,5 @@
-/* Covers object/multipart.c: a part that arrives while its upload is aborted. */
+/* Covers object/multipart.c and op/complete_multipart_upload.c: a part that arrives while its
+ * upload is aborted, and the ETags by which a completion names parts. */
 #include "../unit.h"
 
 #include <stdio.h>
@@ -103,10 +104,54 @@ static void test_a_part_during_an_abort(void **state)
 	run(404, "NoSuchUpload");
 }
 
+/* ---- ETags. ---- */
+
+static void complete(const char *etag, uint32_t status, const char *code)
+{
+	char xml[256];
+
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		etag);
+	begin("POST", upload_query);
+	fake_call_body(&call, slice_str(xml));
+	run(status, code);
+}
+
+/* One part has one ETag, with its quotes or without. */
+static void test_etags_of_a_completion(void **state)
+{
+	char etag[40], text[96];
+
+	(void)state;
+	create();
+	put_part(1, etag);
+	complete("*", 400, "InvalidPart");
+	complete("\"*\"", 400, "InvalidPart");
+	complete("", 400, "InvalidPart");
+	snprintf(text, sizeof(text), "\"other\", %s", etag);
+	complete(text, 400, "InvalidPart");
+	snprintf(text, sizeof(text), "%s,", etag);
+	complete(text, 400, "InvalidPart");
+	begin("GET", "");
+	run(404, "NoSuchKey");
+	snprintf(text, sizeof(text), "%.32s", etag + 1);
+	complete(text, 200, NULL);
+	create();
+	put_part(1, etag);
+	complete(etag, 200, NULL);
+	create();
+	put_part(1, etag);
+	snprintf(text, sizeof(text), "&quot;%.32s&quot;", etag + 1);
+	complete(text, 200, NULL);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_part_during_an_abort, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_etags_of_a_completion, open_all, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
