@@ -41,13 +41,6 @@ bool s3_replica_is_replica(struct slice headers)
 	return slice_eq(slice_split(&value, ' '), SLICE("REPLICA"));
 }
 
-bool s3_replica_is_pending(struct slice headers)
-{
-	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER));
-
-	return slice_eq(slice_split(&value, ' '), word_of_state(S3_REPLICA_PENDING));
-}
-
 /* "@NAME:STATE:ID"; without an id its colon is left out, too. False: another form. */
 static bool entry_parse(
 	struct slice entry, struct slice *ret_name, struct s3_replica_of *ret_replica)
@@ -79,6 +72,19 @@ struct s3_replica_of s3_replica_of(struct slice headers, struct slice target)
 			slice_eq(name, target))
 			return replica;
 	return (struct s3_replica_of){.state = S3_REPLICA_NONE};
+}
+
+/* The word is FAILED as soon as one target has failed, while others still wait. */
+bool s3_replica_is_pending(struct slice headers)
+{
+	struct slice value = s3_meta_hidden(headers, SLICE(S3_REPLICA_HEADER)), name;
+	bool pending = state_of_word(slice_split(&value, ' ')) == S3_REPLICA_PENDING;
+	struct s3_replica_of replica;
+
+	while (!pending && value.len)
+		pending = entry_parse(slice_split(&value, ' '), &name, &replica) &&
+			  replica.state == S3_REPLICA_PENDING;
+	return pending;
 }
 
 /* S3's word about several destinations: COMPLETED only when all have it, FAILED if one failed. */

@@ -333,11 +333,17 @@ static void test_status(void **state)
 	set("t", S3_REPLICA_FAILED, "id:1/=");
 	set("v", S3_REPLICA_PENDING, "");
 	assert_true(slice_starts(value(), SLICE("FAILED ")));
+	/* Another target waits: lifecycle rules keep the version. */
+	assert_true(s3_replica_is_pending(headers));
 	/* One that is taken out counts no longer; without any there is no header. */
 	set("t", S3_REPLICA_NONE, "");
 	assert_true(slice_starts(value(), SLICE("PENDING ")));
 	set("v", S3_REPLICA_NONE, "");
 	assert_true(slice_eq(value(), SLICE("COMPLETED @u:C:2")));
+	assert_false(s3_replica_is_pending(headers));
+	set("v", S3_REPLICA_FAILED, "");
+	assert_false(s3_replica_is_pending(headers));
+	set("v", S3_REPLICA_NONE, "");
 	set("u", S3_REPLICA_NONE, "");
 	assert_int_equal(headers.len, 0);
 	/* Without a target's name: of each; the first that is noted takes it over. */
@@ -345,7 +351,10 @@ static void test_status(void **state)
 	assert_of("t", S3_REPLICA_COMPLETED, "17");
 	set("t", S3_REPLICA_PENDING, "17");
 	assert_true(slice_eq(value(), SLICE("PENDING @t:P:17")));
+	value_is("PENDING");
+	assert_true(s3_replica_is_pending(headers));
 	value_is("REPLICA 17");
+	assert_false(s3_replica_is_pending(headers));
 	assert_true(s3_replica_is_replica(headers));
 	assert_of("t", S3_REPLICA_NONE, "");
 }
