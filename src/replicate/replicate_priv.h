@@ -6,6 +6,7 @@
  *   parked.c  those that it refuses, when they are too many for the window
  *   lane.c    sends one row at a time: a fiber that reads, and a thread that blocks
  *   send.c    what a row's kind asks for, as requests to the target
+ *   change.c  changes of tags, retention and hold
  *   body.c    bytes of a version where a request can send them: held frames, or copies
  *   read.c    the bytes of a version
  *   late.c    rows that wait longer than their rules' threshold */
@@ -218,6 +219,21 @@ enum outcome send_row(
 	struct lane *lane, const struct window_row *row, char ret_why[S3_REPLICATE_ERROR_BYTES]);
 /* The outcome of a row by the answer to its request. */
 enum outcome send_outcome(const struct replicate_result *result);
+
+/* ---- change.c ---- */
+#define REPLICATE_NO_VERSION "-" /* the replica's id where the target's bucket has no versions */
+#define CHANGE_QUERY_BYTES   (3u * S3_REPLICATE_VERSION_MAX + 64u)
+struct change {
+	const char *method; /* static; NULL: nothing is to be sent */
+	char query[CHANGE_QUERY_BYTES];
+	struct buf xml;	 /* with a NUL at its end; empty: no body */
+	bool bypass;	 /* a GOVERNANCE retention may become shorter */
+	bool takes_away; /* a lock, if there is one */
+};
+/* kind: TAGS, RETENTION or HOLD. -ENOMEM. Free it in any case. */
+int change_make(
+	const struct s3_replicate_job *job, enum s3_replicate_kind kind, struct change *ret_change);
+void change_free(struct change *change);
 
 /* ---- read.c ---- */
 /* Takes a piece over, also on error. */

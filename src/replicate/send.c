@@ -1,6 +1,5 @@
 /* replicate/send.c: what a row asks for, as requests to the target: a PUT of the whole object, a
- * multipart upload in the source's own parts, a delete marker, or a change of tags, retention or
- * hold. */
+ * multipart upload in the source's own parts, a delete marker, or changes (change.c). */
 #include "replicate/replicate_priv.h"
 
 #include <errno.h>
@@ -12,8 +11,6 @@
 #define REPLICA_HEADER	   "x-nebulaio-replica"
 #define PART_BYTES	   (64 * MIB) /* of an object whose own parts are not known */
 #define PARTS_MAX	   10000u
-#define NO_VERSION	   "-" /* the target's bucket has no versions */
-#define QUERY_BYTES	   (3u * S3_REPLICATE_VERSION_MAX + 64u)
 #define UPLOAD_ID_BYTES	   1024u
 #define UPLOAD_QUERY_BYTES (3u * UPLOAD_ID_BYTES + 64u)
 
@@ -140,7 +137,7 @@ struct send {
 	const struct window_row *row;
 	struct exchange exchange;
 	char key[LIMIT_KEY_LEN_MAX + 1];
-	char query[QUERY_BYTES]; /* of a change */
+	struct change change;
 	char *why;
 };
 
@@ -226,7 +223,7 @@ static bool etags_differ(const struct s3_replicate_job *job, const char *etag)
 /* The sender keeps every version, and the target the last one of each key. */
 static void tell_unversioned(struct course *course, const char *version)
 {
-	bool versioned = strcmp(version, NO_VERSION) != 0 && strcmp(version, "null") != 0;
+	bool versioned = strcmp(version, REPLICATE_NO_VERSION) != 0 && strcmp(version, "null") != 0;
 
 	if (!versioned && !course->told_unversioned)
 		log_warn("replicate",
@@ -239,7 +236,7 @@ static void tell_unversioned(struct course *course, const char *version)
 static enum outcome replica_done(struct send *send)
 {
 	const struct replicate_result *result = &send->exchange.result;
-	const char *version = result->version_id[0] ? result->version_id : NO_VERSION;
+	const char *version = result->version_id[0] ? result->version_id : REPLICATE_NO_VERSION;
 	struct replicate *replicate = send->lane->course->replicate;
 	int ret;
 
@@ -504,79 +501,33 @@ static enum outcome send_marker(struct send *send)
 	return send_small(send, "DELETE", NULL, NULL, false);
 }
 
-/* "tagging", and the version that it is about. */
-static int query_make(struct send *send, const char *what)
+static enum outcome change_send(struct send *send, enum s3_replicate_kind kind)
 {
-	struct slice version = send->job->target_version;
-	struct buf text;
-	int ret;
+	struct change *change = &send->change;
+	enum outcome outcome = OUTCOME_SENT;
+	int ret = change_make(send->job, kind, change);
 
-	buf_init(&text, QUERY_BYTES - 1);
-	buf_printf(&text, "%s=", what);
-	if (version.len && !slice_eq(version, SLICE(NO_VERSION))) {
-		buf_put_str(&text, "&versionId=");
-		uri_encode(version, 0, &text);
-	}
-	ret = text.failed ? -ENOMEM
-			  : slice_copy_str(buf_slice(&text), send->query, sizeof(send->query));
-	buf_free(&text);
-	return ret;
-}
-
-static void tags_xml(struct slice tags, struct buf *xml)
-{
-	buf_put_str(xml, "<Tagging><TagSet>");
-	while (tags.len) {
-		struct slice value = slice_split(&tags, '&'), key = slice_split(&value, '=');
-		char text[4 * KIB];
-		size_t len;
-
-		buf_put_str(xml, "<Tag><Key>");
-		if (!uri_decode(key, 0, text, sizeof(text), &len))
-			xml_escape(slice_of(text, len), xml);
-		buf_put_str(xml, "</Key><Value>");
-		if (!uri_decode(value, 0, text, sizeof(text), &len))
-			xml_escape(slice_of(text, len), xml);
-		buf_put_str(xml, "</Value></Tag>");
-	}
-	buf_put_str(xml, "</TagSet></Tagging>");
+	if (ret)
+		outcome = failed_here(send, "a change", ret);
+	else if (change->method)
+		outcome = send_small(
+			send, change->method, change->query, change->xml.data, change->bypass);
+	/* A target's bucket without object lock, which finds the request wrong, has none. */
+	if (outcome == OUTCOME_FAILED && change->takes_away)
+		outcome = OUTCOME_SENT;
+	change_free(change);
+	return outcome;
 }
 
 static enum outcome send_change(struct send *send)
 {
-	const struct s3_replicate_job *job = send->job;
 	enum outcome outcome;
-	struct buf xml;
 	int ret;
 
 	/* The object itself could not be sent. */
-	if (!job->target_version.len)
+	if (!send->job->target_version.len)
 		return OUTCOME_DROPPED;
-	buf_init(&xml, 64 * KIB);
-	if (send->row->row.kind == S3_REPLICATE_TAGS) {
-		ret = query_make(send, "tagging");
-		tags_xml(job->tags, &xml);
-	} else if (send->row->row.kind == S3_REPLICATE_HOLD) {
-		ret = query_make(send, "legal-hold");
-		buf_printf(&xml, "<LegalHold><Status>%s</Status></LegalHold>",
-			slice_eq(job->hold, SLICE("ON")) ? "ON" : "OFF");
-	} else {
-		ret = query_make(send, "retention");
-		buf_put_str(&xml, "<Retention>");
-		if (job->lock_mode.len)
-			buf_printf(&xml, "<Mode>%.*s</Mode><RetainUntilDate>%.*s</RetainUntilDate>",
-				SLICE_FMT(job->lock_mode), SLICE_FMT(job->lock_until));
-		buf_put_str(&xml, "</Retention>");
-	}
-	buf_put(&xml, "", 1);
-	if (xml.failed || ret)
-		outcome = failed_here(send, "a change", -ENOMEM);
-	else if (send->row->row.kind == S3_REPLICATE_TAGS && !job->tags.len)
-		outcome = send_small(send, "DELETE", send->query, NULL, false);
-	else
-		outcome = send_small(send, "PUT", send->query, xml.data,
-			send->row->row.kind == S3_REPLICATE_RETENTION);
-	buf_free(&xml);
+	outcome = change_send(send, send->row->row.kind);
 	if (outcome == OUTCOME_SENT) {
 		ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
 			S3_REPLICATE_END_SENT, SLICE_NONE);

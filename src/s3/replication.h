@@ -116,6 +116,7 @@ struct s3_replicate_job {
 	uint32_t header_count;
 	struct s3_header headers[S3_REPLICATE_HEADERS_MAX];
 	struct slice tags, lock_mode, lock_until, hold; /* as stored; empty: none */
+	bool lock_over; /* the retention has ended */
 	const struct store_meta *meta;
 	struct store_get *get;
 	struct mem_arena arena;

@@ -57,14 +57,24 @@ static int tags_add(struct s3_replicate_job *job, const struct s3_tags *tags)
 	return ret;
 }
 
+static void lock_read(struct s3_replicate_job *job, struct slice hidden)
+{
+	int64_t until_ms;
+
+	job->lock_mode = s3_meta_hidden(hidden, SLICE(S3_LOCK_MODE_HEADER));
+	job->lock_until = s3_meta_hidden(hidden, SLICE(S3_LOCK_UNTIL_HEADER));
+	job->hold = s3_meta_hidden(hidden, SLICE(S3_LOCK_HOLD_HEADER));
+	job->lock_over =
+		job->lock_mode.len && (date_iso_parse(job->lock_until, &until_ms) ||
+					      until_ms <= (int64_t)(clock_real_ns() / NS_PER_MS));
+}
+
 /* A retention that is over needs none at the target, which would refuse it. */
 static int lock_add(struct s3_replicate_job *job)
 {
-	int64_t until_ms;
 	int ret = 0;
 
-	if (job->lock_until.len && !date_iso_parse(job->lock_until, &until_ms) &&
-		until_ms > (int64_t)(clock_real_ns() / NS_PER_MS)) {
+	if (job->lock_mode.len && !job->lock_over) {
 		ret = header_add(job, SLICE("x-amz-object-lock-mode"), job->lock_mode);
 		if (!ret)
 			ret = header_add(
@@ -135,9 +145,7 @@ static int headers_make(struct s3_replicate_job *job, const struct s3_replicatio
 	struct slice redirect = s3_meta_hidden(hidden, SLICE(S3_REDIRECT_HEADER));
 	int ret = plain_add(job);
 
-	job->lock_mode = s3_meta_hidden(hidden, SLICE(S3_LOCK_MODE_HEADER));
-	job->lock_until = s3_meta_hidden(hidden, SLICE(S3_LOCK_UNTIL_HEADER));
-	job->hold = s3_meta_hidden(hidden, SLICE(S3_LOCK_HOLD_HEADER));
+	lock_read(job, hidden);
 	if (!ret)
 		ret = tags_add(job, tags);
 	if (!ret)

@@ -303,6 +303,47 @@ static void test_walks_that_fail(void **state)
 	assert_none_waits();
 }
 
+/* ---- Locks. ---- */
+
+/* Retentions can only begin in the future. */
+static int retention_past(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	struct slice headers = slice_of(current->headers, current->headers_len);
+	struct mem_arena *arena = arg;
+	int ret = s3_meta_set_hidden(
+		headers, SLICE(S3_LOCK_MODE_HEADER), SLICE("GOVERNANCE"), arena, &headers);
+
+	return ret ? ret
+		   : s3_meta_set_hidden(headers, SLICE(S3_LOCK_UNTIL_HEADER),
+			     SLICE("2020-01-01T00:00:00.000Z"), arena, ret_headers);
+}
+
+static void test_retentions_that_are_over(void **state)
+{
+	static struct s3_replicate_job job;
+	struct store_name name = {.bucket = SLICE("bkt"), .key = SLICE("k")};
+	struct s3_replicate_row row;
+	struct mem_arena arena;
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt/k", "", "1", 200);
+	sent(version);
+	name.version_id = slice_str(version);
+	row = row_of(S3_REPLICATE_RETENTION, version);
+	assert_int_equal(s3_replicate_open(fake_s3, &fake_core, &row, &job), 0);
+	assert_false(job.lock_over || job.lock_mode.len);
+	s3_replicate_close(&job);
+	mem_arena_init(&arena);
+	assert_int_equal(store_edit(fake_store, &name, retention_past, &arena, NULL), 0);
+	mem_arena_free(&arena);
+	assert_int_equal(s3_replicate_open(fake_s3, &fake_core, &row, &job), 0);
+	assert_true(job.lock_over && slice_eq(job.lock_mode, SLICE("GOVERNANCE")));
+	for (uint32_t i = 0; i < job.header_count; i++)
+		assert_false(slice_starts(job.headers[i].name, SLICE("x-amz-object-lock")));
+	s3_replicate_close(&job);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +353,8 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_objects_of_others, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_retentions_that_are_over, open_all, fake_close),
 	};
 
 	return cmocka_run_group_tests_name("resync", tests, NULL, NULL);
