@@ -519,6 +519,18 @@ static enum outcome change_send(struct send *send, enum s3_replicate_kind kind)
 	return outcome;
 }
 
+/* The object's bucket can have given it locks. */
+static enum outcome changes_send(struct send *send)
+{
+	enum outcome outcome = change_send(send, S3_REPLICATE_TAGS);
+
+	if (outcome == OUTCOME_SENT && send->job->lockable)
+		outcome = change_send(send, S3_REPLICATE_RETENTION);
+	if (outcome == OUTCOME_SENT && send->job->lockable)
+		outcome = change_send(send, S3_REPLICATE_HOLD);
+	return outcome;
+}
+
 static enum outcome send_change(struct send *send)
 {
 	enum outcome outcome;
@@ -527,7 +539,9 @@ static enum outcome send_change(struct send *send)
 	/* The object itself could not be sent. */
 	if (!send->job->target_version.len)
 		return OUTCOME_DROPPED;
-	outcome = change_send(send, send->row->row.kind);
+	outcome = send->row->row.kind == S3_REPLICATE_CHANGES
+			  ? changes_send(send)
+			  : change_send(send, send->row->row.kind);
 	if (outcome == OUTCOME_SENT) {
 		ret = s3_replicate_note(send->lane->course->replicate->opts.s3, &send->row->row,
 			S3_REPLICATE_END_SENT, SLICE_NONE);
@@ -549,6 +563,7 @@ static enum outcome row_run(struct send *send)
 	case S3_REPLICATE_TAGS:
 	case S3_REPLICATE_RETENTION:
 	case S3_REPLICATE_HOLD:
+	case S3_REPLICATE_CHANGES:
 		return send_change(send);
 	case S3_REPLICATE_NOTHING:
 		break;

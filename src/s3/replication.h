@@ -85,6 +85,7 @@ enum s3_replicate_kind {
 	S3_REPLICATE_TAGS = 'T',
 	S3_REPLICATE_RETENTION = 'R',
 	S3_REPLICATE_HOLD = 'H',
+	S3_REPLICATE_CHANGES = 'A', /* tags, retention and hold, of which one has failed before */
 	S3_REPLICATE_NOTHING = 'N', /* an edit of a version that is not replicated */
 };
 struct s3_replicate_row {
@@ -117,6 +118,7 @@ struct s3_replicate_job {
 	struct s3_header headers[S3_REPLICATE_HEADERS_MAX];
 	struct slice tags, lock_mode, lock_until, hold; /* as stored; empty: none */
 	bool lock_over; /* the retention has ended */
+	bool lockable;	/* its bucket has object lock */
 	const struct store_meta *meta;
 	struct store_get *get;
 	struct mem_arena arena;

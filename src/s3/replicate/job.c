@@ -288,6 +288,7 @@ static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3
 	rule = s3_replication_rule_of(replication, target, job->row->key, &tags);
 	if (!rule && job->row->kind == S3_REPLICATE_PUT)
 		return -ECANCELED;
+	job->lockable = settings->bucket.flags & STORE_BUCKET_LOCK;
 	job->bytes = job->meta->bytes;
 	job->part_count = s3_meta_parts(job->meta, 1).count;
 	snprintf(job->etag, sizeof(job->etag), "%s", job->meta->etag);
@@ -351,6 +352,12 @@ struct note {
 	struct mem_arena arena;
 };
 
+static bool is_one_change(enum s3_replicate_kind kind)
+{
+	return kind == S3_REPLICATE_TAGS || kind == S3_REPLICATE_RETENTION ||
+	       kind == S3_REPLICATE_HOLD;
+}
+
 static int edit_status(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
 	static const enum s3_replica_state STATES[] = {
@@ -363,6 +370,10 @@ static int edit_status(const struct store_meta *current, struct slice *ret_heade
 	struct s3_replica_of replica = s3_replica_of(headers, note->row->target);
 
 	if (current->delete_marker || s3_replica_is_replica(headers))
+		return -ECANCELED;
+	/* An earlier change failed meanwhile: the replica lacks that one. */
+	if (replica.state == S3_REPLICA_FAILED && note->end == S3_REPLICATE_END_SENT &&
+		is_one_change(note->row->kind))
 		return -ECANCELED;
 	replica.state = STATES[note->end];
 	if (note->target_version.len)

@@ -58,7 +58,7 @@ bool s3_replicate_row_parse(uint64_t number, struct slice version_id, struct sli
 	uint64_t bytes, time_ns;
 
 	if (!s3_replicate_is_row(text) || text.len < HOLE_AT + 1 ||
-		!strchr("PpDTRHN", text.data[1]))
+		!strchr("PpDTRHAN", text.data[1]))
 		return false;
 	*ret_row = (struct s3_replicate_row){.kind = text.data[1] == KIND_RULED
 							     ? S3_REPLICATE_PUT
@@ -274,6 +274,15 @@ static bool follows(const struct s3_replica_of *replica)
 	       replica->id.len;
 }
 
+/* An earlier change that failed goes with this one, whose success would hide it. */
+static enum s3_replicate_kind kind_after(
+	const struct s3_replica_mark *mark, const struct s3_replica_of *replica)
+{
+	if (!follows(replica))
+		return S3_REPLICATE_NOTHING;
+	return replica->state == S3_REPLICA_FAILED ? S3_REPLICATE_CHANGES : mark->kind;
+}
+
 /* The call's fiber waits meanwhile, so this function may use its arena. A row's length is fixed
  * before the commit, so a version that is not replicated gets a row that says so. */
 int s3_replica_edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
@@ -284,13 +293,12 @@ int s3_replica_edit(const struct store_meta *current, struct slice *ret_headers,
 	for (uint32_t i = 0; i < mark->count && !ret; i++) {
 		struct s3_replica_row *row = &mark->rows[i];
 		struct s3_replica_of replica = s3_replica_of(*ret_headers, row->target);
-		bool wanted = follows(&replica);
+		enum s3_replicate_kind kind = kind_after(mark, &replica);
 
 		if (row->text)
-			s3_replicate_row_fill(row->text, wanted ? mark->kind : S3_REPLICATE_NOTHING,
-				current->version_id);
+			s3_replicate_row_fill(row->text, kind, current->version_id);
 		replica.state = row->text ? S3_REPLICA_PENDING : S3_REPLICA_FAILED;
-		if (wanted)
+		if (kind != S3_REPLICATE_NOTHING)
 			ret = s3_replica_set(
 				*ret_headers, row->target, &replica, mark->arena, ret_headers);
 	}

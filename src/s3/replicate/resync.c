@@ -138,6 +138,7 @@ struct step {
 struct mark {
 	const struct step *step;
 	uint32_t target;
+	char *row_text;
 	struct mem_arena arena;
 };
 
@@ -151,11 +152,17 @@ static bool rule_asks(const struct mark *mark, const struct s3_replication_rule 
 	return rule && (rule->existing || mark->step->resync->kind != S3_REPLICATE_RESYNC_RULES);
 }
 
-/* In the commit: replicas are left as they are, and what was sent, which has its replica's id. A
+/* An object that was sent has its replica's id. */
+static bool was_sent(const struct step *step, const struct s3_replica_of *replica)
+{
+	return step->resync->kind != S3_REPLICATE_RESYNC_ALL && replica->id.len;
+}
+
+/* In the commit: replicas are left as they are, and what was sent, unless a change of it failed. A
  * row too many does no harm: its version has been sent when its turn comes. */
 static int edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
-	static const struct s3_replica_of PENDING = {.state = S3_REPLICA_PENDING};
+	struct s3_replica_of replica, pending = {.state = S3_REPLICA_PENDING};
 	struct mark *mark = arg;
 	const struct step *step = mark->step;
 	const struct s3_replication *replication = step->replication;
@@ -169,14 +176,19 @@ static int edit(const struct store_meta *current, struct slice *ret_headers, voi
 			       s3_replication_marker_rule(replication, mark->target, key_of(step)))
 			       ? 0
 			       : -ECANCELED;
-	if (s3_replica_is_replica(headers) || (step->resync->kind != S3_REPLICATE_RESYNC_ALL &&
-						      s3_replica_of(headers, name).id.len))
+	replica = s3_replica_of(headers, name);
+	if (s3_replica_is_replica(headers) ||
+		(was_sent(step, &replica) && replica.state != S3_REPLICA_FAILED))
 		return -ECANCELED;
 	if (s3_tags_decode(s3_tags_of_object(current), &mark->arena, &tags) ||
 		!rule_asks(mark,
 			s3_replication_rule_of(replication, mark->target, key_of(step), &tags)))
 		return -ECANCELED;
-	return s3_replica_set(headers, name, &PENDING, &mark->arena, ret_headers);
+	if (was_sent(step, &replica)) {
+		pending.id = replica.id;
+		s3_replicate_row_fill(mark->row_text, S3_REPLICATE_CHANGES, current->version_id);
+	}
+	return s3_replica_set(headers, name, &pending, &mark->arena, ret_headers);
 }
 
 static void version_mark(struct step *step, const struct found *found, uint32_t target)
@@ -199,8 +211,8 @@ static void version_mark(struct step *step, const struct found *found, uint32_t 
 	left.text = s3_replicate_row_text(&row, &mark.arena);
 	ret = left.text.data ? 0 : -ENOMEM;
 	if (!ret) {
-		s3_replicate_row_fill(
-			(char *)(uintptr_t)left.text.data, row.kind, found->version_id);
+		mark.row_text = (char *)(uintptr_t)left.text.data;
+		s3_replicate_row_fill(mark.row_text, row.kind, found->version_id);
 		ret = store_edit(step->s3->store, &name, edit, &mark, &left);
 	}
 	if (!ret)

@@ -16,6 +16,7 @@
 #define STACK_BYTES  (1 * MIB) /* of the fiber that the tests run on */
 
 int fake_get_error, fake_put_error, fake_commit_error, fake_read_error, fake_edit_error;
+char fake_edit_kind;
 int fake_bucket_error;
 uint32_t fake_read_fails, fake_delete_fails;
 void (*fake_bucket_making)(void), (*fake_bucket_deleted)(void), (*fake_put_committed)(void);
@@ -66,9 +67,14 @@ static int counted_put_open(
 static int counted_edit(struct store *store, const struct store_name *name, store_edit_fn *edit,
 	void *arg, struct store_outbox_row *outbox_row)
 {
+	int ret;
+
 	if (fake_edit_error && slice_eq(name->key, SLICE(FAKE_BAD_KEY)))
 		return fake_edit_error;
-	return fake_put_error ? fake_put_error : engine->edit(store, name, edit, arg, outbox_row);
+	ret = fake_put_error ? fake_put_error : engine->edit(store, name, edit, arg, outbox_row);
+	fake_edit_kind =
+		!ret && outbox_row && outbox_row->text.len > 1 ? outbox_row->text.data[1] : '\0';
+	return ret;
 }
 
 static int counted_delete_each(struct store *store, struct slice bucket, uint64_t bucket_id,

@@ -25,6 +25,8 @@ extern uint32_t fake_read_fails; /* so many reads fail; 0: all, while there is a
 /* The same of edits of this key. */
 #define FAKE_BAD_KEY "bad"
 extern int fake_edit_error;
+/* The second byte of the outbox row that the last edit left: of replication its kind; 0: none. */
+extern char fake_edit_kind;
 extern uint32_t fake_delete_fails; /* so many deletions fail with -EIO */
 extern void (*fake_deleted)(void); /* runs once objects are deleted; or NULL */
 extern int fake_bucket_error;	   /* no bucket is made, and the caller gets this -errno; 0: none */

@@ -45,19 +45,25 @@ static void bucket_make(const char *name)
 	root("PUT", path, "versioning", VERSIONED, 200);
 }
 
-static int open_all(void **state)
+static void target(enum s3_method method, const char *text, uint32_t status)
 {
-	const struct s3_request request = {.core = &fake_core, .method = S3_PUT};
+	const struct s3_request request = {.core = &fake_core, .method = method};
 	const struct slice parts[] = {SLICE("targets"), SLICE("t")};
 	struct s3_replicate_answer answer = {.json = NULL};
-	int ret = fake_open(state);
 	struct s3_call call = {.s3 = fake_s3, .request = &request};
-	json_t *body = json_loads(TARGET, 0, NULL);
+	json_t *body = json_loads(text, 0, NULL);
 
 	s3_replicate_admin(&call, parts, 2, body, &answer);
-	assert_int_equal(answer.status, 200);
+	assert_int_equal(answer.status, status);
 	json_decref(answer.json);
 	json_decref(body);
+}
+
+static int open_all(void **state)
+{
+	int ret = fake_open(state);
+
+	target(S3_PUT, TARGET, 200);
 	bucket_make("bkt");
 	return ret;
 }
@@ -303,7 +309,77 @@ static void test_walks_that_fail(void **state)
 	assert_none_waits();
 }
 
-/* ---- Locks. ---- */
+/* ---- Changes that failed. ---- */
+
+#define TAGS "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
+
+static void resync(enum s3_replicate_resync_kind kind)
+{
+	assert_int_equal(
+		s3_replicate_resync_ask(fake_s3, &fake_core, SLICE("bkt"), kind, SLICE_NONE), 0);
+	step("", "bkt", 0);
+	assert_none_waits();
+}
+
+static void ended(enum s3_replicate_kind kind, const char *id, enum s3_replicate_end end)
+{
+	const struct s3_replicate_row row = row_of(kind, id);
+
+	assert_int_equal(s3_replicate_note(fake_s3, &row, end, SLICE_NONE), 0);
+}
+
+/* The object is there: the next resync sends its tags and locks as they are. */
+static void test_failed_changes_are_sent_by_resyncs(void **state)
+{
+	char id[33];
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt/k", "", "1", 200);
+	memcpy(id, version, sizeof(id));
+	sent(id);
+	target(S3_DELETE, "{\"force\":true}", 204);
+	root("PUT", "/bkt/k", "tagging", TAGS, 200);
+	assert_string_equal(status_of("/bkt/k"), "FAILED");
+	target(S3_PUT, TARGET, 200);
+	resync(S3_REPLICATE_RESYNC_NEW);
+	assert_int_equal(fake_edit_kind, S3_REPLICATE_CHANGES);
+	assert_string_equal(status_of("/bkt/k"), "PENDING");
+	ended(S3_REPLICATE_CHANGES, id, S3_REPLICATE_END_SENT);
+	assert_string_equal(status_of("/bkt/k"), "COMPLETED");
+	/* An object that lacks nothing is left as it is; `all` sends it whole. */
+	fake_edit_kind = 0;
+	resync(S3_REPLICATE_RESYNC_NEW);
+	assert_int_equal(fake_edit_kind, 0);
+	assert_string_equal(status_of("/bkt/k"), "COMPLETED");
+	ended(S3_REPLICATE_TAGS, id, S3_REPLICATE_END_FAILED);
+	resync(S3_REPLICATE_RESYNC_ALL);
+	assert_int_equal(fake_edit_kind, S3_REPLICATE_PUT);
+}
+
+/* A change that was sent says nothing about an earlier one. */
+static void test_changes_do_not_hide_failed_ones(void **state)
+{
+	char id[33];
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt/k", "", "1", 200);
+	memcpy(id, version, sizeof(id));
+	sent(id);
+	root("PUT", "/bkt/k", "tagging", TAGS, 200);
+	assert_int_equal(fake_edit_kind, S3_REPLICATE_TAGS);
+	ended(S3_REPLICATE_TAGS, id, S3_REPLICATE_END_FAILED);
+	ended(S3_REPLICATE_HOLD, id, S3_REPLICATE_END_SENT);
+	assert_string_equal(status_of("/bkt/k"), "FAILED");
+	root("DELETE", "/bkt/k", "tagging", NULL, 204);
+	assert_int_equal(fake_edit_kind, S3_REPLICATE_CHANGES);
+	assert_string_equal(status_of("/bkt/k"), "PENDING");
+	ended(S3_REPLICATE_CHANGES, id, S3_REPLICATE_END_SENT);
+	assert_string_equal(status_of("/bkt/k"), "COMPLETED");
+	root("PUT", "/bkt/k", "tagging", TAGS, 200);
+	assert_int_equal(fake_edit_kind, S3_REPLICATE_TAGS);
+}
 
 /* Retentions can only begin in the future. */
 static int retention_past(const struct store_meta *current, struct slice *ret_headers, void *arg)
@@ -332,7 +408,7 @@ static void test_retentions_that_are_over(void **state)
 	name.version_id = slice_str(version);
 	row = row_of(S3_REPLICATE_RETENTION, version);
 	assert_int_equal(s3_replicate_open(fake_s3, &fake_core, &row, &job), 0);
-	assert_false(job.lock_over || job.lock_mode.len);
+	assert_false(job.lock_over || job.lockable || job.lock_mode.len);
 	s3_replicate_close(&job);
 	mem_arena_init(&arena);
 	assert_int_equal(store_edit(fake_store, &name, retention_past, &arena, NULL), 0);
@@ -353,6 +429,10 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_objects_of_others, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_failed_changes_are_sent_by_resyncs, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(
+			test_changes_do_not_hide_failed_ones, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_retentions_that_are_over, open_all, fake_close),
 	};
