@@ -71,6 +71,18 @@ static const struct s3_error *lifecycle_answer(struct s3_call *call, struct slic
 	return s3_config_answer_xml(call, document);
 }
 
+/* A directory bucket has one class. */
+static const struct s3_error *check_moves(
+	struct s3_call *call, const struct s3_lifecycle_rules *rules)
+{
+	for (uint32_t i = 0; i < rules->count && s3_express_bucket(call); i++)
+		if (rules->list[i].move_count)
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"Lifecycle rules of a directory bucket have no Transition: its "
+				"objects have one storage class.");
+	return NULL;
+}
+
 static const struct s3_error *lifecycle_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
@@ -89,7 +101,9 @@ static const struct s3_error *lifecycle_check(
 				     : s3_error_at(wrong.error);
 	if (ret || name_rules(tree, &call->arena))
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = s3_config_xml_text(call, tree, ret_document);
+	error = check_moves(call, &rules);
+	if (!error)
+		error = s3_config_xml_text(call, tree, ret_document);
 	return error ? error : check_minimum(call, ret_document);
 }
 

@@ -8,14 +8,31 @@
 #include "s3/core/stored.h"
 
 /* Indexed by their number in an object's flags, which never changes. */
-static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
-	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
-	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE"),
-	SLICE("MEMORY")};
+enum {
+	STORAGE_CLASS_STANDARD,
+	STORAGE_CLASS_STANDARD_IA,
+	STORAGE_CLASS_ONEZONE_IA,
+	STORAGE_CLASS_REDUCED_REDUNDANCY,
+	STORAGE_CLASS_INTELLIGENT_TIERING,
+	STORAGE_CLASS_GLACIER_IR,
+	STORAGE_CLASS_EXPRESS,
+	STORAGE_CLASS_GLACIER,	    /* the first archive class */
+	STORAGE_CLASS_DEEP_ARCHIVE, /* the last one */
+	STORAGE_CLASS_MEMORY
+};
+static const struct slice storage_classes[] = {[STORAGE_CLASS_STANDARD] = SLICE("STANDARD"),
+	[STORAGE_CLASS_STANDARD_IA] = SLICE("STANDARD_IA"),
+	[STORAGE_CLASS_ONEZONE_IA] = SLICE("ONEZONE_IA"),
+	[STORAGE_CLASS_REDUCED_REDUNDANCY] = SLICE("REDUCED_REDUNDANCY"),
+	[STORAGE_CLASS_INTELLIGENT_TIERING] = SLICE("INTELLIGENT_TIERING"),
+	[STORAGE_CLASS_GLACIER_IR] = SLICE("GLACIER_IR"),
+	[STORAGE_CLASS_EXPRESS] = SLICE("EXPRESS_ONEZONE"),
+	[STORAGE_CLASS_GLACIER] = SLICE("GLACIER"),
+	[STORAGE_CLASS_DEEP_ARCHIVE] = SLICE("DEEP_ARCHIVE"),
+	[STORAGE_CLASS_MEMORY] = SLICE("MEMORY")};
 
-#define STORAGE_CLASS_GLACIER	   7u /* the first archive class */
-#define STORAGE_CLASS_DEEP_ARCHIVE 8u /* the last one */
-
+_Static_assert(STORAGE_CLASS_EXPRESS == S3_STORAGE_CLASS_EXPRESS, "it is known by its number");
+_Static_assert(STORAGE_CLASS_MEMORY == S3_STORAGE_CLASS_MEMORY, "it is known by its number");
 _Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
 
 bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
@@ -133,6 +150,22 @@ struct slice s3_meta_storage_class(const struct store_meta *meta)
 	uint32_t idx = meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
 
 	return storage_classes[idx < ARRAY_LEN(storage_classes) ? idx : 0];
+}
+
+bool s3_storage_class_is_colder(uint8_t to, uint8_t from)
+{
+	/* Of each class; those of directory and memory buckets, which are not here, stay. */
+	static const uint8_t COLD[ARRAY_LEN(storage_classes)] = {[STORAGE_CLASS_STANDARD] = 1,
+		[STORAGE_CLASS_REDUCED_REDUNDANCY] = 2,
+		[STORAGE_CLASS_STANDARD_IA] = 3,
+		[STORAGE_CLASS_INTELLIGENT_TIERING] = 4,
+		[STORAGE_CLASS_ONEZONE_IA] = 5,
+		[STORAGE_CLASS_GLACIER_IR] = 6,
+		[STORAGE_CLASS_GLACIER] = 7,
+		[STORAGE_CLASS_DEEP_ARCHIVE] = 8};
+
+	return to < ARRAY_LEN(COLD) && from < ARRAY_LEN(COLD) && COLD[from] &&
+	       COLD[to] > COLD[from];
 }
 
 bool s3_storage_class_archives(uint8_t class)

@@ -56,6 +56,9 @@ struct slice s3_meta_storage_class(const struct store_meta *meta);
 #define S3_STORAGE_CLASS_EXPRESS 6u /* only in directory buckets, which have no other class */
 /* The number of a storage class in an object's flags; false: not a class that is stored. */
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class);
+/* Whether lifecycle rules may move an object of class `from` to class `to`: transitions only go
+ * down, to a colder class. */
+bool s3_storage_class_is_colder(uint8_t to, uint8_t from);
 /* Whether S3 archives objects of that class. Here they are readable like all others. */
 bool s3_storage_class_archives(uint8_t class);
 

@@ -383,13 +383,12 @@ static bool is_long_enough(const struct s3_lifecycle_rules *rules,
 		       s3_storage_class_archives(move->class));
 }
 
-/* Chooses the latest transition that is due. */
-static bool rule_moves(const struct s3_lifecycle_rules *rules, const struct s3_lifecycle_rule *rule,
+/* Of the transitions that are due, the one to the coldest class counts. *class: the coldest so far.
+ */
+static void rule_moves(const struct s3_lifecycle_rules *rules, const struct s3_lifecycle_rule *rule,
 	const struct store_lifecycle_version *version, const struct s3_lifecycle_now *now,
-	uint8_t *ret_class)
+	uint8_t *class)
 {
-	int64_t latest = INT64_MIN;
-
 	for (uint32_t i = 0; i < rule->move_count && !version->meta->delete_marker; i++) {
 		const struct s3_lifecycle_move *move = &rule->moves[i];
 		uint64_t since =
@@ -397,34 +396,30 @@ static bool rule_moves(const struct s3_lifecycle_rules *rules, const struct s3_l
 		int64_t due =
 			move->has_date ? move->date_ms : due_ms(since, move->days, now->day_ms);
 
-		if (move->noncurrent == version->current || version->newer < move->newer ||
-			due > now->ms || due < latest ||
-			!is_long_enough(rules, rule, move, version->meta->bytes))
-			continue;
-		latest = due;
-		*ret_class = move->class;
+		if (move->noncurrent != version->current && version->newer >= move->newer &&
+			due <= now->ms && s3_storage_class_is_colder(move->class, *class) &&
+			is_long_enough(rules, rule, move, version->meta->bytes))
+			*class = move->class;
 	}
-	return latest != INT64_MIN;
 }
 
 enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *rules,
 	const struct store_lifecycle_version *version, const struct s3_tags *tags,
 	const struct s3_lifecycle_now *now, uint8_t *ret_class)
 {
-	uint8_t class = version->meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
-	enum s3_lifecycle_action moved = S3_LIFECYCLE_KEEP;
+	const uint8_t class = version->meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
+	uint8_t coldest = class;
 
 	for (uint32_t i = 0; i < rules->count; i++) {
 		const struct s3_lifecycle_rule *rule = &rules->list[i];
 		enum s3_lifecycle_action action;
-		uint8_t target = 0;
-		bool moves;
+		uint8_t target = coldest;
 
 		if (!fits(rule, version))
 			continue;
 		action = rule_expires(rule, version, now);
-		moves = rule_moves(rules, rule, version, now, &target) && target != class;
-		if (action == S3_LIFECYCLE_KEEP && !moves)
+		rule_moves(rules, rule, version, now, &target);
+		if (action == S3_LIFECYCLE_KEEP && target == coldest)
 			continue;
 		if (rule->tag_count && !tags)
 			return S3_LIFECYCLE_NEEDS_TAGS;
@@ -432,10 +427,12 @@ enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *ru
 			continue;
 		if (action != S3_LIFECYCLE_KEEP)
 			return action;
-		moved = S3_LIFECYCLE_MOVE;
-		*ret_class = target;
+		coldest = target;
 	}
-	return moved;
+	if (coldest == class)
+		return S3_LIFECYCLE_KEEP;
+	*ret_class = coldest;
+	return S3_LIFECYCLE_MOVE;
 }
 
 const struct s3_lifecycle_rule *s3_lifecycle_expiry(const struct s3_lifecycle_rules *rules,

@@ -141,6 +141,57 @@ static void test_moves(void **state)
 	assert_int_equal(class, 2);
 }
 
+#define MOVES(prefix, days, class)                                                         \
+	"<Rule><Status>Enabled</Status><Prefix>" prefix "</Prefix><Transition><Days>" days \
+	"</Days><StorageClass>" class "</StorageClass></Transition></Rule>"
+
+/* The coldest class of all rules counts, in any order of the rules, and objects stay there. */
+static void test_moves_go_down(void **state)
+{
+	static const char *const TEXTS[] = {"<L>" MOVES("", "30", "STANDARD_IA")
+						    MOVES("p/", "60", "GLACIER") "</L>",
+		"<L>" MOVES("p/", "60", "GLACIER") MOVES("", "30", "STANDARD_IA") "</L>"};
+	uint8_t glacier, deep;
+
+	(void)state;
+	assert_true(s3_storage_class_find(SLICE("GLACIER"), &glacier));
+	assert_true(s3_storage_class_find(SLICE("DEEP_ARCHIVE"), &deep));
+	for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++) {
+		fresh();
+		assert_int_equal(parse(TEXTS[i]), 0);
+		now.ms += 31 * DAY_MS;
+		assert_int_equal(decide(), S3_LIFECYCLE_MOVE);
+		assert_int_equal(class, 1);
+		now.ms += 30 * DAY_MS;
+		assert_int_equal(decide(), S3_LIFECYCLE_MOVE);
+		assert_int_equal(class, glacier);
+		meta.checksum_flags = (uint8_t)(glacier << S3_FLAG_CLASS_SHIFT);
+		assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+		/* It was put into a colder class, or into one that is its bucket's alone. */
+		meta.checksum_flags = (uint8_t)(deep << S3_FLAG_CLASS_SHIFT);
+		assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+		meta.checksum_flags = S3_STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
+		assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	}
+}
+
+/* AWS's waterfall. */
+static void test_order_of_classes(void **state)
+{
+	static const struct slice ORDER[] = {SLICE("STANDARD"), SLICE("REDUCED_REDUNDANCY"),
+		SLICE("STANDARD_IA"), SLICE("INTELLIGENT_TIERING"), SLICE("ONEZONE_IA"),
+		SLICE("GLACIER_IR"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
+	uint8_t from, to;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(ORDER); i++)
+		for (size_t k = 0; k < ARRAY_LEN(ORDER); k++) {
+			assert_true(s3_storage_class_find(ORDER[i], &from));
+			assert_true(s3_storage_class_find(ORDER[k], &to));
+			assert_int_equal(s3_storage_class_is_colder(to, from), k > i);
+		}
+}
+
 static void test_minimum_of_moves(void **state)
 {
 	static const struct {
@@ -258,6 +309,8 @@ int main(void)
 		cmocka_unit_test(test_versions_and_markers),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_moves_go_down),
+		cmocka_unit_test(test_order_of_classes),
 		cmocka_unit_test(test_minimum_of_moves),
 		cmocka_unit_test(test_expiry_and_uploads),
 		cmocka_unit_test(test_refusals),

@@ -15,6 +15,15 @@ static int open_all(void **state)
 	return fake_open(state);
 }
 
+static int open_express(void **state)
+{
+	const struct s3_opts opts = {.express = true};
+
+	(void)state;
+	mem_arena_init(&arena);
+	return fake_open_with(&opts);
+}
+
 static int close_all(void **state)
 {
 	mem_arena_free(&arena);
@@ -347,6 +356,40 @@ static void test_large_settings(void **state)
 	assert_true(are_cached(SLICE("ordinary")));
 }
 
+#define DIRECTORY                                                                            \
+	"<CreateBucketConfiguration><Location><Type>AvailabilityZone</Type><Name>az1</Name>" \
+	"</Location><Bucket><Type>Directory</Type></Bucket></CreateBucketConfiguration>"
+#define LIFECYCLE(inside)                                                                  \
+	"<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter/>" inside \
+	"</Rule></LifecycleConfiguration>"
+#define MOVE "<Transition><Days>1</Days><StorageClass>GLACIER</StorageClass></Transition>"
+
+static uint32_t put_to(const char *path, const char *query, const char *body)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, "PUT", path, query);
+	fake_call_body(&call, slice_str(body));
+	fake_call_run(fake_s3, &call);
+	status = call.reply.status;
+	fake_call_free(&call);
+	return status;
+}
+
+/* Objects of directory buckets have one class. */
+static void test_lifecycle_of_directory_buckets(void **state)
+{
+	(void)state;
+	assert_int_equal(put_to("/dir--az1--x-s3", "", DIRECTORY), 200);
+	assert_int_equal(put_to("/dir--az1--x-s3", "lifecycle",
+				 LIFECYCLE("<Expiration><Days>1</Days></Expiration>")),
+		200);
+	assert_int_equal(put_to("/dir--az1--x-s3", "lifecycle", LIFECYCLE(MOVE)), 400);
+	assert_int_equal(put_to("/other", "", ""), 200);
+	assert_int_equal(put_to("/other", "lifecycle", LIFECYCLE(MOVE)), 200);
+}
+
 static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -359,6 +402,8 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(
 			test_more_buckets_than_remembered, open_all, close_all),
 		cmocka_unit_test_setup_teardown(test_large_settings, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_lifecycle_of_directory_buckets, open_express, close_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
