@@ -264,8 +264,8 @@ struct replicate {
 	uint64_t first_number; /* rows of an earlier start are below; of this one above */
 	uint64_t held_bytes, held_bytes_max; /* of the region, by bodies on their way */
 	uint64_t buffer_bytes;		     /* of the buffers of bodies */
-	/* Of the last resync that failed: others go first, and none before. */
-	char resync_failed[LIMIT_BUCKET_LEN_MAX + 1];
+	/* The name of the last resync that failed: others go first, and none before. */
+	char resync_failed[sizeof(((struct s3_replicate_resync *)0)->name)];
 	uint64_t resync_ns;
 	struct course *courses[COURSES_MAX];
 	uint32_t course_count;

@@ -143,7 +143,7 @@ static bool resync_step(struct replicate *replicate)
 		ret = s3_replicate_resync_step(
 			replicate->opts.s3, replicate->opts.core, &resync, &more);
 	if (ret)
-		memcpy(replicate->resync_failed, resync.bucket, sizeof(resync.bucket));
+		memcpy(replicate->resync_failed, resync.name, sizeof(resync.name));
 	if (ret && ret != -EAGAIN) {
 		replicate->resync_ns = clock_now_ns() + LOOK_NS;
 		log_warn("replicate", "resync of bucket %s: %s; the server tries again",

@@ -165,14 +165,15 @@ int s3_replicate_note_sent(struct s3 *s3, struct flow_core *core,
 	const struct s3_replicate_row *row, struct slice target_version);
 
 /* ---- Resync: rows for what exists already. Fiber calls. ---- */
-/* The next bucket by name behind `after` that waits for one, or else the first, and where its walk
- * goes on. -ENOENT: none waits. */
+/* The next one by name behind `after`, or else the first, and where its walk goes on. -ENOENT: none
+ * waits. */
 enum s3_replicate_resync_kind {
 	S3_REPLICATE_RESYNC_RULES = 'E', /* what ExistingObjectReplication asks for */
 	S3_REPLICATE_RESYNC_NEW = 'N',	 /* what all rules ask for and was not sent */
 	S3_REPLICATE_RESYNC_ALL = 'A',	 /* also what was sent before */
 };
 struct s3_replicate_resync {
+	char name[LIMIT_BUCKET_LEN_MAX + 3]; /* of its bucket and kind */
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
 	enum s3_replicate_resync_kind kind;
 	char rules[17];	 /* digest of the rules that it is for; empty: of any */

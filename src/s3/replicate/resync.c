@@ -1,5 +1,6 @@
 /* s3/replicate/resync.c: replicates what a bucket had before its rules: a walk over its versions
- * that leaves rows for those that were not sent. Documents ("s/BUCKET") keep how far it came. */
+ * that leaves rows for those that were not sent. Documents ("s/BUCKET", "s/BUCKET/KIND") keep how
+ * far it came. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "s3/replicate/replicate.h"
 
 #define NAME_PREFIX "s/"
-#define NAME_BYTES  (LIMIT_BUCKET_LEN_MAX + 8u)
+#define NAME_BYTES  (sizeof(NAME_PREFIX) + sizeof(((struct s3_replicate_resync *)0)->name))
 /* Of a key with more versions in one page, the newest ones. */
 #define PAGE_ENTRIES LIMIT_LIST_KEYS_MAX
 /* A bucket's rules are stored a moment behind the request for its resync. */
@@ -17,10 +18,10 @@
 
 #define DIGEST_LEN 16u
 
-static struct slice document_name(struct slice bucket, char text[NAME_BYTES])
+static struct slice document_name(struct slice name, char text[NAME_BYTES])
 {
 	return slice_of(
-		text, (size_t)snprintf(text, NAME_BYTES, NAME_PREFIX "%.*s", SLICE_FMT(bucket)));
+		text, (size_t)snprintf(text, NAME_BYTES, NAME_PREFIX "%.*s", SLICE_FMT(name)));
 }
 
 /* A request for another resync may have taken its place: that one begins anew. */
@@ -35,8 +36,8 @@ static int remember(struct s3 *s3, struct flow_core *core, const struct s3_repli
 	text[0] = (char)resync->kind;
 	memcpy(text + 1, resync->rules, digest_len);
 	memcpy(text + 1 + digest_len, resync->after, resync->after_len);
-	ret = document_put(s3->store, core, document_name(slice_str(resync->bucket), name),
-		&document, resync->stamp[0] ? resync->stamp : NULL);
+	ret = document_put(s3->store, core, document_name(slice_str(resync->name), name), &document,
+		resync->stamp[0] ? resync->stamp : NULL);
 	return ret == -ESTALE ? 0 : ret;
 }
 
@@ -49,12 +50,23 @@ static void digest(struct slice rules, char ret_text[DIGEST_LEN + 1])
 	snprintf(ret_text, DIGEST_LEN + 1, "%016llx", (unsigned long long)hash[0]);
 }
 
+/* Each kind has its own walk: none takes the place of another one that is under way. */
+static void name_make(struct s3_replicate_resync *resync)
+{
+	if (resync->kind == S3_REPLICATE_RESYNC_NEW)
+		snprintf(resync->name, sizeof(resync->name), "%s", resync->bucket);
+	else
+		snprintf(resync->name, sizeof(resync->name), "%s/%c", resync->bucket,
+			(char)resync->kind);
+}
+
 int s3_replicate_resync_ask(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	enum s3_replicate_resync_kind kind, struct slice rules)
 {
 	struct s3_replicate_resync resync = {.kind = kind};
 	int ret = slice_copy_str(bucket, resync.bucket, sizeof(resync.bucket));
 
+	name_make(&resync);
 	if (rules.len)
 		digest(rules, resync.rules);
 	if (!ret)
@@ -68,8 +80,9 @@ static bool first(struct slice name, void *arg)
 {
 	struct s3_replicate_resync *resync = arg;
 
-	slice_copy_str(
-		slice_from(name, strlen(NAME_PREFIX)), resync->bucket, sizeof(resync->bucket));
+	name = slice_from(name, strlen(NAME_PREFIX));
+	slice_copy_str(name, resync->name, sizeof(resync->name));
+	slice_copy_str(slice_split(&name, '/'), resync->bucket, sizeof(resync->bucket));
 	return false;
 }
 
@@ -101,12 +114,12 @@ int s3_replicate_resync_next(struct s3 *s3, struct flow_core *core, struct slice
 	*ret_resync = (struct s3_replicate_resync){.kind = S3_REPLICATE_RESYNC_NEW};
 	ret = document_list(
 		s3->store, SLICE(NAME_PREFIX), document_name(after, text), first, ret_resync);
-	if (!ret && !ret_resync->bucket[0])
+	if (!ret && !ret_resync->name[0])
 		ret = document_list(s3->store, SLICE(NAME_PREFIX), SLICE_NONE, first, ret_resync);
-	if (ret || !ret_resync->bucket[0])
+	if (ret || !ret_resync->name[0])
 		return ret ? ret : -ENOENT;
 	mem_arena_init(&arena);
-	ret = document_get(s3->store, core, document_name(slice_str(ret_resync->bucket), text),
+	ret = document_get(s3->store, core, document_name(slice_str(ret_resync->name), text),
 		&arena, &document);
 	if (!ret)
 		resync_read(&document, ret_resync);
@@ -325,7 +338,7 @@ static int page_walk(struct step *step, bool *ret_more)
 static int end(struct s3 *s3, struct flow_core *core, const struct s3_replicate_resync *resync)
 {
 	char text[NAME_BYTES];
-	struct slice name = document_name(slice_str(resync->bucket), text);
+	struct slice name = document_name(slice_str(resync->name), text);
 	struct document document;
 	struct mem_arena arena;
 	int ret;

@@ -485,7 +485,8 @@ static const struct s3_error *check(
 	error = check_targets(call, settings, &replication);
 	if (!error)
 		error = s3_config_xml_text(call, root, ret_document);
-	if (!error && wants_existing(&replication)) {
+	if (!error && wants_existing(&replication) &&
+		!slice_eq(*ret_document, settings->documents[S3_CONFIG_REPLICATION])) {
 		ret = s3_replicate_resync_ask(call->s3, call->request->core, call->bucket,
 			S3_REPLICATE_RESYNC_RULES, *ret_document);
 		error = ret ? s3_fail_errno(call, ret) : NULL;

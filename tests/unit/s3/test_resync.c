@@ -14,6 +14,12 @@
 #define VERSIONED                                                            \
 	"<VersioningConfiguration><Status>Enabled</Status></VersioningConfi" \
 	"guration>"
+#define EXISTING                                                                         \
+	"<ReplicationConfiguration><Role>r</Role><Rule><ID>1</ID><Priority>1</Priority>" \
+	"<Filter/><Status>Enabled</Status><DeleteMarkerReplication><Status>Enabled"      \
+	"</Status></DeleteMarkerReplication><ExistingObjectReplication><Status>Enabled"  \
+	"</Status></ExistingObjectReplication><Destination><Bucket>arn:aws:s3:::t"       \
+	"</Bucket></Destination></Rule></ReplicationConfiguration>"
 #define RULES                                                                            \
 	"<ReplicationConfiguration><Role>r</Role><Rule><ID>1</ID><Priority>1</Priority>" \
 	"<Filter/><Status>Enabled</Status><DeleteMarkerReplication><Status>Enabled"      \
@@ -309,14 +315,58 @@ static void test_walks_that_fail(void **state)
 	assert_none_waits();
 }
 
+/* ---- Several at a time. ---- */
+
+static void assert_waits(const char *after, const char *name)
+{
+	static struct s3_replicate_resync resync;
+
+	assert_int_equal(
+		s3_replicate_resync_next(fake_s3, &fake_core, slice_str(after), &resync), 0);
+	assert_string_equal(resync.name, name);
+	assert_string_equal(resync.bucket, "bkt");
+}
+
+static void ask(enum s3_replicate_resync_kind kind)
+{
+	assert_int_equal(
+		s3_replicate_resync_ask(fake_s3, &fake_core, SLICE("bkt"), kind, SLICE_NONE), 0);
+}
+
+/* A request for another kind, or new rules, do not take the place of a walk. */
+static void test_kinds_side_by_side(void **state)
+{
+	(void)state;
+	root("PUT", "/bkt/a", "", "1", 200);
+	root("PUT", "/bkt", "replication", RULES, 200);
+	assert_none_waits();
+	ask(S3_REPLICATE_RESYNC_ALL);
+	root("PUT", "/bkt", "replication", EXISTING, 200);
+	assert_waits("", "bkt/A");
+	assert_waits("bkt/A", "bkt/E");
+	ask(S3_REPLICATE_RESYNC_NEW);
+	assert_waits("", "bkt");
+	assert_waits("bkt", "bkt/A");
+	assert_waits("bkt/E", "bkt");
+	step("", "bkt", 0);
+	assert_waits("", "bkt/A");
+	step("", "bkt", 0);
+	assert_waits("", "bkt/E");
+	step("", "bkt", 0);
+	assert_none_waits();
+	assert_string_equal(status_of("/bkt/a"), "PENDING");
+	/* The same rules once more ask for nothing. */
+	root("PUT", "/bkt", "replication", EXISTING, 200);
+	assert_none_waits();
+}
+
 /* ---- Changes that failed. ---- */
 
 #define TAGS "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
 
 static void resync(enum s3_replicate_resync_kind kind)
 {
-	assert_int_equal(
-		s3_replicate_resync_ask(fake_s3, &fake_core, SLICE("bkt"), kind, SLICE_NONE), 0);
+	ask(kind);
 	step("", "bkt", 0);
 	assert_none_waits();
 }
@@ -429,6 +479,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_objects_of_others, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_kinds_side_by_side, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_failed_changes_are_sent_by_resyncs, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(
