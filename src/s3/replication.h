@@ -180,7 +180,8 @@ struct s3_replicate_resync {
 	char stamp[36];	 /* of its document */
 	uint64_t put_ns; /* real time of its last step */
 	size_t after_len;
-	char after[LIMIT_KEY_LEN_MAX];
+	char after[LIMIT_KEY_LEN_MAX]; /* the last key */
+	char version[33];	       /* of it, the newest one that was looked at; empty: all */
 };
 int s3_replicate_resync_next(struct s3 *s3, struct flow_core *core, struct slice after,
 	struct s3_replicate_resync *ret_resync);

@@ -1,22 +1,24 @@
 /* s3/replicate/resync.c: replicates what a bucket had before its rules: a walk over its versions
  * that leaves rows for those that were not sent. Documents ("s/BUCKET", "s/BUCKET/KIND") keep how
  * far it came. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "s3/replicate/replicate.h"
 
-#define NAME_PREFIX "s/"
-#define NAME_BYTES  (sizeof(NAME_PREFIX) + sizeof(((struct s3_replicate_resync *)0)->name))
-/* Of a key with more versions in one page, the newest ones. */
+#define NAME_PREFIX  "s/"
+#define NAME_BYTES   (sizeof(NAME_PREFIX) + sizeof(((struct s3_replicate_resync *)0)->name))
 #define PAGE_ENTRIES LIMIT_LIST_KEYS_MAX
 /* A bucket's rules are stored a moment behind the request for its resync. */
 #define RULES_NS_MAX (60 * NS_PER_S)
 
-/* ---- How far it came: the letter of its kind, of rules their digest, then the last key. ---- */
+/* ---- How far it came: the letter of its kind, of rules their digest, then the last key. A small
+ * letter: of this key the oldest versions, up to the one whose id stands before it. ---- */
 
-#define DIGEST_LEN 16u
+#define DIGEST_LEN  16u
+#define VERSION_LEN 32u /* filled with spaces */
 
 static struct slice document_name(struct slice name, char text[NAME_BYTES])
 {
@@ -27,15 +29,15 @@ static struct slice document_name(struct slice name, char text[NAME_BYTES])
 /* A request for another resync may have taken its place: that one begins anew. */
 static int remember(struct s3 *s3, struct flow_core *core, const struct s3_replicate_resync *resync)
 {
-	char name[NAME_BYTES], text[1 + DIGEST_LEN + LIMIT_KEY_LEN_MAX];
-	size_t digest_len = strlen(resync->rules);
-	const struct document document = {
-		.text = slice_of(text, 1 + digest_len + resync->after_len)};
+	char name[NAME_BYTES], text[1 + DIGEST_LEN + VERSION_LEN + LIMIT_KEY_LEN_MAX + 1];
+	bool within = resync->version[0];
+	size_t len = (size_t)snprintf(text, sizeof(text), "%c%s%-*s",
+		within ? tolower(resync->kind) : (int)resync->kind, resync->rules,
+		within ? (int)VERSION_LEN : 0, resync->version);
+	const struct document document = {.text = slice_of(text, len + resync->after_len)};
 	int ret;
 
-	text[0] = (char)resync->kind;
-	memcpy(text + 1, resync->rules, digest_len);
-	memcpy(text + 1 + digest_len, resync->after, resync->after_len);
+	memcpy(text + len, resync->after, resync->after_len);
 	ret = document_put(s3->store, core, document_name(slice_str(resync->name), name), &document,
 		resync->stamp[0] ? resync->stamp : NULL);
 	return ret == -ESTALE ? 0 : ret;
@@ -89,12 +91,19 @@ static bool first(struct slice name, void *arg)
 static void resync_read(const struct document *document, struct s3_replicate_resync *resync)
 {
 	struct slice after = slice_from(document->text, 1);
+	bool within = document->text.len && islower((unsigned char)document->text.data[0]);
 
 	if (document->text.len)
-		resync->kind = (enum s3_replicate_resync_kind)document->text.data[0];
+		resync->kind = (enum s3_replicate_resync_kind)toupper(
+			(unsigned char)document->text.data[0]);
 	if (resync->kind == S3_REPLICATE_RESYNC_RULES) {
 		slice_copy_str(slice_to(after, DIGEST_LEN), resync->rules, sizeof(resync->rules));
 		after = slice_from(after, DIGEST_LEN);
+	}
+	if (within) {
+		slice_copy_str(slice_trim(slice_to(after, VERSION_LEN)), resync->version,
+			sizeof(resync->version));
+		after = slice_from(after, VERSION_LEN);
 	}
 	after = slice_to(after, LIMIT_KEY_LEN_MAX);
 	resync->put_ns = document->put_ns;
@@ -139,10 +148,11 @@ struct step {
 	struct s3 *s3;
 	const struct s3_replication *replication;
 	struct s3_replicate_resync *resync;
-	struct found *found; /* of the key */
+	struct found *found; /* of the key; of PAGE_ENTRIES, from which later ones begin anew */
 	uint32_t count;
 	size_t key_len;
 	char key[LIMIT_KEY_LEN_MAX];
+	bool key_over;	  /* the walk has passed the versions that are left of it */
 	uint32_t keys;	  /* that were marked */
 	uint32_t skipped; /* versions that cannot be marked */
 	int error;
@@ -285,19 +295,30 @@ static void version_skip(struct step *step, const struct found *found)
 	step->error = 0;
 }
 
+static void version_mark_or_skip(struct step *step, const struct found *found)
+{
+	version_mark_all(step, found);
+	if (step->error == -EINVAL || step->error == -EIO)
+		version_skip(step, found);
+}
+
+/* Of the step's key up to that version; empty: all. */
+static void reached(struct step *step, const char *version)
+{
+	struct s3_replicate_resync *resync = step->resync;
+
+	memcpy(resync->after, step->key, step->key_len);
+	resync->after_len = step->key_len;
+	snprintf(resync->version, sizeof(resync->version), "%s", version);
+}
+
 static void key_mark(struct step *step)
 {
-	while (step->count && !step->error) {
-		const struct found *found = &step->found[--step->count];
-
-		version_mark_all(step, found);
-		if (step->error == -EINVAL || step->error == -EIO)
-			version_skip(step, found);
-	}
+	while (step->count && !step->error)
+		version_mark_or_skip(step, &step->found[--step->count]);
 	if (step->error || !step->key_len)
 		return;
-	memcpy(step->resync->after, step->key, step->key_len);
-	step->resync->after_len = step->key_len;
+	reached(step, "");
 	step->keys++;
 }
 
@@ -319,6 +340,76 @@ static void visit(const struct store_list_entry *entry, void *arg)
 	found->marker = entry->meta->delete_marker;
 }
 
+/* ---- A key with more versions than a page. ---- */
+
+/* An earlier step marked it, or the version that it came to is gone: a higher id is newer. */
+static bool is_passed(const struct s3_replicate_resync *resync, const char *id)
+{
+	const char *passed = resync->version;
+
+	return passed[0] && (strcmp(id, passed) == 0 ||
+				    (strcmp(id, "null") != 0 && strcmp(passed, "null") != 0 &&
+					    strcmp(id, passed) < 0));
+}
+
+static void visit_versions(const struct store_list_entry *entry, void *arg)
+{
+	struct step *step = arg;
+	struct found *found;
+
+	step->key_over |= !slice_eq(entry->key, key_of(step)) ||
+			  is_passed(step->resync, entry->meta->version_id);
+	if (step->key_over)
+		return;
+	found = &step->found[step->count++ % PAGE_ENTRIES];
+	memcpy(found->version_id, entry->meta->version_id, sizeof(found->version_id));
+	found->marker = entry->meta->delete_marker;
+}
+
+/* The listing comes to the oldest versions last, and only this way. */
+static int oldest_find(struct step *step)
+{
+	char last[sizeof(step->found->version_id)];
+	struct store_list_opts opts = {.bucket = slice_str(step->resync->bucket),
+		.prefix = key_of(step),
+		.entries_max = PAGE_ENTRIES};
+	bool more = true;
+	int ret = 0;
+
+	step->count = 0;
+	step->key_over = false;
+	while (!ret && more && !step->key_over) {
+		ret = store_list_versions(step->s3->store, &opts, visit_versions, step, &more);
+		if (!step->count)
+			break;
+		memcpy(last, step->found[(step->count - 1) % PAGE_ENTRIES].version_id,
+			sizeof(last));
+		opts.after = key_of(step);
+		opts.version_after = slice_str(last);
+	}
+	return ret;
+}
+
+/* Marks a page of the oldest versions that are left of the step's key: the target gets them in
+ * their order. */
+static int versions_walk(struct step *step)
+{
+	int ret = oldest_find(step);
+	uint32_t left = step->count;
+
+	for (uint32_t i = 0; i < PAGE_ENTRIES && left && !ret; i++) {
+		const struct found *found = &step->found[--left % PAGE_ENTRIES];
+
+		version_mark_or_skip(step, found);
+		ret = step->error;
+		if (!ret)
+			reached(step, found->version_id);
+	}
+	if (!ret && !left)
+		reached(step, "");
+	return ret;
+}
+
 /* The last key of a page may have versions in the next one: it is left to that one. */
 static int page_walk(struct step *step, bool *ret_more)
 {
@@ -329,8 +420,17 @@ static int page_walk(struct step *step, bool *ret_more)
 	int ret;
 
 	memcpy(after, step->resync->after, step->resync->after_len);
+	if (step->resync->version[0]) {
+		step->key_len = step->resync->after_len;
+		memcpy(step->key, step->resync->after, step->key_len);
+		*ret_more = true;
+		return versions_walk(step);
+	}
 	ret = store_list_versions(step->s3->store, &opts, visit, step, ret_more);
-	if (!ret && (!*ret_more || !step->keys))
+	ret = ret ? ret : step->error;
+	if (!ret && *ret_more && !step->keys)
+		return versions_walk(step);
+	if (!ret && !*ret_more)
 		key_mark(step);
 	return ret ? ret : step->error;
 }

@@ -151,6 +151,14 @@ static void test_markers_below_replicas(void **state)
 	assert_marker(marker, -EALREADY);
 }
 
+static void version_delete(const char *id)
+{
+	char query[64];
+
+	snprintf(query, sizeof(query), "versionId=%s", id);
+	root("DELETE", "/bkt/k", query, NULL, 204);
+}
+
 /* The root has the bucket. */
 static void put_by_anybody(const char *acl)
 {
@@ -360,6 +368,79 @@ static void test_kinds_side_by_side(void **state)
 	assert_none_waits();
 }
 
+/* ---- A key with very many versions. ---- */
+
+#define VERSIONS 2005u
+
+static char versions[VERSIONS][33];
+
+static const char *status_of_version(uint32_t idx)
+{
+	static char status[16];
+	char query[64];
+	struct fake_call call;
+
+	snprintf(query, sizeof(query), "versionId=%s", versions[idx]);
+	fake_call_init(&call, "HEAD", "/bkt/k", query);
+	fake_call_run(fake_s3, &call);
+	assert_int_equal(call.reply.status, 200);
+	slice_copy_str(
+		fake_reply_header(&call, "x-amz-replication-status"), status, sizeof(status));
+	fake_call_free(&call);
+	return status;
+}
+
+static bool step_once(void)
+{
+	static struct s3_replicate_resync resync;
+	bool more;
+
+	assert_int_equal(s3_replicate_resync_next(fake_s3, &fake_core, SLICE_NONE, &resync), 0);
+	assert_int_equal(s3_replicate_resync_step(fake_s3, &fake_core, &resync, &more), 0);
+	return more;
+}
+
+/* All of them, in steps, the oldest first: the target's newest is the last one that it gets. */
+static void test_many_versions_of_a_key(void **state)
+{
+	static struct s3_replicate_resync resync;
+	bool more;
+
+	(void)state;
+	root("PUT", "/bkt/a", "", "1", 200);
+	for (uint32_t i = 0; i < VERSIONS; i++) {
+		root("PUT", "/bkt/k", "", "1", 200);
+		memcpy(versions[i], version, sizeof(version));
+	}
+	root("PUT", "/bkt/k/z", "", "1", 200);
+	root("PUT", "/bkt", "replication", RULES, 200);
+	ask(S3_REPLICATE_RESYNC_NEW);
+	assert_true(step_once());
+	assert_string_equal(status_of("/bkt/a"), "PENDING");
+	assert_string_equal(status_of_version(0), "");
+	assert_true(step_once());
+	assert_string_equal(status_of_version(0), "PENDING");
+	assert_string_equal(status_of_version(999), "PENDING");
+	assert_string_equal(status_of_version(1000), "");
+	/* The version that the walk came to may be gone. A step that fails is repeated. */
+	version_delete(versions[999]);
+	fake_put_error = -ENOSPC;
+	assert_int_equal(s3_replicate_resync_next(fake_s3, &fake_core, SLICE_NONE, &resync), 0);
+	assert_string_equal(resync.version, versions[999]);
+	assert_int_equal(s3_replicate_resync_step(fake_s3, &fake_core, &resync, &more), -ENOSPC);
+	fake_put_error = 0;
+	assert_true(step_once());
+	assert_string_equal(status_of_version(1000), "PENDING");
+	assert_string_equal(status_of_version(1999), "PENDING");
+	assert_string_equal(status_of_version(2000), "");
+	assert_true(step_once());
+	assert_string_equal(status_of_version(VERSIONS - 1), "PENDING");
+	assert_string_equal(status_of("/bkt/k/z"), "");
+	assert_false(step_once());
+	assert_string_equal(status_of("/bkt/k/z"), "PENDING");
+	assert_none_waits();
+}
+
 /* ---- Changes that failed. ---- */
 
 #define TAGS "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
@@ -480,6 +561,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_kinds_side_by_side, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_many_versions_of_a_key, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_failed_changes_are_sent_by_resyncs, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(
