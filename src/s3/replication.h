@@ -117,8 +117,9 @@ struct s3_replicate_job {
 	uint32_t header_count;
 	struct s3_header headers[S3_REPLICATE_HEADERS_MAX];
 	struct slice tags, lock_mode, lock_until, hold; /* as stored; empty: none */
-	bool lock_over; /* the retention has ended */
-	bool lockable;	/* its bucket has object lock */
+	bool lock_over;					/* the retention has ended */
+	bool lockable;					/* its bucket has object lock */
+	/* NULL: of a delete marker that is gone, with all versions of its key. */
 	const struct store_meta *meta;
 	struct store_get *get;
 	struct mem_arena arena;

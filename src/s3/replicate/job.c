@@ -295,14 +295,55 @@ static int job_fill(struct s3 *s3, struct s3_replicate_job *job, const struct s3
 	return headers_make(job, rule, &tags);
 }
 
+static void any_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct newer *any = arg;
+
+	any->found |= slice_eq(entry->key, any->row->key);
+}
+
+/* A lifecycle rule takes out a marker that is the last version of its key, also before it was sent:
+ * the target gets it nevertheless, and does not keep the object. -ENOENT: the key goes on, or the
+ * row is of an earlier bucket of that name. */
+static int gone_check(struct s3 *s3, const struct s3_replicate_row *row,
+	const struct s3_settings *settings, uint32_t target)
+{
+	const struct store_list_opts opts = {
+		.bucket = row->bucket, .prefix = row->key, .entries_max = 1};
+	struct newer any = {.s3 = s3, .row = row};
+	bool ignored;
+	int ret;
+
+	if (row->kind != S3_REPLICATE_MARKER || row->time_ns < settings->bucket.created_ns)
+		return -ENOENT;
+	if (!s3_replication_marker_rule(settings->parsed[S3_CONFIG_REPLICATION], target, row->key))
+		return -ECANCELED;
+	ret = store_list_versions(s3->store, &opts, any_visit, &any, &ignored);
+	return !ret && any.found ? -ENOENT : ret;
+}
+
+static int version_open(struct s3 *s3, struct s3_replicate_job *job,
+	const struct s3_settings *settings, uint32_t target)
+{
+	const struct s3_replicate_row *row = job->row;
+	const struct store_name name = {
+		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
+	bool ignored;
+	int ret = store_get_open_version(s3->store, &name, &job->get, &ignored);
+
+	if (ret)
+		return ret == -ENOENT ? gone_check(s3, row, settings, target) : ret;
+	job->meta = store_get_meta(job->get);
+	return job->meta->delete_marker == (row->kind == S3_REPLICATE_MARKER)
+		       ? job_fill(s3, job, settings, target)
+		       : -ENOENT;
+}
+
 int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_replicate_row *row,
 	struct s3_replicate_job *job)
 {
-	const struct store_name name = {
-		.bucket = row->bucket, .key = row->key, .version_id = row->version_id};
 	struct s3_settings *settings;
 	uint32_t target = 0;
-	bool ignored;
 	int ret;
 
 	memset(job, 0, offsetof(struct s3_replicate_job, arena));
@@ -314,13 +355,7 @@ int s3_replicate_open(struct s3 *s3, struct flow_core *core, const struct s3_rep
 		return ret;
 	ret = rules_check(s3, job, settings, &target);
 	if (!ret)
-		ret = store_get_open_version(s3->store, &name, &job->get, &ignored);
-	if (!ret) {
-		job->meta = store_get_meta(job->get);
-		ret = job->meta->delete_marker == (row->kind == S3_REPLICATE_MARKER)
-			      ? job_fill(s3, job, settings, target)
-			      : -ENOENT;
-	}
+		ret = version_open(s3, job, settings, target);
 	s3_settings_put(settings);
 	if (ret)
 		s3_replicate_close(job);

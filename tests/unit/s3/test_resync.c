@@ -79,6 +79,7 @@ static int open_all(void **state)
 static struct s3_replicate_row row_of(enum s3_replicate_kind kind, const char *id)
 {
 	return (struct s3_replicate_row){.kind = kind,
+		.time_ns = clock_real_ns(),
 		.target = SLICE("t"),
 		.bucket = SLICE("bkt"),
 		.key = SLICE("k"),
@@ -157,6 +158,36 @@ static void version_delete(const char *id)
 
 	snprintf(query, sizeof(query), "versionId=%s", id);
 	root("DELETE", "/bkt/k", query, NULL, 204);
+}
+
+/* Lifecycle rules take out a marker that is alone. The target still has the object. */
+static void test_markers_that_are_gone(void **state)
+{
+	static struct s3_replicate_job job;
+	struct s3_replicate_row row;
+	char first[33], marker[33];
+
+	(void)state;
+	root("PUT", "/bkt", "replication", RULES, 200);
+	root("PUT", "/bkt/k", "", "1", 200);
+	memcpy(first, version, sizeof(first));
+	sent(first);
+	root("DELETE", "/bkt/k", "", NULL, 204);
+	memcpy(marker, version, sizeof(marker));
+	version_delete(marker);
+	/* The version below is the object again. */
+	assert_marker(marker, -ENOENT);
+	version_delete(first);
+	root("PUT", "/bkt/k2", "", "another key", 200);
+	assert_marker(marker, 0);
+	row = row_of(S3_REPLICATE_PUT, first);
+	assert_int_equal(s3_replicate_open(fake_s3, &fake_core, &row, &job), -ENOENT);
+	/* A row of an earlier bucket of that name says nothing about this one. */
+	row = row_of(S3_REPLICATE_MARKER, marker);
+	row.time_ns = 1;
+	assert_int_equal(s3_replicate_open(fake_s3, &fake_core, &row, &job), -ENOENT);
+	root("DELETE", "/bkt", "replication", NULL, 204);
+	assert_marker(marker, -ECANCELED);
 }
 
 /* The root has the bucket. */
@@ -557,6 +588,7 @@ static int tests_run(void)
 		cmocka_unit_test_setup_teardown(
 			test_past_markers_are_not_sent, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_markers_below_replicas, open_all, fake_close),
+		cmocka_unit_test_setup_teardown(test_markers_that_are_gone, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_objects_of_others, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_bad_versions_are_passed, open_all, fake_close),
 		cmocka_unit_test_setup_teardown(test_walks_that_fail, open_all, fake_close),
