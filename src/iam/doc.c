@@ -255,6 +255,40 @@ bool iam_is_attached(const json_t *entity, struct slice arn)
 	return json_list_find_text(json_object_get(entity, "attached"), arn, &ignored);
 }
 
+static bool has_group(const json_t *holder, struct slice group)
+{
+	const json_t *list = json_object_get(holder, "groups");
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (slice_eq_nocase(slice_str(json_string_value(json_array_get(list, i))), group))
+			return true;
+	return false;
+}
+
+bool iam_holder_find(const json_t *account, const char *kind, const json_t *entity,
+	struct iam_holder *ret_holder)
+{
+	static const char *const holders[] = {"users", "groups", "roles"};
+	const bool group = strcmp(kind, "groups") == 0;
+	struct slice name = json_member_text(entity, "name");
+	char text[IAM_ARN_LEN_MAX];
+	struct slice arn = iam_arn(account, "policy", entity, text);
+	const char *ignored;
+	json_t *holder;
+
+	for (size_t i = 0; i < ARRAY_LEN(holders); i++) {
+		json_object_foreach(json_object_get(account, holders[i]), ignored, holder)
+		{
+			if (group ? !has_group(holder, name) : !iam_is_attached(holder, arn))
+				continue;
+			*ret_holder = (struct iam_holder){
+				.kind = holders[i], .name = json_member_text(holder, "name")};
+			return true;
+		}
+	}
+	return false;
+}
+
 uint32_t iam_attached_count(const json_t *account, struct slice arn)
 {
 	static const char *const holders[] = {"users", "groups", "roles"};

@@ -195,6 +195,15 @@ bool iam_is_policy(const json_t *account, struct slice arn);
 /* How many users, groups and roles of the account have the managed policy attached. */
 uint32_t iam_attached_count(const json_t *account, struct slice arn);
 bool iam_is_attached(const json_t *entity, struct slice arn);
+/* A user that is a member of the group ("groups"), or a user, group or role that has the policy
+ * ("policies") attached: a later entity of that name would give it rights. Its kind and name are
+ * the account's. False: there is none. */
+struct iam_holder {
+	const char *kind; /* "users", "groups" or "roles" */
+	struct slice name;
+};
+bool iam_holder_find(const json_t *account, const char *kind, const json_t *entity,
+	struct iam_holder *ret_holder);
 /* The text of a policy that every account has: arn:aws:iam::aws:policy/…; NULL: there is none. */
 const char *iam_builtin_policy(struct slice arn);
 /* The same as entities by their lower-case names, as an account keeps its own. To be given back by

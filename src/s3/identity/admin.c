@@ -363,6 +363,22 @@ static json_t *whose_keys(const struct admin *admin, json_t *account)
 	return is_part(admin, 2, "users") ? iam_entity(account, "users", admin->parts[3]) : account;
 }
 
+/* As IAM's calls: what a deleted group or policy gave, a later one of its name must not give. */
+static int check_holders(struct admin *admin, const json_t *account, const json_t *entity)
+{
+	const bool group = is_part(admin, 2, "groups");
+	struct iam_holder holder;
+
+	if ((!group && !is_part(admin, 2, "policies")) ||
+		!iam_holder_find(account, admin->parts[2].data, entity, &holder))
+		return 0;
+	snprintf(admin->why, sizeof(admin->why),
+		group ? "the %.*s %.*s is a member: take it out of the group first"
+		      : "the %.*s %.*s has the policy: detach it first",
+		(int)(strlen(holder.kind) - 1), holder.kind, SLICE_FMT(holder.name));
+	return -EBUSY;
+}
+
 static int change_entity_delete(json_t *account, void *arg)
 {
 	struct admin *admin = arg;
@@ -375,6 +391,8 @@ static int change_entity_delete(json_t *account, void *arg)
 	/* A user that is an owner of its own. */
 	if (is_part(admin, 2, "users") && json_object_get(entity, "id"))
 		ret = check_owner(admin, entity);
+	if (!ret)
+		ret = check_holders(admin, account, entity);
 	if (ret)
 		return ret;
 	json_object_del(json_object_get(account, admin->parts[2].data), lower);

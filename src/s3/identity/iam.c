@@ -500,36 +500,17 @@ const struct s3_error *api_role_description(struct api *api, json_t *account)
 	return error;
 }
 
-/* Whether something in the account still uses it. */
-static bool is_used(json_t *account, enum api_kind kind, const json_t *entity, const char *lower)
+/* Whether it has something, or something in the account still uses it. */
+static bool is_used(json_t *account, enum api_kind kind, const json_t *entity)
 {
-	static const char *const holders[] = {"users", "groups", "roles"};
-	char arn[IAM_ARN_LEN_MAX];
-	struct slice own = iam_arn(account, kinds[kind].word, entity, arn);
-	json_t *holder;
-	const char *name;
+	struct iam_holder ignored;
 
-	if (json_object_size(json_object_get(entity, "inline")) ||
-		json_array_size(json_object_get(entity, "attached")) ||
-		json_array_size(json_object_get(entity, "keys")) ||
-		json_array_size(json_object_get(entity, "groups")))
-		return true;
-	for (size_t i = 0; i < ARRAY_LEN(holders); i++) {
-		json_object_foreach(json_object_get(account, holders[i]), name, holder)
-		{
-			const json_t *list =
-				json_object_get(holder, kind == API_GROUP ? "groups" : "attached");
-
-			for (size_t k = 0; k < json_array_size(list); k++) {
-				struct slice one =
-					slice_str(json_string_value(json_array_get(list, k)));
-
-				if (slice_eq(one, kind == API_GROUP ? slice_str(lower) : own))
-					return true;
-			}
-		}
-	}
-	return false;
+	return json_object_size(json_object_get(entity, "inline")) ||
+	       json_array_size(json_object_get(entity, "attached")) ||
+	       json_array_size(json_object_get(entity, "keys")) ||
+	       json_array_size(json_object_get(entity, "groups")) ||
+	       ((kind == API_GROUP || kind == API_POLICY) &&
+		       iam_holder_find(account, kinds[kind].members, entity, &ignored));
 }
 
 const struct s3_error *api_delete(struct api *api, json_t *account)
@@ -543,7 +524,7 @@ const struct s3_error *api_delete(struct api *api, json_t *account)
 		return error;
 	if (iam_lower(wanted_name(api, kind), lower))
 		return api_invalid(api, kinds[kind].name_field);
-	if (is_used(account, kind, entity, lower))
+	if (is_used(account, kind, entity))
 		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
 			"Cannot delete entity, must remove keys, policies and members first.");
 	if (kind == API_USER && json_object_get(entity, "id")) {

@@ -613,6 +613,42 @@ static void test_a_user_that_owns_buckets_stays(void **state)
 	json_decref(account);
 }
 
+#define DOCUMENT                                                                \
+	"{\"Version\": \"2012-10-17\", \"Statement\": [{\"Effect\": \"Allow\"," \
+	" \"Action\": \"*\", \"Resource\": \"*\"}]}"
+#define HOLDING                                                                               \
+	"{\"account_id\": \"777\", \"policies\": [{\"name\": \"own\", \"document\":" DOCUMENT \
+	"}], \"groups\": [{\"name\": \"Editors\", \"policies\":"                              \
+	" [\"arn:aws:iam::777:policy/own\"]}],"                                               \
+	" \"users\": [{\"name\": \"ann\", \"groups\": [\"Editors\"]}]}"
+#define FREE_OF                                                                              \
+	"{\"account_id\": \"777\", \"groups\": [{\"name\": \"Editors\", \"policies\": []}]," \
+	" \"users\": [{\"name\": \"ann\", \"groups\": []}]}"
+
+/* A later group or policy of the name would give its rights to those who had the first one's. */
+static void test_what_is_held_stays(void **state)
+{
+	static const char *const PATHS[] = {
+		"/admin/v1/accounts/777/groups/Editors", "/admin/v1/accounts/777/policies/own"};
+	static const char *const HELD[] = {
+		"the user ann is a member", "the group Editors has the policy"};
+	json_t *held = json_loads(HOLDING, 0, NULL), *free_of = json_loads(FREE_OF, 0, NULL);
+	struct buf why;
+
+	(void)state;
+	make_owner();
+	buf_init(&why, KIB);
+	assert_int_equal(iam_put(fake_s3->iam, &fake_core, held, &why), 0);
+	for (size_t i = 0; i < ARRAY_LEN(PATHS); i++)
+		assert_int_equal(admin("DELETE", PATHS[i], HELD[i]), 409);
+	assert_int_equal(iam_put(fake_s3->iam, &fake_core, free_of, &why), 0);
+	for (size_t i = 0; i < ARRAY_LEN(PATHS); i++)
+		assert_int_equal(admin("DELETE", PATHS[i], ""), 204);
+	buf_free(&why);
+	json_decref(held);
+	json_decref(free_of);
+}
+
 static void delete_owner(void)
 {
 	assert_int_equal(admin("DELETE", "/admin/v1/accounts/777", ""), 204);
@@ -686,6 +722,7 @@ static int tests_run(void)
 			test_an_owner_of_buckets_stays, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_user_that_owns_buckets_stays, fake_open, fake_close),
+		cmocka_unit_test_setup_teardown(test_what_is_held_stays, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(
 			test_a_deleted_owner_gets_no_bucket, fake_open, fake_close),
 		cmocka_unit_test_setup_teardown(test_an_owner_to_be_stays, fake_open, fake_close),
