@@ -380,24 +380,6 @@ static int qp_join(struct hipobj_session *session, const struct hipobj_request *
 	return ret;
 }
 
-/* Whether a header of the message applies to the operation. A proxy, or the library that sent the
- * POST, may have added headers other than S3's own, so only signed ones apply. */
-static bool counts(const struct s3_request *message, struct slice name)
-{
-	static const struct slice others[] = {SLICE("content-type"), SLICE("content-encoding"),
-		SLICE("content-language"), SLICE("content-disposition"), SLICE("cache-control"),
-		SLICE("expires"), SLICE("if-match"), SLICE("if-none-match"),
-		SLICE("if-modified-since"), SLICE("if-unmodified-since")};
-
-	if (slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")))
-		return !slice_eq_nocase(slice_to(name, 11), SLICE("x-amz-rdma-")) &&
-		       !hipobj_is_of_message(name);
-	for (size_t i = 0; i < ARRAY_LEN(others); i++)
-		if (slice_eq_nocase(name, others[i]))
-			return hipobj_is_signed(message, name);
-	return false;
-}
-
 static struct slice text_add(char **at, struct slice text)
 {
 	struct slice copy = slice_of(*at, text.len);
@@ -416,7 +398,7 @@ static int operation_keep(struct hipobj_session *session, const struct hipobj_jo
 	for (uint32_t i = 0; i < message->header_count; i++) {
 		const struct s3_header *header = &message->headers[i];
 
-		if (!counts(message, header->name))
+		if (!hipobj_counts(message, header->name))
 			continue;
 		if (session->header_count == HIPOBJ_KEPT_HEADERS_MAX)
 			return -E2BIG;
@@ -530,7 +512,7 @@ static void sweep(struct reactor_timer *timer, void *arg)
 			now_ns - session->gone_ns > RP_FLUSH_NS)
 			session_abandon(session);
 		/* Once a write's bytes have arrived, nothing waits for the client any more. */
-		if (now_ns < session->deadline_ns || session->gone ||
+		if (now_ns < hipobj_session_deadline_ns(session) || session->gone ||
 			(session->moving && session->put && !session->qp))
 			continue;
 		counter_add(&expired_total, 1);

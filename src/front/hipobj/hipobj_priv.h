@@ -1,6 +1,7 @@
 /* front/hipobj/hipobj_priv.h: interface between the files of the hipobj front
  * (docs/spec/hipobj.md).
  *
+ *   hipobj/headers.c  which headers of a control request apply to the operation
  *   hipobj/hipobj.c   the front: sessions, their bounds, their opening and closing
  *   hipobj/move.c     a session's bytes: the ends of flow between READY and its answer
  *   hipobj/request.c  the three control requests: to the session's reactor and back
@@ -42,7 +43,8 @@ struct hipobj_session {
 	uint64_t gone_ns;
 	uint32_t users; /* fibers that use it */
 	uint32_t cookie, peer_qpn;
-	uint64_t size, offset, deadline_ns;
+	uint64_t size, offset;
+	uint64_t deadline_ns; /* without a wait of its READY for a fan-out */
 	/* The operation, in one allocation. */
 	char *text;
 	struct slice path, query;
@@ -57,6 +59,7 @@ struct hipobj_session {
 	struct rp_pd *pd; /* PUT: this and the next two */
 	struct rp_mr *mr;
 	uint8_t *staged;
+	const struct s3_token *token; /* of its READY; NULL: none is served */
 	/* The fiber of READY waits for the immediate. */
 	struct fiber *waiter;
 	bool arrived, sent;
@@ -122,6 +125,11 @@ static inline void hipobj_session_check(const struct hipobj_session *session)
 	CHECK(session->magic == HIPOBJ_SESSION_MAGIC);
 }
 
+static inline uint64_t hipobj_session_deadline_ns(const struct hipobj_session *session)
+{
+	return session->deadline_ns + (session->token ? session->token->wait_ns : 0);
+}
+
 static inline void hipobj_job_check(const struct hipobj_job *job)
 {
 	CHECK(job->magic == HIPOBJ_JOB_MAGIC);
@@ -142,11 +150,15 @@ void hipobj_session_put(struct hipobj_session *session);
 /* Fiber call: from here on the client can no longer access the session's staging memory. */
 void hipobj_session_close_window(struct hipobj_session *session);
 
-/* ---- request.c ---- */
+/* ---- headers.c ---- */
 /* Whether a header authenticates or dates a message, and does not describe its operation. */
 bool hipobj_is_of_message(struct slice name);
-/* Whether the message's signature covers the header. */
-bool hipobj_is_signed(const struct s3_request *message, struct slice name);
+/* Whether a header of PREPARE applies to the operation. */
+bool hipobj_counts(const struct s3_request *message, struct slice name);
+/* Why the headers of a PREPARE, or of a READY, cannot apply as they are meant; NULL: they can. */
+const char *hipobj_prepare_wrong(const struct s3_request *message);
+const char *hipobj_ready_adds(
+	const struct s3_request *message, const struct hipobj_session *session);
 
 /* ---- move.c ---- */
 extern const struct s3_body_ops hipobj_body_ops;

@@ -152,11 +152,11 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	if (ret)
 		return ret;
 	job->crc64 = 0;
-	job->inner_sink->deadline_ns = job->session->deadline_ns;
+	job->inner_sink->deadline_ns = hipobj_session_deadline_ns(job->session);
 	job->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
 		.ops = &SINK_OPS,
 		.core = core,
-		.deadline_ns = job->session->deadline_ns};
+		.deadline_ns = hipobj_session_deadline_ns(job->session)};
 	*ret_sink = &job->sink;
 	return 0;
 }

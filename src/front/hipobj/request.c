@@ -25,43 +25,6 @@ DEFINE_COUNTER(bytes_out, BYTES, "direction=\"out\"", BYTES_HELP);
 
 /* ---- Headers. ---- */
 
-bool hipobj_is_of_message(struct slice name)
-{
-	static const struct slice names[] = {SLICE("authorization"), SLICE("host"), SLICE("date"),
-		SLICE("x-amz-date"), SLICE("x-amz-content-sha256"), SLICE("x-amz-security-token"),
-		SLICE("x-amz-s3session-token"), SLICE("user-agent"), SLICE("referer")};
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (slice_eq_nocase(name, names[i]))
-			return true;
-	return false;
-}
-
-static struct slice header_find(const struct s3_request *message, struct slice name)
-{
-	for (uint32_t i = 0; i < message->header_count; i++)
-		if (slice_eq_nocase(message->headers[i].name, name))
-			return message->headers[i].value;
-	return SLICE_NONE;
-}
-
-/* Reads the list of signed headers. s3 verifies the signature over them. */
-bool hipobj_is_signed(const struct s3_request *message, struct slice name)
-{
-	static const struct slice LIST = SLICE("SignedHeaders=");
-	struct slice rest = header_find(message, SLICE("authorization"));
-	ptrdiff_t at = slice_find(rest, LIST);
-
-	if (at < 0)
-		return false;
-	rest = slice_from(rest, (size_t)at + LIST.len);
-	rest = slice_split(&rest, ',');
-	while (rest.len)
-		if (slice_eq_nocase(slice_trim(slice_split(&rest, ';')), name))
-			return true;
-	return false;
-}
-
 static void header_add(struct hipobj_job *job, struct slice name, struct slice value)
 {
 	CHECK(job->request.header_count < ARRAY_LEN(job->headers));
@@ -254,8 +217,13 @@ static void prepare_ask(struct hipobj_job *job)
 
 static void job_prepare(struct hipobj_job *job)
 {
+	const char *why = hipobj_prepare_wrong(job->message);
 	struct hipobj_session *session;
 
+	if (why) {
+		ask_for_itself(job, "InvalidRDMARequest", why);
+		return;
+	}
 	prepare_ask(job);
 	if (!is_success(job))
 		return;
@@ -294,6 +262,7 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 	session->moving = true;
 	session->users++;
 	session->deadline_ns = reactor_now_ns(job->front->reactor) + job->front->opts.timeout_ns;
+	session->token = token;
 	job->session = session;
 	job->run = (struct flow_remote){
 		.addr = job->asked.addr, .bytes = session->size, .rkey = job->asked.rkey};
@@ -351,7 +320,8 @@ static const char *ready_wrong(
 		*ret_why = "The client's queue pair is not connected to the session's.";
 		return "RDMASessionConflict";
 	}
-	return NULL;
+	*ret_why = hipobj_ready_adds(job->message, session);
+	return *ret_why ? "InvalidRDMARequest" : NULL;
 }
 
 static void ready_count(const struct hipobj_job *job)

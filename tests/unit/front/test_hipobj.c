@@ -56,10 +56,41 @@ static int rig_teardown(void **state)
 static const char *who;
 static uint16_t whose_share;
 static int read_error;
+static bool waits; /* READY, for a fan-out */
 static struct {
 	uint32_t status;
 	char code[32], session[33], protocol_status[16];
+	char headers[1024]; /* of READY's operation: "name: value\n", … */
 } got;
+
+static void sweep_now(void)
+{
+	rig_front->sweep.fn(&rig_front->sweep, rig_front->sweep.arg);
+}
+
+/* The time that a READY waits for a fan-out, as its client asks, is not of the session's. */
+static void wait_long(struct s3_token *token)
+{
+	struct hipobj_session *session =
+		CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link);
+
+	session->deadline_ns = reactor_now_ns(rig);
+	token->wait_ns = 600 * NS_PER_S;
+	sweep_now();
+	assert_false(session->gone);
+	token->wait_ns = 0;
+	sweep_now();
+	assert_true(session->gone);
+}
+
+static void note_headers(const struct s3_request *request)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < request->header_count; i++)
+		at += (size_t)snprintf(got.headers + at, sizeof(got.headers) - at, "%.*s: %.*s\n",
+			SLICE_FMT(request->headers[i].name), SLICE_FMT(request->headers[i].value));
+}
 
 static void handle(const struct s3_request *request, struct s3_reply *reply)
 {
@@ -80,6 +111,9 @@ static void handle(const struct s3_request *request, struct s3_reply *reply)
 	} else {
 		int ret = request->token->ops->admit(request->token, &identity);
 
+		note_headers(request);
+		if (waits)
+			wait_long(request->token);
 		if (!ret && request->method == S3_GET) {
 			read_error = fake_send_bytes(request->core, reply, 4096, 4096, false);
 			return;
@@ -123,9 +157,11 @@ static void ask(enum hipobj_step step, const struct s3_header *headers, uint32_t
 	assert_int_equal(reply.broken, read_error != 0);
 }
 
-static uint32_t prepare(const char *op, const char *size)
+/* With more headers. */
+static uint32_t prepare_with(
+	const char *op, const char *size, const struct s3_header *more, uint32_t more_count)
 {
-	const struct s3_header headers[] = {
+	struct s3_header headers[16] = {
 		{hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL)},
 		{hipobj_header(HIPOBJ_H_TOKEN), SLICE(TOKEN)},
 		{hipobj_header(HIPOBJ_H_PSN), SLICE("1")},
@@ -135,11 +171,20 @@ static uint32_t prepare(const char *op, const char *size)
 		{hipobj_header(HIPOBJ_H_SIZE), slice_str(size)},
 	};
 
-	ask(HIPOBJ_PREPARE, headers, ARRAY_LEN(headers));
+	assert_true(7 + more_count <= ARRAY_LEN(headers));
+	for (uint32_t i = 0; i < more_count; i++)
+		headers[7 + i] = more[i];
+	ask(HIPOBJ_PREPARE, headers, 7 + more_count);
 	return got.status;
 }
 
-static uint32_t say(enum hipobj_step step, const char *session)
+static uint32_t prepare(const char *op, const char *size)
+{
+	return prepare_with(op, size, NULL, 0);
+}
+
+/* With one more header, unless its name is empty. */
+static uint32_t say_with(enum hipobj_step step, const char *session, struct s3_header more)
 {
 	const struct s3_header headers[] = {
 		{hipobj_header(HIPOBJ_H_PROTOCOL), SLICE(HIPOBJ_PROTOCOL)},
@@ -147,10 +192,16 @@ static uint32_t say(enum hipobj_step step, const char *session)
 		{hipobj_header(HIPOBJ_H_COOKIE), SLICE("7")},
 		{hipobj_header(HIPOBJ_H_ADDR), SLICE("1000")},
 		{hipobj_header(HIPOBJ_H_RKEY), SLICE("77")},
+		more,
 	};
 
-	ask(step, headers, ARRAY_LEN(headers));
+	ask(step, headers, more.name.len ? 6 : 5);
 	return got.status;
+}
+
+static uint32_t say(enum hipobj_step step, const char *session)
+{
+	return say_with(step, session, (struct s3_header){SLICE_NONE, SLICE_NONE});
 }
 
 static void nothing_held(void)
@@ -267,6 +318,93 @@ static void a_session_is_its_owners(void *arg)
 }
 RIG_TEST(a_session_is_its_owners);
 
+/* ---- Headers of the operation. ---- */
+
+#define SIGNED "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders="
+
+static void headers_go_with_prepare(void *arg)
+{
+	static const struct s3_header more[] = {
+		{SLICE("Authorization"),
+			SLICE(SIGNED "content-md5;content-type;host;if-none-match, Signature=0")},
+		{SLICE("If-None-Match"), SLICE("*")},
+		{SLICE("Content-MD5"), SLICE("md5")},
+		{SLICE("Content-Type"), SLICE("text/plain")},
+		{SLICE("Cache-Control"), SLICE("no-store")},
+		{SLICE("x-amz-meta-color"), SLICE("blue")},
+		{SLICE("x-nebulaio-replica"), SLICE("v1")},
+		{SLICE("x-nebulaio-fan-out"), SLICE("name; members=2")},
+		{SLICE("x-nebulaio-via"), SLICE("a gateway")},
+	};
+	char session[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare_with("PUT", "4096", more, ARRAY_LEN(more)), 200);
+	memcpy(session, got.session, sizeof(session));
+	assert_int_equal(say(HIPOBJ_READY, session), 200);
+	assert_string_equal(got.headers, "If-None-Match: *\n"
+					 "Content-MD5: md5\n"
+					 "Content-Type: text/plain\n"
+					 "x-amz-meta-color: blue\n"
+					 "x-nebulaio-replica: v1\n"
+					 "x-nebulaio-fan-out: name; members=2\n");
+	while (rig_front->shared->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(headers_go_with_prepare);
+
+static void a_condition_must_be_signed(void *arg)
+{
+	static const struct slice names[] = {SLICE("If-Match"), SLICE("if-none-match"),
+		SLICE("If-Modified-Since"), SLICE("If-Unmodified-Since"), SLICE("If-Range"),
+		SLICE("Content-MD5")};
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	for (size_t i = 0; i < 2 * ARRAY_LEN(names); i++) {
+		const struct s3_header more[] = {
+			{SLICE("authorization"), SLICE(SIGNED "date;host;range, Signature=0")},
+			{names[i / 2], SLICE("*")}};
+
+		assert_int_equal(prepare_with(i % 2 ? "GET" : "PUT", "4096", more, 2), 400);
+		assert_string_equal(got.code, "InvalidRDMARequest");
+		nothing_held();
+	}
+}
+RIG_TEST(a_condition_must_be_signed);
+
+/* READY cannot add a condition or a checksum, but may repeat PREPARE's. */
+static void ready_adds_no_condition(void *arg)
+{
+	static const struct s3_header more[] = {
+		{SLICE("authorization"), SLICE(SIGNED "if-match, Signature=0")},
+		{SLICE("if-match"), SLICE("\"1\"")}};
+	static const struct s3_header added[] = {{SLICE("if-match"), SLICE("\"2\"")},
+		{SLICE("if-none-match"), SLICE("*")}, {SLICE("content-md5"), SLICE("md5")},
+		{SLICE("x-amz-checksum-crc32"), SLICE("AAAAAA==")}};
+	char session[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare_with("PUT", "4096", more, 2), 200);
+	memcpy(session, got.session, sizeof(session));
+	for (size_t i = 0; i < ARRAY_LEN(added); i++) {
+		assert_int_equal(say_with(HIPOBJ_READY, session, added[i]), 400);
+		assert_string_equal(got.code, "InvalidRDMARequest");
+	}
+	assert_int_equal(rig_front->session_count, 1);
+	assert_int_equal(say_with(HIPOBJ_READY, session, more[1]), 200);
+	while (rig_front->shared->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(ready_adds_no_condition);
+
 /* A session keeps its place while the numbers of others come round. */
 static void numbers_come_round(void *arg)
 {
@@ -301,6 +439,24 @@ static void the_sweep_ends_what_waits(void *arg)
 	nothing_held();
 }
 RIG_TEST(the_sweep_ends_what_waits);
+
+static void a_fan_out_may_wait(void *arg)
+{
+	char session[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	memcpy(session, got.session, sizeof(session));
+	waits = true;
+	say(HIPOBJ_READY, session);
+	waits = false;
+	while (rig_front->shared->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(a_fan_out_may_wait);
 
 /* RP_FLUSH_NS after the sweep has ended the session. */
 static void later(void *arg)
@@ -345,6 +501,10 @@ int main(void)
 		RIG_UNIT(opening_can_fail_anywhere),
 		RIG_UNIT(bounds_hold),
 		RIG_UNIT(a_session_is_its_owners),
+		RIG_UNIT(headers_go_with_prepare),
+		RIG_UNIT(a_condition_must_be_signed),
+		RIG_UNIT(ready_adds_no_condition),
+		RIG_UNIT(a_fan_out_may_wait),
 		RIG_UNIT(numbers_come_round),
 		RIG_UNIT(the_sweep_ends_what_waits),
 		RIG_UNIT(a_device_that_does_not_flush),
