@@ -372,6 +372,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 	/* A caller without the right does not learn the error of its request. */
 	refused = call->identity ? s3_authenticate_session(call)
 				 : s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
+	if (!refused && call->request->control)
+		call->request->control->identity = *call->identity;
 	if (refused || error)
 		return refused ? refused : error;
 	/* A session's fiber ends with its request; a request with a body joins its group when the

@@ -219,9 +219,8 @@ struct s3_control {
 	const char *code; /* the error of the message; NULL: none */
 	const char *why;  /* or NULL */
 	uint64_t bytes;	  /* that the client asks for: a read that has others is refused */
-	/* PREPARE, when it was answered without an error. */
-	struct s3_identity identity;
-	uint16_t share; /* of the principal */
+	struct s3_identity identity; /* of the message, as soon as its signature is proven */
+	uint16_t share;		     /* of the principal; PREPARE, answered without an error */
 };
 
 /* The two ends of a copy between stores of a cluster (docs/spec/via.md). */

@@ -352,6 +352,16 @@ static void ready_run(struct hipobj_job *job, struct hipobj_session *session)
 	s3_handle(job->front->opts.s3, &job->request, &job->kept.reply);
 }
 
+/* Whether the session has served its READY: a good one of its owner, whatever s3 answered. A READY
+ * that nobody has proven, or another's, leaves it as it was. */
+static bool is_served(const struct hipobj_job *job, const struct hipobj_session *session)
+{
+	if (job->session)
+		return true;
+	return !session->moving &&
+	       strcmp(job->control.identity.access_key, session->access_key) == 0;
+}
+
 static void job_ready(struct hipobj_job *job)
 {
 	struct hipobj_session *session = hipobj_session_find(job->front, job->asked.session);
@@ -367,10 +377,10 @@ static void job_ready(struct hipobj_job *job)
 	ready_count(job);
 	if (job->session && is_success(job))
 		answer_moved(job, session);
-	if (job->session) {
+	if (is_served(job, session))
 		hipobj_session_end(session, 0, NULL);
+	if (job->session)
 		hipobj_session_put(session);
-	}
 	hipobj_session_put(session);
 }
 

@@ -68,7 +68,6 @@ const struct s3_error *s3_control_check(struct s3_call *call)
 			"%s does not move its bytes by RDMA.", call->operation->name);
 	if (control->step == S3_CONTROL_READY)
 		return admit(call);
-	control->identity = *call->identity;
 	control->share = s3_call_share(call);
 	return NULL;
 }

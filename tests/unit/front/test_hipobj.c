@@ -56,7 +56,8 @@ static int rig_teardown(void **state)
 static const char *who;
 static uint16_t whose_share;
 static int read_error;
-static bool waits; /* READY, for a fan-out */
+static bool waits;				 /* READY, for a fan-out */
+static enum { SERVES, UNPROVEN, FORBIDS } early; /* what s3 says to READY before its admission */
 static struct {
 	uint32_t status;
 	char code[32], session[33], protocol_status[16];
@@ -108,6 +109,10 @@ static void handle(const struct s3_request *request, struct s3_reply *reply)
 		control->identity = identity;
 		control->share = whose_share;
 		fake_answer(reply, 200, SLICE_NONE);
+	} else if (early) {
+		if (early == FORBIDS)
+			control->identity = identity;
+		fake_answer(reply, 403, SLICE("<Error/>"));
 	} else {
 		int ret = request->token->ops->admit(request->token, &identity);
 
@@ -318,6 +323,35 @@ static void a_session_is_its_owners(void *arg)
 }
 RIG_TEST(a_session_is_its_owners);
 
+/* A READY that s3 refuses ends the session, if it was the owner's. */
+static void a_refused_ready_ends_it(void *arg)
+{
+	char session[33];
+
+	(void)arg;
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	memcpy(session, got.session, sizeof(session));
+	early = UNPROVEN;
+	assert_int_equal(say(HIPOBJ_READY, session), 403);
+	early = FORBIDS;
+	who = "bob";
+	assert_int_equal(say(HIPOBJ_READY, session), 403);
+	who = "alice";
+	CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link)->moving = true;
+	say(HIPOBJ_READY, session);
+	CONTAINER_OF(rig_front->sessions.next, struct hipobj_session, link)->moving = false;
+	assert_int_equal(rig_front->session_count, 1);
+	assert_int_equal(say(HIPOBJ_READY, session), 403);
+	early = SERVES;
+	assert_int_equal(rig_front->session_count, 0);
+	while (rig_front->shared->sessions)
+		fiber_yield();
+	nothing_held();
+}
+RIG_TEST(a_refused_ready_ends_it);
+
 /* ---- Headers of the operation. ---- */
 
 #define SIGNED "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders="
@@ -501,6 +535,7 @@ int main(void)
 		RIG_UNIT(opening_can_fail_anywhere),
 		RIG_UNIT(bounds_hold),
 		RIG_UNIT(a_session_is_its_owners),
+		RIG_UNIT(a_refused_ready_ends_it),
 		RIG_UNIT(headers_go_with_prepare),
 		RIG_UNIT(a_condition_must_be_signed),
 		RIG_UNIT(ready_adds_no_condition),
