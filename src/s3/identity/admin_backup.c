@@ -117,11 +117,12 @@ static void answer_bytes(struct s3_call *call, struct slice bytes)
 		reply->broken = true;
 }
 
-/* The bodies that the text lists: length of the key (4), bytes (4), key. */
+/* The bodies that the text lists: length of the key (4), bytes (4), key. Each is answered whole. */
 static int read_many(struct s3_call *call, uint64_t id, struct slice text, struct buf *out)
 {
 	struct store_backup_part *parts = calloc(STORE_BACKUP_PARTS_MAX, sizeof(*parts));
 	uint32_t count = 0, head[2];
+	uint64_t bytes = 0;
 	int ret = parts ? 0 : -ENOMEM;
 
 	while (!ret && text.len) {
@@ -130,7 +131,8 @@ static int read_many(struct s3_call *call, uint64_t id, struct slice text, struc
 			break;
 		}
 		memcpy(head, text.data, sizeof(head));
-		if (text.len - sizeof(head) < head[0]) {
+		bytes += head[1];
+		if (text.len - sizeof(head) < head[0] || bytes > STORE_BACKUP_READ_BYTES) {
 			ret = -EINVAL;
 			break;
 		}
