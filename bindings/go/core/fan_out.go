@@ -53,14 +53,15 @@ func (c *Client) GetFanOut(ctx context.Context, bucket, key string, buf []byte, 
 	request := Request{Op: GetObject, Bucket: bucket, Key: key}
 	header := fan.header()
 	if header == "" {
-		return 0, request.failed(syscall.EINVAL, Result{Transport: "none", Message: "a field of FanOut is out of bounds"})
+		return 0, tellError(ctx, request.failed(syscall.EINVAL,
+			Result{Transport: "none", Message: "a field of FanOut is out of bounds"}))
 	}
 	info, err := c.HeadObject(ctx, bucket, key)
 	if err != nil {
 		return 0, err
 	}
 	if info.Bytes > int64(len(buf)) {
-		return 0, request.failed(syscall.EMSGSIZE, Result{Transport: "none"})
+		return 0, tellError(ctx, request.failed(syscall.EMSGSIZE, Result{Transport: "none"}))
 	}
 	pieces := pieces{bucket: bucket, info: &info, bytes: fanPieceBytes, wantHeaders: true,
 		headers: map[string]string{"If-Match": `"` + info.ETag + `"`, FanOutHeader: header}}

@@ -50,6 +50,21 @@ func (c *Client) do(ctx context.Context, request *Request) (Result, error) {
 	return result, err
 }
 
+// tellError writes an error's outcome where WithResult's caller wants it, and returns the error: of a call that failed by
+// another thing than its last request.
+func tellError(ctx context.Context, err error) error {
+	into, has := ctx.Value(resultKey{}).(*Result)
+	if !has || err == nil {
+		return err
+	}
+	var failed *Error
+	*into = Result{}
+	if errors.As(err, &failed) {
+		*into = failed.Result
+	}
+	return err
+}
+
 // GetObjectInto reads an object into buf and returns its length; the server writes directly to a buf from
 // AllocateBuffer, without a copy. errors.Is(err, syscall.EMSGSIZE): buf is too small. When the context ends first, the
 // caller must not touch buf until Close, but may release it.
@@ -107,7 +122,7 @@ func (c *Client) getPieces(ctx context.Context, bucket, key string, memory func(
 		}
 		buf, err := memory(info.Bytes)
 		if err != nil {
-			return 0, err
+			return 0, tellError(ctx, err)
 		}
 		pieces := pieces{bucket: bucket, info: &info, bytes: pieceBytes, headers: map[string]string{"If-Match": `"` + info.ETag + `"`}}
 		err = c.getPiecesOf(ctx, &pieces, buf, 0, int(info.Bytes))
@@ -215,7 +230,7 @@ func (c *Client) PutObjectWith(ctx context.Context, bucket, key string, data []b
 	if into, has := ctx.Value(resultKey{}).(*Result); has && err == nil {
 		*into = result
 	}
-	return err
+	return tellError(ctx, err)
 }
 
 // DeleteObject deletes an object; a missing object is no error.

@@ -139,3 +139,39 @@ func TestResultOfPieces(t *testing.T) {
 		}
 	}
 }
+
+// After a call that fails by itself, and not by its last request, WithResult gives the error's outcome.
+func TestResultOfFailures(t *testing.T) {
+	const length = pieceBytes + 5
+	endpoint := objectServer(t, length, func(w http.ResponseWriter, offset, count int) { answerPiece(w, count) })
+	client := clientOf(t, Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "s", PartBytes: 5 << 20})
+	into := make([]byte, length-1)
+	for name, one := range map[string]struct {
+		call  func(context.Context) error
+		errno syscall.Errno
+	}{
+		"GetObjectInto": {func(ctx context.Context) error {
+			_, err := client.GetObjectInto(ctx, "bucket", "key", into)
+			return err
+		}, syscall.EMSGSIZE},
+		"GetFanOut": {func(ctx context.Context) error {
+			_, err := client.GetFanOut(ctx, "bucket", "key", into, FanOut{Name: "a", Members: 1})
+			return err
+		}, syscall.EMSGSIZE},
+		"GetFanOut, no members": {func(ctx context.Context) error {
+			_, err := client.GetFanOut(ctx, "bucket", "key", into, FanOut{Name: "a", Members: -1})
+			return err
+		}, syscall.EINVAL},
+		// The server answers CreateMultipartUpload with the object, which is too long.
+		"PutObject in parts": {func(ctx context.Context) error {
+			return client.PutObject(ctx, "bucket", "key", make([]byte, 6<<20))
+		}, syscall.EMSGSIZE},
+	} {
+		result := Result{Status: 200, RequestID: "before"}
+		err := one.call(WithResult(ctx, &result))
+		var failed *Error
+		if !errors.Is(err, one.errno) || !errors.As(err, &failed) || !reflect.DeepEqual(result, failed.Result) {
+			t.Errorf("%s: %v: %+v", name, err, result)
+		}
+	}
+}
