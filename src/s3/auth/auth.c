@@ -599,7 +599,7 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
 	return authenticate_claim(call, &claim, now_ms);
 }
 
-const struct s3_error *s3_authenticate_session(struct s3_call *call)
+static const struct s3_error *session_stands(struct s3_call *call)
 {
 	const struct s3_identity *identity = call->identity;
 
@@ -614,6 +614,30 @@ const struct s3_error *s3_authenticate_session(struct s3_call *call)
 	call->principal = call->credential->principal;
 	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
 	return NULL;
+}
+
+/* A request of a session is not signed, but its body may have a digest as over HTTP. */
+static const struct s3_error *session_payload(struct s3_call *call)
+{
+	struct slice payload = s3_call_header(call, SLICE("x-amz-content-sha256"));
+	struct sigv4_refusal refusal = {0};
+	struct sigv4_claim claim = {0};
+
+	if (!payload.len)
+		return NULL;
+	if (!sigv4_parse_payload(payload, &claim, &refusal))
+		return refused(call, &refusal);
+	if (claim.payload != S3_PAYLOAD_UNSIGNED && claim.payload != S3_PAYLOAD_SHA256)
+		return s3_fail(call, S3_E_INVALID_REQUEST, "A body of a session has no chunks.");
+	start_signing(call, &claim);
+	return NULL;
+}
+
+const struct s3_error *s3_authenticate_session(struct s3_call *call)
+{
+	const struct s3_error *error = session_stands(call);
+
+	return error || !call->request->header_count ? error : session_payload(call);
 }
 
 void s3_identity_arn(

@@ -8,8 +8,10 @@
 #include "codec/capsule.h"
 #include "fake.h"
 
-#define MD5_OF_BODY	   "841a2d689ad86bd1611447453c22c6fc" /* of "body" */
-#define CRC64_OF_123456789 "rosUhgp5mIg="
+#define MD5_OF_BODY	    "841a2d689ad86bd1611447453c22c6fc" /* of "body" */
+#define CRC64_OF_123456789  "rosUhgp5mIg="
+#define SHA256_OF_123456789 "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"
+#define SHA256_OF_123456788 "c3160e3801345cd7b525e1cc15fd4c2ac50269778a6390675dfbbeaa0d2402b4"
 
 static struct fake_call call; /* the last one */
 
@@ -380,6 +382,14 @@ static void test_digests(void **state)
 	put_with("x-amz-checksum-crc32", "y/Q5", 400, "InvalidRequest");
 	put_with("x-amz-checksum-crc32", "!", 400, "InvalidRequest");
 	put_with("x-amz-sdk-checksum-algorithm", "CRC32", 400, "InvalidRequest");
+	/* The signed digest of HTTP, on a session. */
+	put_with("x-amz-content-sha256", SHA256_OF_123456789, 200, NULL);
+	put_with("x-amz-content-sha256", SHA256_OF_123456788, 400, "XAmzContentSHA256Mismatch");
+	put_with("x-amz-content-sha256", "UNSIGNED-PAYLOAD", 200, NULL);
+	put_with("x-amz-content-sha256", "123", 400, "InvalidArgument");
+	put_with("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER", 400,
+		"InvalidRequest");
+	put_with("x-amz-checksum-crc64nvme", CRC64_OF_123456789, 200, NULL);
 	begin("PUT", "/bkt/sum", "");
 	header("x-amz-checksum-crc32", "y/Q5Jg==");
 	header("x-amz-checksum-crc32c", "4waSgw==");
