@@ -108,20 +108,24 @@ static const struct s3_error *check_algorithm(struct s3_call *call, const struct
 	return NULL;
 }
 
+bool s3_etag_md5(const struct s3_call *call)
+{
+	if (call->etag_md5 || !call->request->header_count || s3_express_bucket(call))
+		return call->etag_md5;
+	return slice_eq_nocase(s3_call_header(call, SLICE(ETAG_HEADER)), SLICE("md5"));
+}
+
 const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums)
 {
 	const struct s3_request *request = call->request;
 	const struct s3_error *error;
 
 	*ret_sums = (struct s3_sums){
-		.etag_md5 = call->etag_md5,
+		.etag_md5 = s3_etag_md5(call),
 		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256,
 	};
 	if (!request->header_count)
 		return NULL;
-	if (!s3_express_bucket(call))
-		ret_sums->etag_md5 |=
-			slice_eq_nocase(s3_call_header(call, SLICE(ETAG_HEADER)), SLICE("md5"));
 	error = parse_md5(call, ret_sums);
 	for (uint32_t i = 0; !error && i < request->header_count; i++)
 		error = parse_checksum_header(call, &request->headers[i], ret_sums);

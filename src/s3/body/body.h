@@ -17,6 +17,8 @@ struct s3_sums {
 	uint8_t digest[CHECKSUM_BYTES_MAX];
 };
 const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums);
+/* Whether the ETag of what the call stores must be an MD5: by its transport, or because it asks. */
+bool s3_etag_md5(const struct s3_call *call);
 /* A body to store needs a length, or HTTP's own chunked encoding, which marks the end. It must not
  * be longer than the limit of an upload. */
 const struct s3_error *s3_check_length(struct s3_call *call);

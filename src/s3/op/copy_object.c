@@ -60,7 +60,7 @@ static const struct s3_error *plan_sums(struct s3_call *call, const struct store
 
 	*sums = (struct s3_sums){
 		.kind = (enum checksum_kind)from->checksum_type,
-		.etag_md5 = !stays && call->etag_md5,
+		.etag_md5 = !stays && s3_etag_md5(call),
 	};
 	if (stays)
 		memcpy(meta->etag, from->etag, sizeof(meta->etag));

@@ -27,7 +27,7 @@ static const struct s3_error *move_bytes(struct s3_call *call, struct s3_copy *c
 static const struct s3_error *store_part(struct s3_call *call, const struct s3_upload *upload,
 	uint32_t number, struct s3_copy *copy, struct store_meta *meta)
 {
-	const struct s3_sums sums = {.kind = upload->kind, .etag_md5 = call->etag_md5};
+	const struct s3_sums sums = {.kind = upload->kind, .etag_md5 = s3_etag_md5(call)};
 	char name[S3_UPLOAD_NAME_MAX];
 	struct store_put_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
 		.key = s3_upload_name(call->bucket, upload->id, number, name),

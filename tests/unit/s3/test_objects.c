@@ -445,6 +445,17 @@ static void test_etag_by_transport(void **state)
 	body("body");
 	run(200, NULL);
 	check_header("etag", "\"" MD5_OF_BODY "\"");
+	/* A copy of an object that has none. */
+	begin("PUT", "/bkt/native", "");
+	call.request.transport = "rdma";
+	body("body");
+	run(200, NULL);
+	begin("PUT", "/bkt/copy", "");
+	call.request.transport = "rdma";
+	header("x-amz-copy-source", "bkt/native");
+	header("x-nebulaio-etag", "md5");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, MD5_OF_BODY));
 }
 
 /* A native request may have no headers at all; then the bucket's class is stored, too. */
