@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._native import Result
+from .errors import NebulaError
 from .rdma import BucketInfo, ObjectData, ObjectInfo, RDMAClient
 
 WORKERS = 4
@@ -108,6 +109,22 @@ class AsyncRDMAClient:
 
     async def list_buckets(self) -> list[BucketInfo]:
         return await self._call(RDMAClient.list_buckets)
+
+    async def forget(self, memory: Any) -> None:
+        """RDMAClient's: drops the registrations that any worker's client has of memory that is about to be freed."""
+        def work() -> None:
+            with self._lock:
+                clients = list(self._clients)
+            failed: NebulaError | None = None
+            for client in clients:
+                try:
+                    client.forget(memory)
+                except NebulaError as error:  # a request uses the memory; the others drop theirs
+                    failed = failed or error
+            if failed:
+                raise failed
+
+        await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)

@@ -176,7 +176,8 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))
         client = self.client
-        with client._passing([value]):  # who gave it does not know the client
+        # The caller, who gave it, does not know the client.
+        with client._passing(value if isinstance(value, (list, tuple)) else [value]):
             client.put_object(bucket, key, value, headers=CREATE if mode == "create" else None)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True,

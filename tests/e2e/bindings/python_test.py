@@ -798,6 +798,10 @@ def test_registrations_of_fsspec():
         with fs.open(f"{BUCKET}/passing", "rb", block_size=MIB) as file:
             tap.check(file.read() == body, "fsspec: what was written, with registrations that are kept")
         fs.pipe_file(f"{BUCKET}/passing", body[:MIB])
+    pieces = [bytearray(body[:MIB]), bytearray(body[MIB:3 * MIB])]
+    for _ in range(2):
+        fs.pipe_file(f"{BUCKET}/passing", pieces)
+    tap.check(fs.cat_file(f"{BUCKET}/passing") == body[:3 * MIB], "fsspec: a list of pieces")
     stats = fs.client.stats()
     tap.check(stats.registration_misses > 0 and stats.registration_hits == 0, "fsspec: no registration outlives its memory", stats)
     fs.rm(f"{BUCKET}/passing")
@@ -996,6 +1000,21 @@ def test_asyncio():
     puts, gets, missing, listed = asyncio.run(work())
     tap.check(all(put.status == 200 for put in puts) and gets == [bytes([i]) * 1000 for i in range(40)], "asyncio: 40 at once")
     tap.check(isinstance(missing, nebulaio.NotFoundError) and len(listed) == 40, "asyncio: errors and listings")
+
+    async def kept():
+        async with AsyncRDMAClient(RDMA, *KEYS, workers=1, registration_cache_bytes=64 * MIB) as client:
+            memory = bytearray(MIB)
+            for _ in range(2):
+                await client.put_from(BUCKET, "async-kept", memory)
+            await client.forget(memory)
+            await client.put_from(BUCKET, "async-kept", memory)
+            await client.delete_object(BUCKET, "async-kept")
+            await client.forget(memory)
+            return client._first.stats()
+
+    stats = asyncio.run(kept())
+    tap.check((stats.registration_misses, stats.registration_hits) == (2, 1), "asyncio: registrations are kept until they are forgotten",
+              stats)
 
 
 @needs("numpy")
