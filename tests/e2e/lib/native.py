@@ -133,9 +133,9 @@ class Native:
         return self.result.status
 
     def leased(self, key, bucket=b"bucket"):
-        """Reads until it is read one-sidedly; the last answer."""
+        """Reads until it is read one-sidedly, and again what is answered 503: the owner's lease is late. The last answer."""
         for _ in range(4):
-            answer = self.get(key, bucket)
+            answer = nebula.taken(lambda: self.get(key, bucket))
             if answer[3]:
                 break
         return answer

@@ -67,6 +67,13 @@ def becomes(condition, seconds=PATIENCE_S):
     return True
 
 
+def taken(ask):
+    """The first answer that is not 503: a store may take no writes for a moment, e.g. while its lease is late."""
+    answers = []
+    becomes(lambda: answers.append(ask()) or answers[-1][0] != 503)
+    return answers[-1]
+
+
 def within(seconds, attempt):
     """The result of an attempt that took less than this. One that a busy machine held up for longer says nothing about what a
     server does in that time: it is made again."""

@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import nebula
-from nebula import ACCESS_KEY, PATIENCE_S, PROGRAM, SECRET_KEY, Server, becomes
+from nebula import ACCESS_KEY, PATIENCE_S, PROGRAM, SECRET_KEY, Server, taken
 
 # Three quarters of it may pass after a renewal, of which there are three: a process that stands still for 4 s is not late. The
 # stores of a gateway that is gone are taken when it is over.
@@ -26,13 +26,6 @@ def view(admin):
     done = subprocess.run([PROGRAM, "admin", "--endpoint", f"http://{admin}", "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY, "cluster",
                            "--json"], capture_output=True, text=True, timeout=PATIENCE_S)
     return json.loads(done.stdout) if done.returncode == 0 else {"stores": [], "gateways": [], "error": done.stderr}
-
-
-def taken(ask):
-    """The first answer that is not 503: a store may take no writes for a moment, e.g. while its lease is late."""
-    answers = []
-    becomes(lambda: answers.append(ask()) or answers[-1][0] != 503)
-    return answers[-1]
 
 
 class Client(nebula.Client):

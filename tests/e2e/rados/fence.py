@@ -5,26 +5,29 @@ import http.client
 import signal
 import threading
 
+import stores
 from gateways import boot_ns
-from nebula import PATIENCE_S, Client, freeze
+from nebula import PATIENCE_S, Client, becomes, freeze
 from native import Native
 
 SIZE = 4096
 BUCKET = b"fence"
+TRIES = 5
 
 
 class Reader(threading.Thread):
-    """Reads one key over RDMA again and again, until the session ends."""
+    """Reads one key over RDMA again and again, until the session ends. 503 does not end it: the lease of an owner may be late at
+    any time."""
 
     def __init__(self, gateway, key):
         super().__init__(daemon=True)
         self.native = Native(f"rdma://{gateway.rdma}", one_sided_reads=True, request_timeout_ns=PATIENCE_S * 10**9, retries_max=1)
         self.key, self.answers = key, []
-        self.one_sided = self.native.leased(key, BUCKET)[3]
+        self.one_sided = becomes(lambda: self.native.leased(key, BUCKET)[3] or not gateway.alive()) and gateway.alive()
 
     def run(self):
         status = 200
-        while status == 200:
+        while status in (200, 503):
             begun = boot_ns()
             status, _, body, one_sided = self.native.get(self.key, BUCKET)
             self.answers.append((begun, boot_ns(), status, body, one_sided))
@@ -55,23 +58,38 @@ def one_late(native, key, answers):
     answers.append(native.get(key, BUCKET)[:3])
 
 
+def prepare(gateways, key, old):
+    """The owner, which has the object, and its clients. An owner that loses the volume meanwhile, because it stood still, is left
+    for the next."""
+    for _ in range(TRIES):
+        owner = gateways.settle()
+        try:
+            client = stores.Client(owner.http)
+            client.request("PUT", "/fence")
+            status = client.request("PUT", f"/fence/{key}", old)[0]
+            if status != 200:
+                raise RuntimeError(f"the first object was not taken: {status}")
+            reader = Reader(owner, key.encode())
+            late_native = Native(f"rdma://{owner.rdma}", request_timeout_ns=PATIENCE_S * 10**9, retries_max=1)
+            late_native.get(key.encode(), BUCKET)
+            lates = [Late(owner) for _ in range(5)]
+            if owner.alive():
+                return owner, reader, late_native, lates
+        except (OSError, http.client.HTTPException) as error:
+            print(f"# {owner.name} while its clients began: {error!r}", flush=True)
+    raise RuntimeError(f"none of {TRIES} owners kept the volume until its clients had begun")
+
+
 def fence_round(gateways, number, totals):
     """One round; the list of its errors."""
-    owner, others, key = gateways.owner, gateways.others(), f"round-{number}"
-    old, new = b"old %d" % number + bytes(SIZE), b"new %d" % number + bytes(SIZE)
-    client, wrong = Client(owner.http), []
-    client.request("PUT", "/fence")
-    if client.request("PUT", f"/fence/{key}", old)[0] != 200:
-        return ["the first object was not taken"]
-    reader, late_native, answers = Reader(owner, key.encode()), Native(f"rdma://{owner.rdma}", request_timeout_ns=PATIENCE_S * 10**9,
-                                                                       retries_max=1), []
-    late_native.get(key.encode(), BUCKET)
-    lates = [Late(owner) for _ in range(5)]
+    key, old, new = f"round-{number}", b"old %d" % number + bytes(SIZE), b"new %d" % number + bytes(SIZE)
+    (owner, reader, late_native, lates), answers, wrong = prepare(gateways, key, old), [], []
+    others = gateways.others()
     reader.start()
     frozen = boot_ns()
     freeze(owner.process.pid)
-    taker = gateways.wait_for(others)
-    if Client(taker.http).request("PUT", f"/fence/{key}", new)[0] != 200:
+    gateways.wait_for(others)
+    if gateways.ask(others, "PUT", f"/fence/{key}", new)[0] != 200:
         wrong.append("the taker does not take a write")
     acked = boot_ns()
     for late, request in zip(lates, (("GET", f"/fence/{key}"), ("HEAD", f"/fence/{key}"), ("GET", "/fence", "list-type=2"),
@@ -93,9 +111,9 @@ def fence_round(gateways, number, totals):
     code = owner.process.wait(PATIENCE_S)
     if code != 75:
         wrong.append(("the owner's exit code", code, owner.log_tail()))
-    if Client(taker.http).request("GET", f"/fence/late-{number}")[0] != 404:
+    if gateways.ask(others, "GET", f"/fence/late-{number}")[0] != 404:
         wrong.append("a late write arrived")
-    if Client(taker.http).request("GET", f"/fence/{key}")[2] != new:
+    if gateways.ask(others, "GET", f"/fence/{key}")[2] != new:
         wrong.append("the taker's object is not there")
     totals["one-sided before"] += bool(reader.one_sided)
     totals["one-sided while stopped"] += sum(answer[4] and answer[0] > frozen for answer in reader.answers)

@@ -1,6 +1,7 @@
 """tests/e2e/rados/gateways.py: servers that all may own one store, in RADOS or with its lease in etcd: one serves, the others
 stand by."""
 
+import http.client
 import os
 import pathlib
 import re
@@ -11,6 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import stores  # noqa: E402
 from nebula import Server, becomes  # noqa: E402
 
 # Each takeover waits for it. An owner that stands still for a third of it is late, and for all of it loses the store.
@@ -104,6 +106,29 @@ class Gateways:
             raise RuntimeError(f"{len(found)} servers serve:\n" + "\n".join(gateway.log_tail() for gateway in some))
         self.owner = found[0]
         return self.owner
+
+    def settle(self):
+        """The owner: another one than the last, if that one stood still for longer than its lease. The others stand by."""
+        owner = self.wait_for(self.all)
+        for other in self.others():
+            if not other.alive():
+                self.stand_by(other)
+        return owner
+
+    def ask(self, some, *request):
+        """The answer of the one of these that owns the volume: of the next owner, when it loses the volume meanwhile."""
+        answers = []
+
+        def answered():
+            try:
+                answers.append(stores.Client(self.wait_for(some).http).request(*request))
+            except (OSError, http.client.HTTPException):
+                pass
+            return bool(answers)
+
+        if not becomes(answered):
+            raise RuntimeError(f"no owner answers {request[:2]}")
+        return answers[0]
 
     def others(self):
         return [gateway for gateway in self.all if gateway is not self.owner]

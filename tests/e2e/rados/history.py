@@ -188,7 +188,10 @@ def working(workers):
 class Failures:
     def __init__(self, cluster, gateways, recorder, monitor_s):
         self.cluster, self.gateways, self.recorder, self.monitor_s = cluster, gateways, recorder, monitor_s
-        Client(gateways.owner.http).request("PUT", f"/{BUCKET}")
+        status = gateways.ask(gateways.all, "PUT", f"/{BUCKET}")[0]
+        if status != 200:
+            raise RuntimeError(f"no bucket: {status}")
+        gateways.settle()
 
     def more(self, count=40):
         """Until the clients have so many more answers."""

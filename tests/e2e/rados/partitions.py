@@ -170,8 +170,9 @@ class Partitions:
         # A bucket in each store: the owners' processes make them.
         self.buckets = [f"store-{number}" for number in range(STORES)]
         for store, bucket in zip(self.view()["stores"], self.buckets):
-            if Client(store["http"]).request("PUT", f"/{bucket}")[0] != 200:
-                raise RuntimeError(f"no bucket in {store}\n{self.logs()}")
+            status = stores.Client(store["http"]).request("PUT", f"/{bucket}")[0]
+            if status != 200:
+                raise RuntimeError(f"no bucket in {store}: {status}\n{self.logs()}")
 
     def logs(self):
         return "\n".join(f"--- {gateway.name}\n{gateway.log_tail(40)}" for gateway in self.gateways)
@@ -214,6 +215,8 @@ class Partitions:
 
     def askers(self, victim):
         """Of stores that will be on the other side."""
+        if not becomes(self.whole):
+            raise RuntimeError(f"before the cut the gateways do not share the stores\n{self.logs()}")
         other = next(gateway for gateway in self.gateways if gateway is not victim)
         owners = {store["owner"]: bucket for store, bucket in zip(self.view()["stores"], self.buckets)}
         askers = []
