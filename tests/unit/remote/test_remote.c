@@ -362,7 +362,7 @@ static void plain_done(struct disk_io *io, int32_t result)
  */
 static int32_t plain_run(struct user *user, enum disk_op op, uint8_t *data)
 {
-	uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	struct iovec iov = {data, PLAIN_BYTES};
 	int32_t result = 0;
 	struct disk_io io = {.op = op,
