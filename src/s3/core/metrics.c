@@ -89,10 +89,10 @@ void s3_metrics_end(const struct s3_call *call)
 	enum transport transport = transport_of(call->request->transport);
 	uint32_t status = call->reply->status;
 
-	counter_sub(&in_flight, 1);
 	counter_hist_add(&durations[id][transport], s3_call_age_ns(call));
 	counter_add(&received[transport], call->received_bytes);
 	counter_add(&sent[transport], call->sent_bytes);
 	if (status >= 200 && status < 600)
 		counter_add(&counters[id][status / 100 - 2], 1);
+	counter_sub(&in_flight, 1); /* last: with none in flight, all are counted */
 }

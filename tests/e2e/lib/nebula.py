@@ -182,6 +182,11 @@ class Server:
             connection.close()
         return {name: float(value) for name, value in re.findall(r"^(nebulaio_\S+) (\S+)$", text, re.M)}
 
+    def metrics_at_rest(self):
+        """The same, when no S3 request is in flight: a client has its answer before the request is counted."""
+        becomes(lambda: self.metric("nebulaio_s3_requests_in_flight") == 0)
+        return self.metrics()
+
     def metric(self, name):
         """Over all labels, when name has none."""
         found = [value for key, value in self.metrics().items() if key == name or key.startswith(name + "{")]

@@ -69,12 +69,12 @@ class Agent:
 def moves(tap, server, plain, agent):
     for size in (1, 4096, 65537, MIB, 12 * MIB + 3):
         data = os.urandom(size)
-        before = server.metrics()
+        before = server.metrics_at_rest()
         state = agent.put(f"o{size}", data)
         tap.check(state == "DONE" and plain.request("GET", f"/bucket/o{size}")[2] == data, f"put: {size} bytes, as HTTP reads them",
                   state)
         state = agent.get(f"o{size}", size)
-        after = server.metrics()
+        after = server.metrics_at_rest()
         tap.check(state == "DONE" and agent.has(data), f"get: the same {size} bytes", state)
         tap.check(after[PUT] - before[PUT] == 1 and after[GET] - before[GET] == 2, "one request each", (before[GET], after[GET]))
     for first, size in ((0, 1), (1, 4095), (MIB - 5, MIB + 10), (12 * MIB, 3)):

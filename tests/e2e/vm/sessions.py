@@ -100,7 +100,8 @@ class Sessions:
             assert (status, body, one_sided) == (200, pattern(turn), False), f"turn {turn}: {status}, {one_sided}"
             status, _, body, one_sided = reader.leased(key, BUCKET)
             assert (status, body, one_sided) == (200, pattern(turn), True), f"turn {turn}, leased: {status}, {one_sided}"
-        # The server does not see these reads.
+        # The server does not see these reads. It counts the earlier ones after their answers.
+        assert nebula.becomes(lambda: self.metric("nebulaio_s3_requests_in_flight") == 0)
         before = self.metric("nebulaio_s3_requests_total")
         assert all(reader.get(key, BUCKET)[3] for _ in range(20)), "a read went to the server"
         assert self.metric("nebulaio_s3_requests_total") == before
