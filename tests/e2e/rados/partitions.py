@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import history  # noqa: E402
 import stores  # noqa: E402
 from gateways import boot_ns  # noqa: E402
-from nebula import Client, becomes, freeze  # noqa: E402
+from nebula import PATIENCE_S, Client, becomes, freeze  # noqa: E402
 
 CLIENTS, CEPH, FIRST = "10.99.0.2", "10.99.0.1", 11
 NOBODY = "02:00:00:00:00:99"
@@ -22,8 +22,8 @@ WITHIN = ("unshare", "--net", "--mount", "sh", "-c", 'mkdir -p /run/netns && mou
 STORES, GATEWAYS, CLIENT_COUNT, KEYS = 3, 3, 6, 4
 WAIT_S = 10  # cluster.wait_s
 # A request for a store on the other side of a cut gets 503: a gateway notices the cut in 10 s, asks again for WAIT_S, and the last
-# connect takes 5 s. The rest is for a busy machine.
-CUT_ANSWER_S = 10 + WAIT_S + 5 + 15
+# connect takes 5 s. On a busy machine it may be longer; the time is told.
+CUT_ANSWER_S = 10 + WAIT_S + 5
 # A gateway is cut from these; the direction is lost: "out" is what the gateway sends.
 CUTS = tuple((whom, way) for whom in ("ceph", "gateways", "clients") for way in ("both", "out", "in"))
 ACTIONS = tuple(f"{whom} {way}" for whom, way in CUTS) + ("stop", "stop and cut", "blink", "kill")
@@ -140,7 +140,7 @@ class Asker(threading.Thread):
         self.answered, self.cut, self.status, self.took = False, False, None, None
 
     def run(self):
-        client, status = Client(self.gateway.http, timeout=10 * CUT_ANSWER_S), 200
+        client, status = Client(self.gateway.http, timeout=2 * PATIENCE_S), 200
         while status == 200 or not self.cut:
             began = time.monotonic()
             try:
@@ -231,12 +231,12 @@ class Partitions:
 
     def refused(self, askers):
         """Requests for the other side do not hang."""
-        until = time.monotonic() + CUT_ANSWER_S
+        until = time.monotonic() + PATIENCE_S
         for asker in askers:
             asker.join(max(until - time.monotonic(), 0))
-        print("".join(f"# {asker}\n" for asker in askers), end="", flush=True)
+        print("".join(f"# {asker} (on an idle machine at most {CUT_ANSWER_S} s)\n" for asker in askers), end="", flush=True)
         if any(asker.status != 503 for asker in askers):
-            raise RuntimeError(f"not 503 within {CUT_ANSWER_S} s:\n" + "\n".join(str(asker) for asker in askers))
+            raise RuntimeError("not 503:\n" + "\n".join(str(asker) for asker in askers))
 
     def taken(self, victim):
         """Others serve all stores."""
