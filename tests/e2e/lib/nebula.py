@@ -34,6 +34,8 @@ os.environ.setdefault("NEBULAIO_CONNECT_TIMEOUT_S", str(PATIENCE_S))
 # A region is written as a server starts: the default of 512 MiB would cost each start more than the rest of it. A test's
 # own setting overrides this.
 REGION = "memory.bytes=128MiB"
+# The default time for a transfer by a token, 6 s, covers reads of a disk that others keep busy: this is the most that it can be.
+TOKEN_TIMEOUT = "rdma.token_timeout_s=9"
 # A server with minimal resources: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
 # session, a log of 1 MiB. Any suite runs against such a server with NEBULAIO_TEST_SMALL=1; its own settings override
 # these.
@@ -132,7 +134,7 @@ class Server:
 
     def command(self):
         return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
-                "--set", "admin.address=127.0.0.1:0", "--set", REGION,
+                "--set", "admin.address=127.0.0.1:0", "--set", REGION, "--set", TOKEN_TIMEOUT,
                 *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.volume(), *self.extra]
 
     def volume(self):

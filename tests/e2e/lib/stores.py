@@ -49,7 +49,7 @@ class Gateway(Server):
             f"cluster.stores={self.stores}", "cluster.memory_bytes=32MiB", "cluster.wait_s=120", f"admin.address={self.address}:0",
             "memory.bytes=32MiB", "memory.cache_bytes=0", "memory.records_bytes=2MiB", "memory.index_cache_bytes=2MiB",
             "data.log_bytes=4MiB", "data.volume_bytes_max=512MiB", "cpu.reactors=1", "storage.rados.timeout_s=10",
-            f"storage.rados.lease_s={LEASE_S}", f"storage.recovery_key_file={self.recovery}",
+            f"storage.rados.lease_s={LEASE_S}", f"storage.recovery_key_file={self.recovery}", nebula.TOKEN_TIMEOUT,
         ]
         return [*self.within, PROGRAM, "serve", "--data", self.data, "--http", f"{self.address}:0", "--https", "off", "--rdma", "127.0.0.1:0",
                 *(word for setting in settings for word in ("--set", setting)), *self.extra]
