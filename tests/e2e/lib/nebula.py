@@ -283,7 +283,7 @@ class Client:
     def insist(self, *request, **options):
         """As request, and again while the server answers 503, as SDKs do: it says so to those that wait in it when their
         turn does not come, as while the process of its other clients is stopped."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + max(PATIENCE_S, self.connection.timeout)
         while True:
             status, headers, body = self.request(*request, **options)
             if status != 503 or time.monotonic() > deadline:
