@@ -8,6 +8,7 @@ import json
 import pathlib
 import time
 
+from botocore.exceptions import ClientError
 from cases_access import denied, made, policy
 from cases_iam import allow
 from identity import CURVES, SCRATCH, Issuer, coded, jwk, key_file, openssl, token
@@ -79,9 +80,28 @@ def issuer(iam, chain=None, thumbprints=(), **options):
         iam.delete_role(RoleName="web")
 
 
-def enter(s, role, text, **more):
+def enter_once(s, role, text, **more):
     return s.client(unsigned=True, service="sts").assume_role_with_web_identity(
         RoleArn=role, RoleSessionName="visit", WebIdentityToken=text, **more)
+
+
+# Answers that the issuer did not answer.
+FAILED = []
+
+
+def enter(*words, **more):
+    """The server waits some seconds for the issuer, which is this process: a busy machine may keep it from its processor for
+    longer. Then again."""
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            given = enter_once(*words, **more)
+            FAILED.extend(["repeated by the SDK"] * given["ResponseMetadata"]["RetryAttempts"])
+            return given
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "IDPCommunicationError" or time.monotonic() > deadline:
+                raise
+            FAILED.extend([str(error)] * (1 + error.response["ResponseMetadata"]["RetryAttempts"]))
 
 
 def session(s, given):
@@ -90,7 +110,7 @@ def session(s, given):
 
 
 def test_sessions(s):
-    iam, rsa = s.one("iam"), key_file("RSA")
+    iam, rsa, failed = s.one("iam"), key_file("RSA"), len(FAILED)
     bucket = made(s, s.one())
     with issuer(iam) as idp:
         given = enter(s, idp.role, token(idp.claims(), rsa))
@@ -114,7 +134,8 @@ def test_sessions(s):
             enter(s, idp.role, token(idp.claims(), rsa, algorithm))
         for algorithm in CURVES:
             enter(s, idp.role, token(idp.claims(), key_file(algorithm), algorithm, kid=algorithm))
-        equal(len([path for path in idp.asked if path.endswith("/keys")]), 2)
+        fetches = len([path for path in idp.asked if path.endswith("/keys")])
+        assert 2 <= fetches <= 2 + len(FAILED) - failed, (idp.asked, FAILED)
 
 
 def test_tags_of_tokens(s):
@@ -189,10 +210,10 @@ def test_tokens_that_are_refused(s):
     # A deleted provider, and a false issuer.
     with issuer(iam) as idp:
         idp.said = "http://127.0.0.1/another"
-        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+        refused(400, "IDPCommunicationError", enter_once, s, idp.role, token(idp.claims(), rsa))
         idp.shutdown()
         idp.server_close()
-        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+        refused(400, "IDPCommunicationError", enter_once, s, idp.role, token(idp.claims(), rsa))
     with issuer(iam, ClientIDList=[]) as idp:
         refused(400, "InvalidIdentityToken", enter, s, idp.role, token(idp.claims(), rsa))
 
@@ -219,7 +240,7 @@ def test_issuers_certificates(s):
         # Keys fetched with one thumbprint are not used with another.
         iam.update_open_id_connect_provider_thumbprint(
             OpenIDConnectProviderArn=f"arn:aws:iam::111111111111:oidc-provider/{idp.name}", ThumbprintList=["ab" * 20])
-        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+        refused(400, "IDPCommunicationError", enter_once, s, idp.role, token(idp.claims(), rsa))
     elsewhere, thumbprint = chain("127.0.0.9")
     with issuer(iam, elsewhere, [thumbprint]) as idp:
-        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+        refused(400, "IDPCommunicationError", enter_once, s, idp.role, token(idp.claims(), rsa))
