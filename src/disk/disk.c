@@ -240,6 +240,12 @@ const char *disk_describe(const struct disk *disk)
 	return disk->what;
 }
 
+const char *disk_path(const struct disk *disk)
+{
+	disk_check(disk);
+	return disk->path;
+}
+
 int disk_attach_plain(struct disk *disk, struct disk_core *core)
 {
 	(void)disk;

@@ -411,6 +411,19 @@ bool disk_dax_failed(const struct disk *disk);
  */
 #define DISK_LABEL_BYTES (1 * MIB)
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap);
+/* Reads what the medium holds, also in a file's incomplete last step; zeros where it has ended.
+ * Whole blocks of 4096 bytes, in memory that is aligned to them. Blocks. */
+int disk_peek_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset);
+/* Whether a medium is a part of a volume that keeps its log apart, by a valid label. LATER: by a
+ * label that this program does not know. Behind a log's label, from DISK_LABEL_BYTES on, lie the
+ * volume's first bytes. Blocks. */
+enum disk_part { DISK_PART_NONE, DISK_PART_LOG, DISK_PART_BODIES, DISK_PART_LATER };
+int disk_part_of(struct disk *disk, enum disk_part *ret_part);
+/* The media of a volume that keeps its log apart and has no labels yet: first the log's, then the
+ * bodies'. The volume shows nothing of what they hold. NULL: there is none, or not so many. */
+struct disk *disk_unlabelled(const struct disk *disk, uint32_t part_idx);
+/* The path that it was opened by. */
+const char *disk_path(const struct disk *disk);
 /* Erases the contents: a file becomes empty; on a device, the first and the last MiB become zeros.
  * Blocks. */
 int disk_wipe_now(struct disk *disk);

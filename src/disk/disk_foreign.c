@@ -92,21 +92,17 @@ struct look {
 	const char *found;
 };
 
-/* Reads this many bytes from a multiple of DISK_ALIGN_BYTES on, or up to the end, which need not be
- * a multiple; zeros after that. */
-static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
+/* Reads so many bytes, which the medium has, from a multiple of DISK_ALIGN_BYTES on. */
+static int medium_read(struct disk *disk, uint8_t *data, uint64_t rest, uint64_t offset)
 {
-	uint64_t rest = MIN(bytes, look->bytes - offset);
-
-	memset(look->data, 0, DISK_LABEL_BYTES);
 	if (!rest)
 		return 0;
-	if (!disk_is_file(look->disk))
-		return disk_read_now(look->disk, look->data, rest, offset);
+	if (!disk_is_file(disk))
+		return disk_read_now(disk, data, rest, offset);
 	/* O_DIRECT wants whole blocks, and reads less where the file ends within one. */
 	for (uint64_t at = 0; at < rest;) {
-		ssize_t count = pread(look->disk->fd, look->data + at,
-			ALIGN_UP(rest - at, DISK_ALIGN_BYTES), (off_t)(offset + at));
+		ssize_t count = pread(disk->fd, data + at, ALIGN_UP(rest - at, DISK_ALIGN_BYTES),
+			(off_t)(offset + at));
 
 		if (count < 0 && errno == EINTR)
 			continue;
@@ -117,6 +113,13 @@ static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
 		at += (uint64_t)count;
 	}
 	return 0;
+}
+
+/* Up to the end, which need not be a multiple of DISK_ALIGN_BYTES; zeros after that. */
+static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
+{
+	memset(look->data, 0, DISK_LABEL_BYTES);
+	return medium_read(look->disk, look->data, MIN(bytes, look->bytes - offset), offset);
 }
 
 /* The next byte from here on that is not in a file's hole; the end if there is none. */
@@ -194,6 +197,16 @@ static uint64_t bytes_readable(const struct disk *disk)
 	if (disk->driver || disk->joined)
 		return disk_bytes(disk);
 	return ALIGN_DOWN(disk_medium_bytes(disk), (uint64_t)disk_align(disk));
+}
+
+int disk_peek_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
+{
+	uint64_t end = bytes_readable(disk);
+
+	disk_check(disk);
+	CHECK(bytes % DISK_ALIGN_BYTES == 0 && offset % DISK_ALIGN_BYTES == 0);
+	memset(data, 0, bytes);
+	return medium_read(disk, (uint8_t *)data, MIN(bytes, end - MIN(end, offset)), offset);
 }
 
 static int parts_foreign(const struct joined *joined, char *ret_what, size_t what_cap)

@@ -74,6 +74,35 @@ static int label_read(
 	return ret;
 }
 
+int disk_part_of(struct disk *disk, enum disk_part *ret_part)
+{
+	struct label label;
+	void *block;
+	int ret;
+
+	*ret_part = DISK_PART_NONE;
+	if (posix_memalign(&block, DISK_ALIGN_BYTES, BLOCK_BYTES))
+		return -ENOMEM;
+	ret = disk_peek_now(disk, block, BLOCK_BYTES, 0);
+	memcpy(&label, block, sizeof(label));
+	if (!ret && memcmp(label.magic, MAGIC, sizeof(MAGIC)) == 0) {
+		if (label.version != LABEL_VERSION)
+			*ret_part = DISK_PART_LATER;
+		else if (label.crc32c == label_crc((const uint8_t *)block))
+			*ret_part = label.part == JOINED_LOG + 1 ? DISK_PART_LOG : DISK_PART_BODIES;
+	}
+	free(block);
+	return ret;
+}
+
+struct disk *disk_unlabelled(const struct disk *disk, uint32_t part_idx)
+{
+	disk_check(disk);
+	return disk->joined && !disk->joined->labelled && part_idx < JOINED_PARTS
+		       ? disk->joined->parts[part_idx]
+		       : NULL;
+}
+
 static int label_write(struct disk *disk, const struct label *label)
 {
 	struct label own = *label;

@@ -368,6 +368,17 @@ static void path_scan(struct set *set, uint32_t path_idx, bool probe)
 		candidate->found = -EMEDIUMTYPE;
 }
 
+/* A volume that cannot be read, or has a format that this program does not know, may hold a store.
+ * restore --overwrite destroys that, too. */
+static int candidate_blocked(const struct set *set, const struct candidate *candidate)
+{
+	int found = candidate->found;
+
+	if (!found || found == -ENOENT || found == -EMEDIUMTYPE || found == -ENODEV)
+		return 0;
+	return found == -EUCLEAN && set->opts->overwrite ? 0 : found;
+}
+
 /* Opens a path as a member: checks that it is labelled as ours or blank, and large enough. */
 static int member_open(
 	struct set *set, uint32_t path_idx, uint64_t bytes_min, bool create, struct disk **ret_disk)
@@ -431,7 +442,9 @@ static int set_create(struct set *set)
 		 * creation of that store was interrupted: then nothing was ever stored there. */
 		if (set->candidates[i].found == 0 && set->candidates[i].super.epoch)
 			set->candidates[i].found = -EMEDIUMTYPE;
-		ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
+		ret = candidate_blocked(set, &set->candidates[i]);
+		if (!ret)
+			ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
 		if (!ret && !strstr(volume->set_paths[i], "://"))
 			ret = file_parent_sync(volume->set_paths[i]);
 		set->volume->path_of[i] = i;

@@ -123,23 +123,22 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 	return SLOT_VALID;
 }
 
-/* Reads both slots; zeros for a file that is too short. A slot that cannot be read counts as
- * damaged, and the other one is used. */
-static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BLOCK_BYTES])
+/* Reads both slots, the first one at the offset. A slot that cannot be read counts as damaged, and
+ * the other one is used. */
+static int slots_read(
+	struct disk *disk, const char *path, uint64_t offset, uint8_t blocks[2 * BLOCK_BYTES])
 {
 	uint32_t unreadable = 0;
 	void *aligned;
 	int ret = 0;
 
-	memset(blocks, 0, 2 * (size_t)BLOCK_BYTES);
-	if (disk_bytes(disk) < 2 * BLOCK_BYTES)
-		return 0;
 	if (posix_memalign(&aligned, BLOCK_BYTES, BLOCK_BYTES))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < 2; i++) {
 		ret = -EIO;
 		for (uint32_t try = 0; try < SUPER_READ_TRIES && ret; try++)
-			ret = disk_read_now(disk, aligned, BLOCK_BYTES, i * (uint64_t)BLOCK_BYTES);
+			ret = disk_peek_now(
+				disk, aligned, BLOCK_BYTES, offset + i * (uint64_t)BLOCK_BYTES);
 		if (ret) {
 			log_warn("store", "%s: cannot read superblock %u of 2: %s", path, i + 1,
 				strerror(-ret));
@@ -152,26 +151,21 @@ static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BL
 	return unreadable == 2 ? ret : 0;
 }
 
-/* The newer of the two slots. 0; -ENOENT: no volume yet, or its creation was interrupted;
- * -EMEDIUMTYPE: not ours, or damaged; -EUCLEAN with a log line. */
-int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super)
+/* The newer of the two slots. As volume_super_of, but -EUCLEAN without a log line. */
+static int super_at(
+	struct disk *disk, const char *path, uint64_t offset, struct superblock *ret_super)
 {
 	uint8_t blocks[2 * BLOCK_BYTES];
 	struct superblock supers[2];
 	enum slot slots[2];
-	int ret = slots_read(disk, path, blocks);
+	int ret = slots_read(disk, path, offset, blocks);
 
 	if (ret)
 		return ret;
 	for (uint32_t i = 0; i < 2; i++)
 		slots[i] = slot_parse(&blocks[i * BLOCK_BYTES], &supers[i]);
-	if (slots[0] == SLOT_NEWER || slots[1] == SLOT_NEWER) {
-		log_error("store",
-			"%s: written by another version of the disk format (this program has "
-			"versions %u and %u): use the program that wrote it",
-			path, STORE_VERSION, STORE_VERSION_SET);
+	if (slots[0] == SLOT_NEWER || slots[1] == SLOT_NEWER)
 		return -EUCLEAN;
-	}
 	if (slots[0] == SLOT_BLANK && slots[1] == SLOT_BLANK)
 		return -ENOENT;
 	if (slots[0] != SLOT_VALID && slots[1] != SLOT_VALID)
@@ -180,6 +174,21 @@ int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_
 		supers[slots[1] == SLOT_VALID &&
 			(slots[0] != SLOT_VALID || supers[1].generation > supers[0].generation)];
 	return 0;
+}
+
+/* 0; -ENOENT: no volume yet, or its creation was interrupted; -EMEDIUMTYPE: not ours, or damaged;
+ * -EUCLEAN with a log line. */
+int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super)
+{
+	/* A file that is too short has none. */
+	int ret = disk_bytes(disk) < 2 * BLOCK_BYTES ? -ENOENT : super_at(disk, path, 0, ret_super);
+
+	if (ret == -EUCLEAN)
+		log_error("store",
+			"%s: written by another version of the disk format (this program has "
+			"versions %u and %u): use the program that wrote it",
+			path, STORE_VERSION, STORE_VERSION_SET);
+	return ret;
 }
 
 int volume_super_read(const char *path, bool probe, struct superblock *ret_super)
@@ -345,25 +354,75 @@ void volume_image_hint(const char *path, const struct superblock *super)
 			path);
 }
 
+/* Says what a medium holds of a store; NULL: nothing. The bodies of a log apart do not tell whether
+ * anything was ever stored there; their labels are the last step but one of a store's creation. */
+static int store_find(struct disk *disk, const char *path, const char **ret_what)
+{
+	struct superblock super;
+	enum disk_part part;
+	int ret = disk_part_of(disk, &part);
+
+	*ret_what = NULL;
+	if (ret)
+		return ret;
+	if (part == DISK_PART_BODIES) {
+		*ret_what = "the bodies of a store whose log is apart (storage.log)";
+		return 0;
+	}
+	if (part == DISK_PART_LATER) {
+		*ret_what = "a part of a store in a disk format that this program does not know";
+		return 0;
+	}
+	ret = super_at(disk, path, part == DISK_PART_LOG ? DISK_LABEL_BYTES : 0, &super);
+	if (ret == -EUCLEAN)
+		*ret_what = "a store in a disk format that this program does not know";
+	else if (!ret && super.epoch)
+		*ret_what = part == DISK_PART_LOG ? "the log of a store whose bodies are apart"
+						  : "a store that is not this one, or a former "
+						    "volume of this one";
+	return ret == -EUCLEAN || ret == -ENOENT || ret == -EMEDIUMTYPE ? 0 : ret;
+}
+
+/* A store's data folder, or its other part, may only be out of reach for now. */
+static int store_refuse(struct disk *disk, const char *path)
+{
+	const char *what;
+	int ret = store_find(disk, path, &what);
+
+	if (ret || !what)
+		return ret;
+	log_error("store",
+		"%s: it holds %s: not changed; to destroy what it holds, delete the file, or zero "
+		"the device's first MiB, and start with --format",
+		path, what);
+	return -EUCLEAN;
+}
+
+static int stores_refuse(struct disk *disk, const char *path)
+{
+	struct disk *part = disk_unlabelled(disk, 0);
+	int ret = 0;
+
+	if (!part)
+		return store_refuse(disk, path);
+	for (uint32_t i = 0; !ret && (part = disk_unlabelled(disk, i)); i++)
+		ret = store_refuse(part, disk_path(part));
+	return ret;
+}
+
 /* Called on the open disk before the first write. found: the result of super_read. */
 int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
 {
-	struct superblock super;
 	char what[128];
-	int foreign;
+	int foreign = 0;
 
 	if (found == 0)
 		return 0;
-	/* Its data folder may only be out of reach for now. */
-	if (!opts->overwrite && volume_super_of(disk, path, &super) == 0 && super.epoch) {
-		log_error("store",
-			"%s: it holds a store that is not this one, or a former volume of this "
-			"one: not changed; to destroy what it holds, delete the file, or zero the "
-			"device's first MiB, and start with --format",
-			path);
-		return -EUCLEAN;
-	}
+	if (!opts->overwrite)
+		foreign = stores_refuse(disk, path);
+	if (foreign)
+		return foreign;
 	foreign = disk_foreign(disk, what, sizeof(what));
 	if (foreign < 0)
 		return foreign;

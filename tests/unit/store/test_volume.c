@@ -53,6 +53,21 @@ static void nothing(struct rig *rig, void *arg)
 	(void)arg;
 }
 
+/* '<' becomes one folder's path and '>' the other's. */
+static void replace_all(
+	char *out, size_t cap, const char *format, const char *less, const char *greater)
+{
+	size_t len = 0;
+
+	for (; *format; format++)
+		if (*format == '<' || *format == '>')
+			len += (size_t)snprintf(
+				out + len, cap - len, "%s/", *format == '<' ? less : greater);
+		else
+			len += (size_t)snprintf(out + len, cap - len, "%c", *format);
+	assert_true(len < cap);
+}
+
 static void test_a_file_with_content_is_refused(void **state)
 {
 	static const uint64_t LENGTHS[] = {
@@ -130,6 +145,170 @@ static void test_one_of_several_with_content_is_refused(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A store is never destroyed. ---- */
+
+static void verify_one(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 70000, 1), 0);
+}
+
+/* Another data folder, with the volume that the pattern makes of the store's folder and its own: a
+ * start with --format is refused, and the store is as it was. */
+static void taken_by(struct rig *owner, const char *format, bool several, uint64_t step_bytes)
+{
+	char paths[3000];
+	struct rig other;
+
+	rig_init(&other, 1);
+	replace_all(paths, sizeof(paths), format, owner->dir, other.dir);
+	other.opts.volume = paths;
+	other.opts.format = true;
+	if (step_bytes)
+		other.opts.step_bytes = step_bytes;
+	if (several) {
+		other.opts.erasure_data = 2;
+		other.opts.erasure_parity = 1;
+	}
+	rig_run(&other, nothing, NULL);
+	assert_int_equal(other.open_result, -EUCLEAN);
+	rig_dir_remove(&other);
+}
+
+static void store_make(struct rig *rig, const char *format, char volume[2000], bool several)
+{
+	rig_init(rig, 1);
+	replace_all(volume, 2000, format, rig->dir, "");
+	rig->opts.volume = volume;
+	if (several) {
+		rig->opts.erasure_data = 2;
+		rig->opts.erasure_parity = 1;
+	}
+	rig_run(rig, put_one, NULL);
+	assert_int_equal(rig->open_result, 0);
+}
+
+static void store_check(struct rig *rig)
+{
+	rig_run(rig, verify_one, NULL);
+	assert_int_equal(rig->open_result, 0);
+	rig_fsck(rig);
+	rig_dir_remove(rig);
+}
+
+static void test_a_log_apart_is_no_plain_volume(void **state)
+{
+	char volume[2000];
+	struct rig rig;
+
+	(void)state;
+	store_make(&rig, "log://<log?bodies=<bodies", volume, false);
+	taken_by(&rig, "<log", false, 0);
+	taken_by(&rig, "<bodies", false, 0);
+	/* The log's file is shorter than a step. */
+	taken_by(&rig, "<log", false, 64 * MIB);
+	taken_by(&rig, ">a,<log,>c", true, 0);
+	taken_by(&rig, ">a,>b,<bodies", true, 0);
+	store_check(&rig);
+}
+
+static void test_a_plain_volume_is_no_log_and_no_bodies(void **state)
+{
+	char volume[2000];
+	struct rig rig;
+
+	(void)state;
+	store_make(&rig, "<plain", volume, false);
+	taken_by(&rig, "log://<plain?bodies=>bodies", false, 0);
+	taken_by(&rig, "log://>log?bodies=<plain", false, 0);
+	taken_by(&rig, "log://>log?bodies=<plain", false, 64 * MIB);
+	taken_by(&rig, "<plain", false, 64 * MIB);
+	taken_by(&rig, ">a,<plain,>c", true, 64 * MIB);
+	store_check(&rig);
+}
+
+/* The version of the disk format, in both superblocks or in a label. */
+static void version_set(const struct rig *rig, const char *name, uint64_t offset, uint32_t version)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", rig->dir, name);
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(
+			pwrite(fd, &version, sizeof(version), (off_t)(offset + i * 4096ull + 8)),
+			sizeof(version));
+	close(fd);
+}
+
+static void test_an_unknown_disk_format_is_not_destroyed(void **state)
+{
+	static const char *const NAMES[] = {"a", "b", "c"};
+	char volume[2000];
+	struct rig rig;
+
+	(void)state;
+	store_make(&rig, "<a,<b,<c", volume, true);
+	for (uint32_t i = 0; i < ARRAY_LEN(NAMES); i++)
+		version_set(&rig, NAMES[i], 0, 99);
+	taken_by(&rig, "<a,<b,<c", true, 0);
+	taken_by(&rig, ">a,>b,<c", true, 0);
+	taken_by(&rig, "<b", false, 0);
+	taken_by(&rig, "log://>log?bodies=<b", false, 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(NAMES); i++)
+		version_set(&rig, NAMES[i], 0, 1);
+	store_check(&rig);
+
+	store_make(&rig, "log://<log?bodies=<bodies", volume, false);
+	version_set(&rig, "log", MIB, 99);
+	taken_by(&rig, "<log", false, 0);
+	version_set(&rig, "log", MIB, 1);
+	store_check(&rig);
+}
+
+static void taken(struct rig *owner, const char *format, bool overwrite)
+{
+	char path[2000];
+	struct rig other;
+
+	rig_init(&other, 1);
+	replace_all(path, sizeof(path), format, owner->dir, "");
+	other.opts.volume = path;
+	other.opts.format = true;
+	other.opts.overwrite = overwrite;
+	rig_run(&other, put_one, NULL);
+	assert_int_equal(other.open_result, 0);
+	rig_fsck(&other);
+	rig_dir_remove(&other);
+}
+
+/* A restore may destroy a store; and a store whose creation was interrupted has stored nothing. */
+static void test_what_may_be_destroyed(void **state)
+{
+	char volume[2000], path[600];
+	struct rig rig;
+	int fd;
+
+	(void)state;
+	store_make(&rig, "log://<log?bodies=<bodies", volume, false);
+	snprintf(path, sizeof(path), "%s/log", rig.dir);
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, MIB, 2 * 4096), 0);
+	close(fd);
+	taken(&rig, "<log", false);
+	taken_by(&rig, "<bodies", false, 0);
+	taken(&rig, "<bodies", true);
+	rig_dir_remove(&rig);
+
+	store_make(&rig, "<plain", volume, false);
+	taken(&rig, "<plain", true);
+	rig_dir_remove(&rig);
+}
+
 static int away_open(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
 	void **ret_volume)
 {
@@ -168,6 +347,10 @@ int main(void)
 		cmocka_unit_test(test_a_strange_file_in_the_stores_folder_is_refused),
 		cmocka_unit_test(test_an_empty_file_is_taken),
 		cmocka_unit_test(test_one_of_several_with_content_is_refused),
+		cmocka_unit_test(test_a_log_apart_is_no_plain_volume),
+		cmocka_unit_test(test_a_plain_volume_is_no_log_and_no_bodies),
+		cmocka_unit_test(test_an_unknown_disk_format_is_not_destroyed),
+		cmocka_unit_test(test_what_may_be_destroyed),
 		cmocka_unit_test(test_a_volume_that_is_away_is_tried_once),
 	};
 
