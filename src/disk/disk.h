@@ -108,6 +108,9 @@ bool disk_can_grow(const struct disk *disk); /* files can */
  * of an array: each file. UINT64_MAX: no file system of this host bounds it (a device, a volume of
  * another host), or it is not known. Blocks. Any thread. */
 uint64_t disk_room(const struct disk *disk, uint64_t reserve_bytes);
+/* -ENOSPC: growing to that length would leave the file's file system less than the reserve. 0 for
+ * what has that length, and for a device, which disk_grow() refuses. Blocks. Any thread. */
+int disk_room_check(const struct disk *disk, uint64_t bytes_total, uint64_t reserve_bytes);
 /* True for DISK_JOINED: a commit that writes only to the log does not flush the bodies. */
 bool disk_has_log_apart(const struct disk *disk);
 /* True when the volume accepts DISCARD: a device that can, a file opened with discard_files, an
@@ -117,6 +120,13 @@ bool disk_can_discard(const struct disk *disk);
  * a fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. -EUCLEAN, with a
  * log line: a file's last step is incomplete and holds data. */
 int disk_grow(struct disk *disk, uint64_t bytes_total);
+/* Undo the making of a volume that nobody needs. A file of this host becomes as short as it was, or
+ * is removed; nothing happens to other volumes. It holds no data, and no operation is in flight.
+ * Block. */
+int disk_shrink_now(struct disk *disk, uint64_t bytes);
+int disk_remove_now(struct disk *disk);
+/* Whether the path is that of a file of this host which is not there. */
+bool disk_file_absent(const char *path);
 /* Fails all further writes and flushes with -EIO, after the medium failed. Any thread. */
 void disk_fence(struct disk *disk);
 /* Fails all further writes and flushes with -EHOSTDOWN until the volume is resumed: an array has

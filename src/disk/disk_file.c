@@ -1,6 +1,6 @@
 /* disk/disk_file.c: a volume that is a file: created, grown by prewritten steps; and blocking
  * access through a file descriptor, which block devices share. May block. */
-#include "disk/disk_priv.h"
+#include "disk/disk_dax.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,6 +165,61 @@ int disk_file_grow(struct disk *disk, uint64_t bytes_total)
 	counter_add(&grown_bytes, to - from);
 	atomic_store_explicit(&disk->bytes, to, memory_order_release);
 	return 0;
+}
+
+/* ---- The way back. ---- */
+
+static const char *node_of(const char *path)
+{
+	size_t len = strlen(DISK_DAX_SCHEME);
+
+	return strncmp(path, DISK_DAX_SCHEME, len) == 0 ? path + len : path;
+}
+
+bool disk_file_absent(const char *path)
+{
+	struct stat st;
+
+	return !strstr(node_of(path), "://") && stat(node_of(path), &st) && errno == ENOENT;
+}
+
+int disk_shrink_now(struct disk *disk, uint64_t bytes)
+{
+	int ret = 0;
+
+	disk_check(disk);
+	if (!disk_is_file(disk) || disk->read_only)
+		return 0;
+	pthread_mutex_lock(&disk->grow_lock);
+	if (ftruncate(disk->fd, (off_t)bytes) || fsync(disk->fd)) {
+		ret = -errno;
+	} else {
+		disk->medium_bytes = bytes;
+		atomic_store_explicit(&disk->bytes, bytes / disk->step_bytes * disk->step_bytes,
+			memory_order_release);
+	}
+	pthread_mutex_unlock(&disk->grow_lock);
+	return ret;
+}
+
+/* Removes no other file that has the name meanwhile. The name may be a link's. */
+int disk_remove_now(struct disk *disk)
+{
+	struct stat own, named;
+	char *path;
+	int ret = 0;
+
+	disk_check(disk);
+	if (!disk_is_file(disk) || disk->read_only)
+		return 0;
+	path = realpath(node_of(disk->path), NULL);
+	if (!path)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(disk->fd, &own) || stat(path, &named) ||
+		(own.st_dev == named.st_dev && own.st_ino == named.st_ino && unlink(path)))
+		ret = -errno;
+	free(path);
+	return ret;
 }
 
 int disk_fd_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)

@@ -3,6 +3,7 @@
 #include "disk/disk_array.h"
 #include "disk/disk_joined.h"
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -68,4 +69,15 @@ uint64_t disk_room(const struct disk *disk, uint64_t reserve_bytes)
 		return array_room(disk->array, reserve_bytes);
 	file = file_of(disk);
 	return file ? file_room(file, reserve_bytes) : UINT64_MAX;
+}
+
+int disk_room_check(const struct disk *disk, uint64_t bytes_total, uint64_t reserve_bytes)
+{
+	uint64_t bytes = disk_bytes(disk);
+
+	if (bytes_total <= bytes || !disk_can_grow(disk))
+		return 0;
+	return disk_room(disk, reserve_bytes) < ALIGN_UP(bytes_total - bytes, disk->step_bytes)
+		       ? -ENOSPC
+		       : 0;
 }

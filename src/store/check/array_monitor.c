@@ -167,24 +167,27 @@ static void gone_take(struct store *store)
 }
 
 struct growing {
-	const struct volume *volume;
+	const struct store *store;
 	struct disk *disk;
 	int ret;
 };
 
+/* The file system must have room for all of it before the first step, and again before each. */
 static void grow_run(void *arg)
 {
 	struct growing *growing = (struct growing *)arg;
-	const struct volume *volume = growing->volume;
+	const struct volume *volume = &growing->store->volume;
+	uint64_t bytes = disk_bytes(volume->disk);
 
-	growing->ret = disk_grow(
-		growing->disk, MIN(disk_bytes(volume->disk),
-				       disk_bytes(growing->disk) + volume->super.step_bytes));
+	growing->ret = disk_room_check(growing->disk, bytes, growing->store->opts.reserve_bytes);
+	if (!growing->ret)
+		growing->ret = disk_grow(growing->disk,
+			MIN(bytes, disk_bytes(growing->disk) + volume->super.step_bytes));
 }
 
 int array_grow_to(struct store *store, struct disk *disk)
 {
-	struct growing growing = {.volume = &store->volume, .disk = disk};
+	struct growing growing = {.store = store, .disk = disk};
 
 	while (!growing.ret && disk_bytes(disk) < disk_bytes(store->volume.disk)) {
 		fiber_offload_long(grow_run, &growing);
@@ -232,8 +235,12 @@ static void puts_await(struct store *store)
 static void regrow_run(void *arg)
 {
 	struct array_monitor *monitor = (struct array_monitor *)arg;
+	const struct store *store = monitor->store;
+	uint64_t bytes = disk_bytes(store->volume.disk);
 
-	monitor->ret = disk_grow(monitor->disk, disk_bytes(monitor->store->volume.disk));
+	monitor->ret = disk_room_check(monitor->disk, bytes, store->opts.reserve_bytes);
+	if (!monitor->ret)
+		monitor->ret = disk_grow(monitor->disk, bytes);
 }
 
 static void path_run(void *arg)
@@ -246,12 +253,15 @@ static void path_run(void *arg)
 	pthread_mutex_unlock(&volume->lock);
 }
 
-/* On a helper thread. A disk that could not be attached would be refused again. */
+/* On a helper thread. A disk that could not be attached would be refused again. A file that grew in
+ * vain gives the room back. */
 static void refuse_run(void *arg)
 {
 	struct array_monitor *monitor = (struct array_monitor *)arg;
 	struct volume *volume = &monitor->store->volume;
 
+	if (monitor->unfit && !disk_attached(monitor->disk))
+		(void)disk_shrink_now(monitor->disk, disk_medium_bytes(monitor->disk));
 	pthread_mutex_lock(&volume->lock);
 	if (monitor->unfit || disk_attached(monitor->disk))
 		volume->paths_refused |= 1ull << monitor->path_idx;
@@ -299,7 +309,7 @@ static void not_taken(struct array_monitor *monitor, int error)
 
 	if (refused || !(monitor->members_told & bit))
 		log_error("store", "cannot take volume %u back: %s%s", monitor->member,
-			strerror(-error), refused ? ": the server does not try it again" : "");
+			stripe_why(error), refused ? ": the server does not try it again" : "");
 	monitor->members_told |= bit;
 	if (monitor->fresh)
 		monitor->paths_tried |= 1ull << monitor->path_idx;

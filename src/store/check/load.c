@@ -226,6 +226,7 @@ int store_load(struct store *store, bool create)
 		.faults = store->opts.disk_faults,
 		.log_bytes = store->opts.log_bytes,
 		.step_bytes = store->opts.step_bytes,
+		.reserve_bytes = store->opts.reserve_bytes,
 		.create = create,
 		.withdraws = create || store->salvage,
 		.adopt = store->opts.protect == STORE_PROTECT_ON,

@@ -89,9 +89,7 @@ static const char *why_not(int error)
 	return error == -EEXIST	   ? "it is a volume of this store already"
 	       : error == -EBUSY   ? "another server or program has it"
 	       : error == -EUCLEAN ? "it is not blank (the log says what it holds)"
-	       : error == -ENOSPC
-		       ? "it is smaller than the other volumes, or its file system is full"
-		       : strerror(-error);
+				   : stripe_why(error);
 }
 
 /* One new volume, on its way. */
@@ -105,9 +103,18 @@ struct readying {
 static void open_run(void *arg)
 {
 	struct readying *readying = (struct readying *)arg;
+	struct store_change *change = readying->store->change;
+	struct disk **disk = &change->disks[readying->member];
+	uint64_t bit = 1ull << readying->member;
+	bool absent = disk_file_absent(readying->path);
 
-	readying->ret = volume_open_new(
-		readying->store, readying->path, &readying->store->change->disks[readying->member]);
+	readying->ret = volume_open_new(readying->store, readying->path, disk);
+	/* A change that waited begins again, and its files have grown. */
+	if (readying->ret || (change->noted & bit))
+		return;
+	change->noted |= bit;
+	change->made |= absent ? bit : 0;
+	change->bytes_before[readying->member] = disk_medium_bytes(*disk);
 }
 
 static void label_run(void *arg)
@@ -151,11 +158,91 @@ static void regrow_run(void *arg)
 {
 	struct store *store = (struct store *)arg;
 	struct store_change *change = store->change;
+	uint64_t bytes = disk_bytes(store->volume.disk);
 
 	change->ret = 0;
-	for (uint64_t left = change->added; left && !change->ret; left &= left - 1)
-		change->ret = disk_grow(
-			change->disks[__builtin_ctzll(left)], disk_bytes(store->volume.disk));
+	for (uint64_t left = change->added; left && !change->ret; left &= left - 1) {
+		struct disk *disk = change->disks[__builtin_ctzll(left)];
+
+		change->ret = disk_room_check(disk, bytes, store->opts.reserve_bytes);
+		if (!change->ret)
+			change->ret = disk_grow(disk, bytes);
+	}
+}
+
+/* ---- The way back. ---- */
+
+/* The label that it may have goes, too; all else is zeros. */
+static void file_restore(struct disk *disk, bool made, uint64_t bytes)
+{
+	bool file = disk_kind(disk) == DISK_FILE || disk_kind(disk) == DISK_DAX_FILE;
+	int ret = 0;
+
+	if (made)
+		ret = disk_remove_now(disk);
+	else if (!file || disk_attached(disk))
+		return; /* if it is attached, a write may be under way */
+	else if (bytes)
+		ret = disk_zero_now(disk, DISK_LABEL_BYTES, 0);
+	if (!ret && !made)
+		ret = disk_shrink_now(disk, bytes);
+	if (ret)
+		log_warn("store", "%s: what it grew by stays: %s", disk_path(disk), strerror(-ret));
+}
+
+/* Nobody else has made a store of it meanwhile. */
+static bool still_ours(const struct store *store, struct disk *disk)
+{
+	const struct superblock *own = &store->volume.super;
+	struct superblock super;
+	int found = volume_super_of(disk, disk_path(disk), &super);
+
+	return found ? found == -ENOENT
+		     : memcmp(super.uuid, own->uuid, sizeof(super.uuid)) == 0 &&
+			       !stripe_belongs(own, &super);
+}
+
+/* A change that waits has closed its disks. */
+static struct disk *file_reopen(struct store *store, const char *path)
+{
+	const struct disk_opts opts = {
+		.path = path, .probe = true, .step_bytes = store->volume.super.step_bytes};
+	struct disk *disk = NULL;
+
+	if (!path || disk_file_absent(path) || disk_open(&opts, &disk))
+		return NULL;
+	if (still_ours(store, disk))
+		return disk;
+	disk_close(disk);
+	return NULL;
+}
+
+void set_files_restore(struct store *store)
+{
+	struct store_change *change = store->change;
+	uint32_t i = 0;
+
+	for (uint64_t left = change->added; left && change->noted; left &= left - 1, i++) {
+		uint32_t member = (uint32_t)__builtin_ctzll(left);
+		struct disk *open = change->disks[member];
+		struct disk *disk = open;
+
+		if (!(change->noted >> member & 1))
+			continue;
+		if (!disk)
+			disk = file_reopen(store, change->add[i]);
+		if (disk)
+			file_restore(
+				disk, change->made >> member & 1, change->bytes_before[member]);
+		if (!open)
+			disk_close(disk);
+	}
+	change->noted = change->made = 0;
+}
+
+static void restore_run(void *arg)
+{
+	set_files_restore((struct store *)arg);
 }
 
 /* ---- Beginning. ---- */
@@ -275,11 +362,14 @@ void set_begin(struct store *store)
 		if (change->ret)
 			set_note(change, "the volumes cannot be changed: %s", why_not(change->ret));
 	}
-	if (change->ret)
+	if (change->ret) {
+		fiber_offload_long(restore_run, store);
 		disks_drop(store);
-	else
+	} else {
+		change->noted = change->made = 0;
 		log_info("store", "%s: the set of volumes changes: erasure coded %u+%u from now on",
 			store->dir, change->geometry.data, change->geometry.parity);
+	}
 	memset(change->disks, 0, sizeof(change->disks));
 	pthread_mutex_lock(&change->lock);
 	set_add_forget(change);
@@ -325,5 +415,6 @@ void set_cancel(struct store *store)
 	fiber_offload_long(cancel_run, &cancelling);
 	if (cancelling.done)
 		log_info("store", "%s: the change of the set of volumes is taken back", store->dir);
+	fiber_offload_long(restore_run, store);
 	set_asked_end(store->change);
 }

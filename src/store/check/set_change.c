@@ -232,6 +232,8 @@ void set_change_close(struct store *store)
 
 	if (!change)
 		return;
+	/* Of a change that waited until the end. */
+	set_files_restore(store);
 	set_add_forget(change);
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		free(change->left[m]);

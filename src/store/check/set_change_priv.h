@@ -26,6 +26,9 @@ struct store_change {
 	/* Of the monitor, and its helper thread. */
 	bool stepping;
 	struct disk *disks[DISK_MEMBERS_MAX]; /* by member: new */
+	/* The new ones that are files, as they were before: one bit each, and their lengths. */
+	uint64_t noted, made;
+	uint64_t bytes_before[DISK_MEMBERS_MAX];
 	uint64_t told_ns;
 	int ret;
 };
@@ -52,6 +55,8 @@ void set_add_forget(struct store_change *change);
 /* ---- set_begin.c; fiber calls of the array monitor. ---- */
 void set_begin(struct store *store);
 void set_cancel(struct store *store);
+/* Takes back what was made of new volumes that do not become members. Blocks. */
+void set_files_restore(struct store *store);
 
 /* ---- set_end.c; fiber calls of the array monitor. ---- */
 /* When no block of the older geometry is in use. */

@@ -37,6 +37,7 @@ struct regain {
 	int ret;
 };
 
+/* Without it the store may not even be read, so the reserve of its file system does not count. */
 static bool member_back(struct store *store, uint32_t member)
 {
 	struct disk *disk = disk_array_member(store->volume.disk, member);

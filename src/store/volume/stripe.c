@@ -353,6 +353,13 @@ int stripe_settle(struct volume *volume)
 
 /* ---- Opening. ---- */
 
+const char *stripe_why(int error)
+{
+	return error == -ENOSPC ? "its device is smaller than the other volumes are, or its file "
+				  "system has no room for their length beyond data.reserve_bytes"
+				: strerror(-error);
+}
+
 static void path_scan(struct set *set, uint32_t path_idx, bool probe)
 {
 	struct candidate *candidate = &set->candidates[path_idx];
@@ -409,6 +416,9 @@ static int member_open(
 		log_error("store", "%s: the device is smaller than before: not used", path);
 		ret = -EUCLEAN;
 	}
+	/* One that takes a place later leaves the reserve free. */
+	if (!ret && !create)
+		ret = disk_room_check(disk, bytes_min, set->opts->reserve_bytes);
 	if (!ret)
 		ret = disk_grow(disk, bytes_min);
 	if (ret) {
@@ -574,7 +584,7 @@ static void spares_take(struct set *set, uint64_t bytes)
 		ret = member_open(set, i, bytes, false, &set->array.members[member]);
 		if (ret) {
 			log_error("store", "%s cannot take the place of volume %u: %s",
-				set->volume->set_paths[i], member, strerror(-ret));
+				set->volume->set_paths[i], member, stripe_why(ret));
 			continue;
 		}
 		set->volume->path_of[member] = i;
@@ -670,6 +680,26 @@ static void unseen_pass(struct set *set)
 	volume->super.generation += GENERATIONS_UNSEEN;
 }
 
+/* Volumes that are not good yet grow to this length, which the good ones have. */
+static void others_grow(struct set *set, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++) {
+		struct disk *disk = set->array.members[i];
+		int ret;
+
+		if (!disk || set->array.states[i] == DISK_MEMBER_GOOD)
+			continue;
+		ret = disk_room_check(disk, bytes, set->opts->reserve_bytes);
+		if (!ret)
+			ret = disk_grow(disk, bytes);
+		if (!ret)
+			continue;
+		log_error("store", "volume %u is not used: %s", i, stripe_why(ret));
+		disk_close(disk);
+		set->array.members[i] = NULL;
+	}
+}
+
 static int set_assemble(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
@@ -695,13 +725,7 @@ static int set_assemble(struct set *set)
 	}
 	if (set->opts->create)
 		spares_take(set, bytes);
-	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
-		if (set->array.members[i] && set->array.states[i] != DISK_MEMBER_GOOD &&
-			disk_grow(set->array.members[i], bytes)) {
-			log_error("store", "volume %u is too small: not used", i);
-			disk_close(set->array.members[i]);
-			set->array.members[i] = NULL;
-		}
+	others_grow(set, bytes);
 	return 0;
 }
 

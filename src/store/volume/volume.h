@@ -150,6 +150,7 @@ struct volume_opts {
 	uint32_t erasure_parity;
 	uint64_t log_bytes;
 	uint64_t step_bytes;
+	uint64_t reserve_bytes; /* that growing leaves free, of a volume that is taken later */
 	bool create;
 	bool withdraws; /* a change of the set whose new volumes are missing may be taken back */
 	bool adopt;	/* a store whose index is in the volumes, but not in dir, is opened */
@@ -186,6 +187,8 @@ bool volume_index_present(const char *dir);
 /* Fills in the paths, when there are several. */
 int stripe_locate(const struct volume_opts *opts, struct volume *volume);
 int stripe_open(const struct volume_opts *opts, struct volume *volume);
+/* Why a volume was not taken. */
+const char *stripe_why(int error);
 int stripe_super_write(struct volume *volume);
 /* Writes a superblock to one volume, and flushes. */
 int stripe_label(struct disk *disk, const struct superblock *from);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/object/object.h"
 #include "store/space/space.h"
@@ -334,6 +335,40 @@ static void test_a_volume_that_is_added_keeps_nothing_up(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* The file is ready, and the change waits for volumes when the store ends. */
+static void wait_run(struct rig *rig, void *arg)
+{
+	const char *const adds[] = {(const char *)arg, "memory://3"};
+	const struct store_set_change change = {.add = adds, .add_count = 2};
+	char why[256] = "";
+
+	grow_steps(rig, NULL);
+	half_grow(3, 1u << 1 | 1u << 2);
+	assert_int_equal(store_volumes_change(rig->store, &change, why, sizeof(why)), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	set_note_await(rig, "too few volumes are present");
+	assert_int_equal(access(adds[0], F_OK), 0);
+	memory_disk_grow_on(3);
+}
+
+static void test_a_file_that_was_not_added_is_removed(void **state)
+{
+	char path[600];
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	snprintf(path, sizeof(path), "%s/added", rig.dir);
+	rig_run(&rig, wait_run, path);
+	assert_int_equal(rig.open_result, 0);
+	assert_int_equal(access(path, F_OK), -1);
+	for (uint32_t i = 0; i < 3; i++)
+		memory_disk(i)->away = memory_disk(i)->lost = false;
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* Of two volumes that are back the first cannot become as large as the others now. */
 static void two_back(struct rig *rig, void *arg)
 {
@@ -498,6 +533,7 @@ int main(void)
 		cmocka_unit_test(test_memory_buckets_go_on),
 		cmocka_unit_test(test_a_blank_volume_that_grows_keeps_nothing_up),
 		cmocka_unit_test(test_a_volume_that_is_added_keeps_nothing_up),
+		cmocka_unit_test(test_a_file_that_was_not_added_is_removed),
 		cmocka_unit_test(test_a_volume_that_cannot_be_taken_keeps_no_other_out),
 		cmocka_unit_test(test_a_number_that_was_not_written_is_taken_back),
 		cmocka_unit_test(

@@ -727,16 +727,38 @@ static void torn_make(struct rig *rig, uint32_t count)
 	}
 }
 
+/* A new volume as a crash would leave it before the superblock with both geometries. */
+static void label_make(struct rig *rig, const char *path, uint32_t member)
+{
+	const struct disk_opts opts = {.path = path,
+		.create = true,
+		.bytes_min = disk_bytes(rig->store->volume.disk),
+		.step_bytes = rig->store->volume.super.step_bytes};
+	struct superblock label = rig->store->volume.super;
+	struct disk *disk;
+
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(disk_open(&opts, &disk), 0);
+	label.generation = 0;
+	label.set_idx = (uint16_t)member;
+	label.set.change++;
+	label.set.own_joined = label.set.change;
+	assert_int_equal(stripe_label(disk, &label), 0);
+	disk_close(disk);
+}
+
 /* Takes copies before and after the superblock with both geometries. */
 static void begin_copy(struct rig *rig, void *arg)
 {
 	struct paths *paths = (struct paths *)arg;
 	struct wanted wanted = {.add = {paths->of[3], paths->of[4], paths->of[5]}, .add_count = 3};
 
-	/* The third is foreign: then the others are labelled, and the change does not begin. */
+	/* The third is foreign: then the change does not begin, and the others are removed. */
 	assert_int_equal(change_ask(rig, &wanted), 0);
 	set_change_step(rig->store);
 	assert_non_null(strstr(status_of(rig).note, "cannot be added"));
+	label_make(rig, paths->of[3], 3);
+	label_make(rig, paths->of[4], 4);
 	copy_take(rig, "before");
 	wanted.add_count = 2;
 	assert_int_equal(change_ask(rig, &wanted), 0);

@@ -6,16 +6,24 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#include "store/space/space.h"
+#include "store/store_priv.h"
 
 #define STEP	(16 * MIB)
 #define RESERVE (64 * MIB)
 #define MUCH	(1024 * MIB)
 #define BODIES	40u /* more than the first step has */
 
+#define VOLUMES 4u
+
 /* Free bytes of the file systems of the data folder and of files "v0", "v1", and so on. */
-static uint64_t folder_free, volume_free[3];
+static uint64_t folder_free, volume_free[VOLUMES];
+/* By how much the free bytes become fewer with each look at them. */
+static uint64_t volume_shrinks[VOLUMES];
 
 int __real_statvfs64(const char *path, struct statvfs *st);
 int __wrap_statvfs64(const char *path, struct statvfs *st);
@@ -34,12 +42,16 @@ int __wrap_fstatvfs64(int fd, struct statvfs *st)
 {
 	int ret = __real_fstatvfs64(fd, st);
 	char link[64], path[600] = "";
+	uint32_t idx;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	assert_true(readlink(link, path, sizeof(path) - 1) > 2);
 	path[sizeof(path) - 1] = 0;
 	assert_int_equal(path[strlen(path) - 2], 'v');
-	st->f_bavail = volume_free[path[strlen(path) - 1] - '0'] / st->f_frsize;
+	idx = (uint32_t)(path[strlen(path) - 1] - '0');
+	assert_true(idx < VOLUMES);
+	st->f_bavail = volume_free[idx] / st->f_frsize;
+	volume_free[idx] -= MIN(volume_free[idx], volume_shrinks[idx]);
 	return ret;
 }
 
@@ -196,6 +208,219 @@ static void test_the_least_room_decides(void **state)
 	assert_int_equal(outcome.grown, 0);
 }
 
+/* ---- Volumes that come later. ---- */
+
+#define LOOK_NS NS_PER_MS
+
+static void monitor_fiber(void *arg)
+{
+	store_array_monitor(((struct rig *)arg)->store);
+}
+
+/* So long that the volume has several steps. */
+static void grown(struct rig *rig)
+{
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(space_step(rig->store), 0);
+}
+
+static uint64_t needed(const struct rig *rig)
+{
+	return disk_bytes(rig->store->volume.disk);
+}
+
+static void path_of(const struct rig *rig, uint32_t idx, char path[600])
+{
+	snprintf(path, 600, "%s/v%u", rig->dir, idx);
+}
+
+/* -1: there is no such file. */
+static int64_t file_bytes(const struct rig *rig, uint32_t idx)
+{
+	char path[600];
+	struct stat st;
+
+	path_of(rig, idx, path);
+	return stat(path, &st) ? -1 : (int64_t)st.st_size;
+}
+
+static void blank_make(const struct rig *rig, uint32_t idx, uint64_t bytes)
+{
+	char path[600];
+	FILE *file;
+
+	path_of(rig, idx, path);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), (off_t)bytes), 0);
+	fclose(file);
+}
+
+static void add_ask(struct rig *rig)
+{
+	char path[600], why[256] = "";
+	const char *add = path;
+	const struct store_set_change change = {.add = &add, .add_count = 1};
+
+	path_of(rig, 3, path);
+	assert_int_equal(store_volumes_change(rig->store, &change, why, sizeof(why)), 0);
+}
+
+static struct store_set_status status_of(struct rig *rig)
+{
+	struct store_set_status status;
+
+	store_volumes_status(rig->store, &status);
+	return status;
+}
+
+static void add_refused(struct rig *rig, int64_t bytes_before)
+{
+	add_ask(rig);
+	while (status_of(rig).preparing)
+		fiber_sleep_ns(LOOK_NS);
+	assert_non_null(strstr(status_of(rig).note, "data.reserve_bytes"));
+	assert_int_equal(status_of(rig).data, 2);
+	assert_int_equal(file_bytes(rig, 3), bytes_before);
+}
+
+static void add_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	grown(rig);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	volume_free[3] = RESERVE + needed(rig) - MIB;
+	add_refused(rig, -1);
+	/* Others take the room while it grows. */
+	volume_free[3] = RESERVE + needed(rig);
+	volume_shrinks[3] = 3 * STEP;
+	add_refused(rig, -1);
+	blank_make(rig, 3, 5000);
+	volume_free[3] = RESERVE + needed(rig);
+	add_refused(rig, 5000);
+	volume_shrinks[3] = 0;
+	volume_free[3] = MUCH;
+	add_ask(rig);
+	while (status_of(rig).preparing || status_of(rig).changing)
+		fiber_sleep_ns(LOOK_NS);
+	assert_string_equal(status_of(rig).note, "");
+	assert_int_equal(status_of(rig).data, 3);
+	assert_int_equal(file_bytes(rig, 3), needed(rig));
+}
+
+/* Whether volume 2 is the one at the path. */
+static bool same_path(const struct volume *volume, const char *path)
+{
+	uint32_t idx = volume->path_of[2];
+
+	return idx != STRIPE_PATH_NONE && strcmp(volume->set_paths[idx], path) == 0;
+}
+
+/* How much the new volume's file system has beyond the reserve and the store's length, and how much
+ * of it others take with each look. */
+struct replacing {
+	int64_t more;
+	uint64_t shrinks;
+	bool fits;
+};
+
+static void replace_run(struct rig *rig, void *arg)
+{
+	const struct replacing *replacing = (const struct replacing *)arg;
+	const struct volume *volume = &rig->store->volume;
+	char path[600];
+
+	grown(rig);
+	blank_make(rig, 3, 0);
+	path_of(rig, 3, path);
+	volume_free[3] = (uint64_t)((int64_t)(RESERVE + needed(rig)) + replacing->more);
+	volume_shrinks[3] = replacing->shrinks;
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	assert_int_equal(store_volume_replace(rig->store, 2, path), 0);
+	while (replacing->fits ? disk_array_state(volume->disk, 2) != DISK_MEMBER_GOOD ||
+					 !same_path(volume, path)
+			       : !volume->paths_refused)
+		fiber_sleep_ns(LOOK_NS);
+	assert_int_equal(file_bytes(rig, 3), replacing->fits ? needed(rig) : 0);
+	volume_shrinks[3] = 0;
+}
+
+static void set_make(struct rig *rig, char volumes[2000])
+{
+	rig_init(rig, 1);
+	snprintf(volumes, 2000, "%s/v0,%s/v1,%s/v2", rig->dir, rig->dir, rig->dir);
+	rig->opts.volume = volumes;
+	rig->opts.step_bytes = STEP;
+	rig->opts.reserve_bytes = RESERVE;
+	rig->opts.erasure_data = 2;
+	rig->opts.erasure_parity = 1;
+	free_set(MUCH, MUCH, MUCH, MUCH);
+}
+
+static void later_test(rig_fn *fn, void *arg)
+{
+	char volumes[2000];
+	struct rig rig;
+
+	set_make(&rig, volumes);
+	rig_run(&rig, fn, arg);
+	assert_int_equal(rig.open_result, 0);
+	rig.opts.volume = NULL;
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+static void test_a_volume_that_is_added_leaves_the_reserve(void **state)
+{
+	(void)state;
+	later_test(add_run, NULL);
+}
+
+static void test_a_volume_that_replaces_another_leaves_the_reserve(void **state)
+{
+	struct replacing scenes[] = {
+		{.more = -(int64_t)MIB}, {.shrinks = 3 * STEP}, {.more = MIB, .fits = true}};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(scenes); i++)
+		later_test(replace_run, &scenes[i]);
+}
+
+static void grown_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	grown(rig);
+}
+
+static void missing_run(struct rig *rig, void *arg)
+{
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2) == DISK_MEMBER_MISSING,
+		*(const bool *)arg);
+}
+
+/* At a start. */
+static void test_a_spare_volume_leaves_the_reserve(void **state)
+{
+	bool missing = true;
+	char volumes[2000];
+	struct rig rig;
+
+	(void)state;
+	set_make(&rig, volumes);
+	rig_run(&rig, grown_run, NULL);
+	blank_make(&rig, 2, 0);
+	volume_free[2] = RESERVE + STEP;
+	rig_run(&rig, missing_run, &missing);
+	assert_int_equal(rig.open_result, 0);
+	assert_int_equal(file_bytes(&rig, 2), 0);
+	missing = false;
+	volume_free[2] = MUCH;
+	rig_run(&rig, missing_run, &missing);
+	assert_int_equal(rig.open_result, 0);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +430,9 @@ int main(void)
 		cmocka_unit_test(test_a_file_with_holes_keeps_the_reserve),
 		cmocka_unit_test(test_volumes_share_a_file_system),
 		cmocka_unit_test(test_the_least_room_decides),
+		cmocka_unit_test(test_a_volume_that_is_added_leaves_the_reserve),
+		cmocka_unit_test(test_a_volume_that_replaces_another_leaves_the_reserve),
+		cmocka_unit_test(test_a_spare_volume_leaves_the_reserve),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
