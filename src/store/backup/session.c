@@ -234,11 +234,21 @@ void backups_close(struct store *store)
 
 /* ---- The keeper. ---- */
 
-/* The space that puts may still take: what is free, and what volumes that are files may grow. */
-static uint64_t room(struct store *store)
+/* How far the volumes may grow. Of volumes on other hosts only the operator's limit is known. */
+static uint64_t growth_max(const struct store *store)
 {
 	uint64_t most = store->opts.volume_bytes_max, bytes = disk_bytes(store->volume.disk);
 	uint64_t growth = disk_room(store->volume.disk, store->opts.reserve_bytes);
+
+	if (most)
+		return MIN(growth, most - MIN(most, bytes));
+	return growth == UINT64_MAX ? 0 : growth;
+}
+
+/* The space that puts may still take: what is free, and what volumes that are files may grow. */
+static uint64_t room(struct store *store)
+{
+	uint64_t growth = growth_max(store);
 	struct store_usage usage;
 
 	local_usage(store, &usage);
@@ -251,8 +261,6 @@ static uint64_t room(struct store *store)
 	}
 	if (!disk_can_grow(store->volume.disk))
 		return usage.free_bytes;
-	if (most)
-		growth = MIN(growth, most - MIN(most, bytes));
 	return usage.free_bytes + MIN(growth, UINT64_MAX - usage.free_bytes);
 }
 

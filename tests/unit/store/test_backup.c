@@ -577,6 +577,44 @@ static void test_full(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* How far a volume of another host may grow is not known: a session does not hold all of that. */
+static void away_run(struct rig *rig, void *arg)
+{
+	struct store_backup_head head;
+	struct buf out;
+	uint64_t id;
+	int ret = 0;
+
+	(void)arg;
+	assert_int_equal(fiber_spawn(rig->reactors[0], "keeper", keeper_main, rig->store), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(store_backup_begin(rig->store, 3600 * NS_PER_S, &id, &head), 0);
+	for (uint64_t i = 0; i < 8; i++)
+		assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 3 * MIB, i, NULL), 0);
+	/* All but the last are held, which is more than a step of the volume. */
+	while (!ret) {
+		fiber_sleep_ns(10 * NS_PER_MS);
+		buf_init(&out, 16 * MIB);
+		ret = store_backup_rows(rig->store, id, SLICE_NONE, &out);
+		buf_free(&out);
+	}
+	assert_int_equal(ret, -ESTALE);
+}
+
+static void test_away(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0";
+	memory_disks_open();
+	rig_run(&rig, away_run, NULL);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- A store that quiesces does not wait for the next look at sessions. ---- */
 
 struct keeping {
@@ -743,6 +781,7 @@ int main(void)
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_numbers_of_sessions),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_away),
 		cmocka_unit_test(test_the_keeper_ends_with_the_store),
 		cmocka_unit_test(test_a_backup_writes_nothing),
 		cmocka_unit_test(test_sessions_of_two_event_loops),
