@@ -19,6 +19,8 @@ static const char USAGE[] =
 	"                       simulated)\n"
 	"  --state DIR          where the epochs of owners are stored, if servers have their\n"
 	"                       lease in etcd (default: beside each file, PATH.epoch)\n"
+	"  --reserve MIB        what volumes that are files leave free on their file systems\n"
+	"                       when they grow (default 256)\n"
 	"\n"
 	"serve --nvmeof: exports files and block devices through the kernel's target of NVMe\n"
 	"over Fabrics, to every initiator of the standard; a server's storage.volume has\n"

@@ -12,12 +12,15 @@
 
 #define LOCK_WAIT_NS	 (10 * NS_PER_S)
 #define EPOCH_PATH_BYTES 4200u
+#define RESERVE_MIB_MAX	 (1024 * 1024ull)
+#define RESERVE_PRESET	 (256 * MIB) /* as data.reserve_bytes */
 
 _Static_assert(VOLUMES_MAX <= REMOTE_VOLUMES_MAX, "a target exports as many");
 
 struct volume_serve {
 	char address[256];
 	uint16_t port;
+	uint64_t reserve_bytes;
 	const char *device, *secret_file, *state;
 	char epoch_paths[VOLUMES_MAX][EPOCH_PATH_BYTES];
 	struct volume_host host;
@@ -25,13 +28,14 @@ struct volume_serve {
 	struct remote_target *target;
 };
 
-enum { OPT_SECRET = 1, OPT_LISTEN, OPT_DEVICE, OPT_MEMORY, OPT_STATE, OPT_LOG };
+enum { OPT_SECRET = 1, OPT_LISTEN, OPT_DEVICE, OPT_MEMORY, OPT_STATE, OPT_RESERVE, OPT_LOG };
 static const struct option OPTIONS[] = {
 	{"secret-file", required_argument, NULL, OPT_SECRET},
 	{"listen", required_argument, NULL, OPT_LISTEN},
 	{"device", required_argument, NULL, OPT_DEVICE},
 	{"memory", required_argument, NULL, OPT_MEMORY},
 	{"state", required_argument, NULL, OPT_STATE},
+	{"reserve", required_argument, NULL, OPT_RESERVE},
 	{"log-level", required_argument, NULL, OPT_LOG},
 	{0},
 };
@@ -53,6 +57,18 @@ static int listen_parse(struct volume_serve *serve, const char *text)
 	return 0;
 }
 
+static int reserve_parse(struct volume_serve *serve, const char *text)
+{
+	uint64_t mib;
+
+	if (slice_to_u64(slice_str(text), &mib) || mib > RESERVE_MIB_MAX)
+		return cli_usage_error(serve->host.command,
+			"--reserve: '%s' is not a number from 0 to %llu", text,
+			(unsigned long long)RESERVE_MIB_MAX);
+	serve->reserve_bytes = mib * MIB;
+	return 0;
+}
+
 static int option_take(struct volume_serve *serve, int option, const char *value)
 {
 	switch (option) {
@@ -67,6 +83,8 @@ static int option_take(struct volume_serve *serve, int option, const char *value
 	case OPT_STATE:
 		serve->state = value;
 		return 0;
+	case OPT_RESERVE:
+		return reserve_parse(serve, value);
 	case OPT_MEMORY:
 		return volume_memory_take(&serve->host, value);
 	default:
@@ -141,6 +159,7 @@ static int target_open(struct volume_serve *serve)
 		.port = serve->port,
 		.exports = serve->exports,
 		.export_count = host->count,
+		.reserve_bytes = serve->reserve_bytes,
 		.failed = device_failed,
 		.failed_arg = serve,
 	};
@@ -181,6 +200,7 @@ int volume_serve_run(const struct cli_command *command, int argc, char **argv)
 {
 	static struct volume_serve serve = {.address = "0.0.0.0",
 		.port = REMOTE_PORT,
+		.reserve_bytes = RESERVE_PRESET,
 		.host = {.memory_bytes = VOLUME_MEMORY_PRESET, .drain = drain, .arg = &serve}};
 	char device[64];
 	int ret;

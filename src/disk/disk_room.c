@@ -73,11 +73,13 @@ uint64_t disk_room(const struct disk *disk, uint64_t reserve_bytes)
 
 int disk_room_check(const struct disk *disk, uint64_t bytes_total, uint64_t reserve_bytes)
 {
-	uint64_t bytes = disk_bytes(disk);
+	uint64_t bytes = disk_bytes(disk), room;
 
 	if (bytes_total <= bytes || !disk_can_grow(disk))
 		return 0;
-	return disk_room(disk, reserve_bytes) < ALIGN_UP(bytes_total - bytes, disk->step_bytes)
+	room = disk_room(disk, reserve_bytes);
+	/* A number from outside may be too large to be rounded up. */
+	return bytes_total - bytes > room || ALIGN_UP(bytes_total - bytes, disk->step_bytes) > room
 		       ? -ENOSPC
 		       : 0;
 }

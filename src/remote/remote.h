@@ -57,6 +57,8 @@ struct remote_target_opts {
 	uint16_t port; /* 0: a free one */
 	const struct remote_export *exports;
 	uint32_t export_count;
+	/* Volumes that are files leave so much free on their file systems when they grow. */
+	uint64_t reserve_bytes;
 	uint64_t setup_ns; /* how long the set-up of a connection may take; 0: 3 s */
 	/* The device has failed, and nobody can connect any more. On the reactor; may be NULL. */
 	void (*failed)(void *arg);

@@ -128,8 +128,18 @@ static void volume_start(struct target_slot *slot)
 static void grow_run(void *arg)
 {
 	struct target_slot *slot = (struct target_slot *)arg;
+	const struct target_volume *volume = slot->lane->volume;
+	struct disk *disk = volume->export.disk;
 
-	slot->error = disk_grow(slot->lane->volume->export.disk, slot->command.bytes);
+	slot->error =
+		disk_room_check(disk, slot->command.bytes, volume->target->opts.reserve_bytes);
+	if (!slot->error)
+		slot->error = disk_grow(disk, slot->command.bytes);
+	if (slot->error == -ENOSPC)
+		log_limited(LOG_WARN, "export",
+			"volume %s cannot grow to %llu MiB: its file system would have less than "
+			"the reserve (--reserve) free, or is full",
+			volume->name, (unsigned long long)(slot->command.bytes / MIB));
 }
 
 static void grow_main(void *arg)

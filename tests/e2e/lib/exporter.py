@@ -24,7 +24,7 @@ class Exporter:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "volume", "serve", "--secret-file", self.secret, "--listen", self.address, "--device", self.device,
-                 "--memory", "32",
+                 "--memory", "32", "--reserve", "16",
                  f"shard{self.number}={self.path}"], stdout=subprocess.PIPE, stderr=log)
         text = b""
         while b"\n" not in text:

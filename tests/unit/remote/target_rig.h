@@ -20,7 +20,8 @@
 struct target {
 	char path[64]; /* of the volume; target_start fills in the rest */
 	const char *epoch_path;
-	uint64_t setup_ns;  /* 0: SETUP_NS */
+	uint64_t setup_ns; /* 0: SETUP_NS */
+	uint64_t reserve_bytes;
 	const char *device; /* NULL: "simulated" */
 	_Atomic uint32_t failures;
 	struct region *region;
@@ -59,6 +60,7 @@ static inline void target_start(struct target *target, uint16_t port)
 		.port = port,
 		.exports = &export,
 		.export_count = 1,
+		.reserve_bytes = target->reserve_bytes,
 		.setup_ns = target->setup_ns ? target->setup_ns : SETUP_NS,
 		.failed = target_failed,
 		.failed_arg = target,

@@ -109,6 +109,27 @@ static void bytes_come_back(void **state)
 	free(in);
 }
 
+static void a_volume_leaves_the_reserve_free(void **state)
+{
+	struct target target = {.reserve_bytes = UINT64_MAX};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *out = memory(4096, 0x5a);
+	struct disk *disk;
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	assert_int_equal(disk_grow(disk, 2 * BYTES), -ENOSPC);
+	assert_int_equal(disk_bytes(disk), BYTES);
+	assert_int_equal(disk_bytes(target.disk), BYTES);
+	/* The volume as it is can be used. */
+	assert_int_equal(disk_write_now(disk, out, 4096, BYTES - 4096), 0);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	teardown(&target);
+	free(out);
+}
+
 /* A volume in memory can only make zeros by writing them. */
 static void zeros_are_written_where_they_cannot_be_made(void **state)
 {
@@ -701,6 +722,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_come_back),
+		cmocka_unit_test(a_volume_leaves_the_reserve_free),
 		cmocka_unit_test(zeros_are_written_where_they_cannot_be_made),
 		cmocka_unit_test(strangers_are_refused),
 		cmocka_unit_test(paths_are_checked),
