@@ -346,11 +346,20 @@ struct replace {
 	int ret;
 };
 
+static bool path_taken(const struct volume *volume, uint32_t path_idx)
+{
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
+		if (volume->path_of[m] == path_idx)
+			return true;
+	return false;
+}
+
+/* A path that is known and no volume's may be one that was refused before. */
 static bool path_of_another(const struct volume *volume, uint32_t member, const char *path)
 {
 	uint32_t at = stripe_path_find(volume, path);
 
-	return at != STRIPE_PATH_NONE && at != volume->path_of[member];
+	return at != STRIPE_PATH_NONE && at != volume->path_of[member] && path_taken(volume, at);
 }
 
 /* Whether the array has enough members without this one. */
@@ -406,18 +415,19 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
  * volume that was added meanwhile has the path, or there is no memory. */
 static uint32_t path_place(struct volume *volume, uint32_t member)
 {
-	uint32_t count = volume->set_count;
+	uint32_t at = stripe_path_find(volume, volume->replace_path), count = volume->set_count;
+	bool idle = at != STRIPE_PATH_NONE && !path_taken(volume, at);
 
+	if (idle && volume->path_of[member] == STRIPE_PATH_NONE)
+		return at;
+	/* The list names no path twice. */
+	if (idle)
+		stripe_path_remove(volume, at);
 	if (volume->path_of[member] != STRIPE_PATH_NONE)
 		return volume->path_of[member];
-	for (uint32_t i = 0; i < volume->set_count; i++) {
-		bool taken = false;
-
-		for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
-			taken |= volume->path_of[m] == i;
-		if (!taken)
+	for (uint32_t i = 0; i < count; i++)
+		if (!path_taken(volume, i))
 			return i;
-	}
 	return stripe_path_add(volume, volume->replace_path) == 0 && volume->set_count > count
 		       ? count
 		       : STRIPE_PATH_NONE;
@@ -458,6 +468,7 @@ static void replace_run(void *arg)
 		volume->set_paths[place] = volume->replace_path;
 		volume->path_of[member] = STRIPE_PATH_NONE;
 		volume->paths_refused &= ~(1ull << place);
+		volume->path_told[place] = 0;
 		volume->paths_named &= ~(1ull << place);
 		monitor->looks = 0;
 		if (stripe_remember(monitor->store->dir, volume))

@@ -112,7 +112,8 @@ void stripe_path_remove(struct volume *volume, uint32_t path_idx)
 	volume->set_paths[last] = NULL;
 	bit_move(&volume->paths_named, last, path_idx);
 	bit_move(&volume->paths_refused, last, path_idx);
-	bit_move(&volume->paths_told, last, path_idx);
+	volume->path_told[path_idx] = volume->path_told[last];
+	volume->path_told[last] = 0;
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		if (volume->path_of[m] == path_idx)
 			volume->path_of[m] = STRIPE_PATH_NONE;
@@ -394,7 +395,7 @@ static int member_open(
 	const char *path = set->volume->set_paths[path_idx];
 	bool ours = candidate->found == 0;
 	/* One that was busy is looked at again and again, and each look waits for this one. */
-	bool told = set->volume->paths_told >> path_idx & 1;
+	bool told = set->volume->path_told[path_idx] != 0;
 	struct disk_opts opts = {.path = path,
 		.create = create,
 		.probe = told,
@@ -832,11 +833,11 @@ static void candidate_failed(struct volume *volume, uint32_t path_idx, uint32_t 
 
 	if (unfit)
 		volume->paths_refused |= bit;
-	if (unfit || !(volume->paths_told & bit))
+	if (unfit || volume->path_told[path_idx] != error)
 		log_error("store", "%s cannot be volume %u: %s%s", volume->set_paths[path_idx],
 			member, strerror(-error),
 			unfit ? ": the server does not try it again" : "");
-	volume->paths_told |= bit;
+	volume->path_told[path_idx] = error;
 }
 
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
@@ -864,7 +865,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 			candidate_failed(volume, i, member, error);
 			continue;
 		}
-		volume->paths_told &= ~(1ull << i);
+		volume->path_told[i] = 0;
 		ret_found->member = member;
 		ret_found->path_idx = i;
 		ret = 0;

@@ -84,8 +84,8 @@ struct volume {
 	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
 	uint64_t paths_named;		    /* one bit each: by the configuration */
 	uint64_t paths_refused;		    /* one bit each: unusable, which was logged */
-	uint64_t paths_told;  /* one bit each: could not be opened lately, which was logged */
-	pthread_mutex_t lock; /* of super and the paths */
+	int path_told[STRIPE_PATHS_MAX]; /* the error that opening it met last; logged; 0: none */
+	pthread_mutex_t lock;		 /* of super and the paths */
 	struct superblock super;
 	_Atomic uint32_t set_current; /* super.set.current, for readers without the lock */
 	uint32_t uuid_crc;	      /* initial value of the log's CRCs */

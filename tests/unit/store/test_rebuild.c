@@ -1,5 +1,6 @@
 /* tests/unit/store/test_rebuild.c: a rebuild also finds rows that move to places that its walk has
  * passed. The rebuilt volume has the right data, also if another is lost afterwards. */
+#include "../log_catch.h"
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -427,7 +428,7 @@ static void busy_run(struct rig *rig, void *arg)
 	assert_int_equal(disk->open_result, 0);
 	/* The log says once that it is busy. */
 	assert_true(disk->probe);
-	assert_int_equal(rig->store->volume.paths_told, 0);
+	assert_int_equal(rig->store->volume.path_told[2], 0);
 	/* While a volume is waited for, nobody sees whether the others are lost. */
 	assert_int_equal(disk->lock_wait_ns, 0);
 }
@@ -572,6 +573,68 @@ static void test_a_volume_without_a_path_is_replaced(void **state)
 	fclose(file);
 	rig.opts.volume = NULL;
 	rig_run(&rig, pathless_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+/* ---- The log says why a volume is not taken, also when it told of another one before. ---- */
+
+static void told_await(const struct rig *rig, const struct memory_disk *disk)
+{
+	while (disk->open_result ||
+		disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+static void told_run(struct rig *rig, void *arg)
+{
+	struct volume *volume = &rig->store->volume;
+
+	(void)arg;
+	/* It could not be reached before; now it can, and is in use. */
+	volume->path_told[2] = -EHOSTUNREACH;
+	memory_disk(2)->open_result = -EBUSY;
+	memory_disk(2)->away = memory_disk(2)->lost = false;
+	log_catch();
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	told_await(rig, memory_disk(2));
+	assert_non_null(strstr(log_caught(), "memory://2 cannot be volume 2: Device or resource"));
+	/* Another in its place, after it was in use. */
+	volume->path_told[2] = -EBUSY;
+	memory_disk(3)->open_result = -EBUSY;
+	log_catch();
+	assert_int_equal(store_volume_replace(rig->store, 2, "memory://3"), 0);
+	while (volume->replace_path)
+		fiber_sleep_ns(NS_PER_MS);
+	told_await(rig, memory_disk(3));
+	assert_non_null(strstr(log_caught(), "memory://3 cannot be volume 2: Device or resource"));
+	/* One that was refused can be named again. */
+	memory_disk(4)->open_result = -EINVAL;
+	assert_int_equal(store_volume_replace(rig->store, 2, "memory://4"), 0);
+	while (!volume->paths_refused)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(store_volume_replace(rig->store, 2, "memory://4"), 0);
+	while (volume->replace_path)
+		fiber_sleep_ns(NS_PER_MS);
+	told_await(rig, memory_disk(4));
+	assert_int_equal(volume->set_count, 3);
+}
+
+static void test_the_log_says_why_a_volume_is_not_taken(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, NULL, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disk_lose(2);
+	rig_run(&rig, told_run, NULL);
 	assert_int_equal(rig.open_result, 0);
 	memory_disks_close();
 	rig_dir_remove(&rig);
@@ -775,6 +838,7 @@ int main(void)
 		cmocka_unit_test(test_a_disk_grows_in_steps),
 		cmocka_unit_test(test_a_list_that_cannot_be_read_is_an_error),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
+		cmocka_unit_test(test_the_log_says_why_a_volume_is_not_taken),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 		cmocka_unit_test(test_a_rebuild_does_not_spread_wrong_bytes),
 		cmocka_unit_test(test_a_volume_that_is_needed_is_not_replaced),
