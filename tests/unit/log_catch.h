@@ -4,7 +4,9 @@
 
 #include "unit.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +35,16 @@ static inline const char *log_caught(void)
 	assert_true(len >= 0);
 	text[len] = '\0';
 	return text;
+}
+
+/* How many times the text has the words. */
+static inline uint32_t log_count(const char *text, const char *words)
+{
+	uint32_t count = 0;
+
+	for (; (text = strstr(text, words)); text++)
+		count++;
+	return count;
 }
 
 #endif

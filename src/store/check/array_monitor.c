@@ -37,7 +37,6 @@ struct array_monitor {
 	bool unfit;	   /* it is not tried again */
 	int ret;
 	uint64_t members_tried, paths_tried; /* what this look could not take */
-	uint64_t members_told; /* could not be taken since they were last there: it was logged */
 };
 
 /* ---- Looking, on a helper thread. ---- */
@@ -56,11 +55,26 @@ static struct volume_opts volume_opts_of(const struct store *store)
 		.discard_files = store->opts.discard_files};
 }
 
+/* Whether it still holds the member's volume, or is blank. The log says once why not. */
+static bool own_known(struct store *store, uint32_t member)
+{
+	struct volume_opts opts = volume_opts_of(store);
+	int *told = &store->volume.member_told[member], ret;
+
+	opts.quiet = true;
+	ret = stripe_member_known(&opts, &store->volume, member);
+	if (!ret || ret == *told)
+		return !ret;
+	opts.quiet = false;
+	ret = stripe_member_known(&opts, &store->volume, member);
+	*told = ret ? ret : *told;
+	return !ret;
+}
+
 /* A member whose disk is open and can be reached again. */
 static bool own_find(struct array_monitor *monitor)
 {
 	struct store *store = monitor->store;
-	const struct volume_opts opts = volume_opts_of(store);
 
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
 		struct disk *disk = disk_array_member(store->volume.disk, m);
@@ -68,7 +82,7 @@ static bool own_find(struct array_monitor *monitor)
 		if (!missing(store, m) || (monitor->members_tried >> m & 1) || !disk ||
 			store->volume.path_of[m] == STRIPE_PATH_NONE || disk_revive(disk))
 			continue;
-		if (stripe_member_known(&opts, &store->volume, m))
+		if (!own_known(store, m))
 			continue;
 		monitor->member = m;
 		monitor->disk = disk;
@@ -304,17 +318,17 @@ static int member_join(struct array_monitor *monitor)
 /* This look tries the others. */
 static void not_taken(struct array_monitor *monitor, int error)
 {
-	uint64_t bit = 1ull << monitor->member;
+	int *told = &monitor->store->volume.member_told[monitor->member];
 	bool refused = monitor->unfit && monitor->fresh;
 
-	if (refused || !(monitor->members_told & bit))
+	if (refused || *told != error)
 		log_error("store", "cannot take volume %u back: %s%s", monitor->member,
 			stripe_why(error), refused ? ": the server does not try it again" : "");
-	monitor->members_told |= bit;
+	*told = error;
 	if (monitor->fresh)
 		monitor->paths_tried |= 1ull << monitor->path_idx;
 	else
-		monitor->members_tried |= bit;
+		monitor->members_tried |= 1ull << monitor->member;
 }
 
 /* *ret_joined: the array has it. */
@@ -331,7 +345,7 @@ static int member_take(struct array_monitor *monitor, bool *ret_joined)
 		ret = monitor->ret;
 	}
 	if (!ret)
-		monitor->members_told &= ~(1ull << monitor->member);
+		monitor->store->volume.member_told[monitor->member] = 0;
 	else if (ret != -EAGAIN)
 		not_taken(monitor, ret);
 	return ret;
@@ -469,6 +483,7 @@ static void replace_run(void *arg)
 		volume->path_of[member] = STRIPE_PATH_NONE;
 		volume->paths_refused &= ~(1ull << place);
 		volume->path_told[place] = 0;
+		volume->member_told[member] = 0;
 		volume->paths_named &= ~(1ull << place);
 		monitor->looks = 0;
 		if (stripe_remember(monitor->store->dir, volume))

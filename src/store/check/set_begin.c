@@ -27,6 +27,10 @@ static int label_look(struct store *store, const char *path, bool *ret_former)
 			       : -ENOENT;
 	if (!found)
 		found = volume_super_read(path, true, &super);
+	if (found == -EUCLEAN)
+		log_error("store",
+			"%s: it holds a store in a disk format that this program does not know",
+			path);
 	if (found || memcmp(super.uuid, store->volume.super.uuid, sizeof(super.uuid)) != 0)
 		return found ? found : -EMEDIUMTYPE;
 	if (stripe_belongs(&store->volume.super, &super))
@@ -195,7 +199,7 @@ static bool still_ours(const struct store *store, struct disk *disk)
 {
 	const struct superblock *own = &store->volume.super;
 	struct superblock super;
-	int found = volume_super_of(disk, disk_path(disk), &super);
+	int found = volume_super_of(disk, NULL, &super);
 
 	return found ? found == -ENOENT
 		     : memcmp(super.uuid, own->uuid, sizeof(super.uuid)) == 0 &&

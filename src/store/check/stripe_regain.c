@@ -37,14 +37,35 @@ struct regain {
 	int ret;
 };
 
+/* Looks again every second, so the log says once why the store does not go on with it. */
+static void back_tell(struct volume *volume, uint32_t member, int error)
+{
+	bool other = error == -ESTALE || error == -ENOENT || error == -EMEDIUMTYPE;
+
+	if (error && error != volume->member_told[member])
+		log_warn("store",
+			"volume %u (%s) can be reached, but the store does not use it: %s", member,
+			volume->set_paths[volume->path_of[member]],
+			error == -EUCLEAN ? "it holds a store in another disk format"
+			: other ? "it is not as it was: blank, an older copy, or another volume"
+				: stripe_why(error));
+	volume->member_told[member] = error;
+}
+
 /* Without it the store may not even be read, so the reserve of its file system does not count. */
 static bool member_back(struct store *store, uint32_t member)
 {
-	struct disk *disk = disk_array_member(store->volume.disk, member);
+	struct volume *volume = &store->volume;
+	struct disk *disk = disk_array_member(volume->disk, member);
+	int ret;
 
-	return disk && store->volume.path_of[member] != STRIPE_PATH_NONE && !disk_revive(disk) &&
-	       stripe_member_whole(&store->volume, member) &&
-	       !disk_grow(disk, disk_bytes(store->volume.disk));
+	if (!disk || volume->path_of[member] == STRIPE_PATH_NONE || disk_revive(disk))
+		return false;
+	ret = stripe_member_whole(volume, member);
+	if (!ret)
+		ret = disk_grow(disk, disk_bytes(volume->disk));
+	back_tell(volume, member, ret);
+	return !ret;
 }
 
 static void look_run(void *arg)

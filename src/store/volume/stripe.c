@@ -840,6 +840,19 @@ static void candidate_failed(struct volume *volume, uint32_t path_idx, uint32_t 
 	volume->path_told[path_idx] = error;
 }
 
+/* Its superblocks cannot be used; one that cannot be reached is silent. */
+static void scan_failed(struct volume *volume, uint32_t path_idx, int error)
+{
+	if ((error != -EUCLEAN && error != -EIO) || volume->path_told[path_idx] == error)
+		return;
+	volume->path_told[path_idx] = error;
+	log_error("store", "%s cannot take the place of a missing volume: %s",
+		volume->set_paths[path_idx],
+		error == -EUCLEAN
+			? "it holds a store in a disk format that this program does not know"
+			: strerror(-error));
+}
+
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
 	struct stripe_found *ret_found)
 {
@@ -857,6 +870,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 		if ((paths_but >> i & 1) || !path_idle(volume, i))
 			continue;
 		path_scan(set, i, true);
+		scan_failed(volume, i, set->candidates[i].found);
 		member = member_for(set, i);
 		if (member == UINT32_MAX)
 			continue;
@@ -881,7 +895,7 @@ int stripe_member_known(
 	uint32_t path_idx = volume->path_of[member];
 	const char *path = path_idx == STRIPE_PATH_NONE ? "a volume" : volume->set_paths[path_idx];
 	struct superblock super;
-	int ret = volume_super_of(disk, path, &super);
+	int ret = volume_super_of(disk, opts->quiet ? NULL : path, &super);
 
 	if (!ret && (!stripe_belongs(&volume->super, &super) || super.set_idx != member))
 		ret = -EMEDIUMTYPE;
@@ -902,14 +916,17 @@ static uint64_t generation_whole(const struct volume *volume, uint32_t member)
 		       : atomic_load(&volume->settled_generation);
 }
 
-bool stripe_member_whole(const struct volume *volume, uint32_t member)
+int stripe_member_whole(const struct volume *volume, uint32_t member)
 {
 	struct superblock super;
+	int ret = volume_super_of(disk_array_member(volume->disk, member), NULL, &super);
 
-	return !volume_super_of(disk_array_member(volume->disk, member),
-		       volume->set_paths[volume->path_of[member]], &super) &&
-	       stripe_belongs(&volume->super, &super) && super.set_idx == member &&
-	       super.generation >= generation_whole(volume, member);
+	if (ret)
+		return ret;
+	return stripe_belongs(&volume->super, &super) && super.set_idx == member &&
+			       super.generation >= generation_whole(volume, member)
+		       ? 0
+		       : -ESTALE;
 }
 
 void stripe_paths_free(struct volume *volume)

@@ -140,8 +140,9 @@ static int slots_read(
 			ret = disk_peek_now(
 				disk, aligned, BLOCK_BYTES, offset + i * (uint64_t)BLOCK_BYTES);
 		if (ret) {
-			log_warn("store", "%s: cannot read superblock %u of 2: %s", path, i + 1,
-				strerror(-ret));
+			if (path)
+				log_warn("store", "%s: cannot read superblock %u of 2: %s", path,
+					i + 1, strerror(-ret));
 			memset(aligned, 0xff, BLOCK_BYTES);
 			unreadable++;
 		}
@@ -183,7 +184,7 @@ int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_
 	/* A file that is too short has none. */
 	int ret = disk_bytes(disk) < 2 * BLOCK_BYTES ? -ENOENT : super_at(disk, path, 0, ret_super);
 
-	if (ret == -EUCLEAN)
+	if (ret == -EUCLEAN && path)
 		log_error("store",
 			"%s: written by another version of the disk format (this program has "
 			"versions %u and %u): use the program that wrote it",
@@ -200,7 +201,7 @@ int volume_super_read(const char *path, bool probe, struct superblock *ret_super
 
 	if (ret)
 		return ret;
-	ret = volume_super_of(disk, path, ret_super);
+	ret = volume_super_of(disk, probe ? NULL : path, ret_super);
 	disk_close(disk);
 	return ret;
 }
@@ -384,29 +385,30 @@ static int store_find(struct disk *disk, const char *path, const char **ret_what
 }
 
 /* A store's data folder, or its other part, may only be out of reach for now. */
-static int store_refuse(struct disk *disk, const char *path)
+static int store_refuse(struct disk *disk, const char *path, bool quiet)
 {
 	const char *what;
-	int ret = store_find(disk, path, &what);
+	int ret = store_find(disk, quiet ? NULL : path, &what);
 
 	if (ret || !what)
 		return ret;
-	log_error("store",
-		"%s: it holds %s: not changed; to destroy what it holds, delete the file, or zero "
-		"the device's first MiB, and start with --format",
-		path, what);
+	if (!quiet)
+		log_error("store",
+			"%s: it holds %s: not changed; to destroy what it holds, delete the file, "
+			"or zero the device's first MiB, and start with --format",
+			path, what);
 	return -EUCLEAN;
 }
 
-static int stores_refuse(struct disk *disk, const char *path)
+static int stores_refuse(struct disk *disk, const char *path, bool quiet)
 {
 	struct disk *part = disk_unlabelled(disk, 0);
 	int ret = 0;
 
 	if (!part)
-		return store_refuse(disk, path);
+		return store_refuse(disk, path, quiet);
 	for (uint32_t i = 0; !ret && (part = disk_unlabelled(disk, i)); i++)
-		ret = store_refuse(part, disk_path(part));
+		ret = store_refuse(part, disk_path(part), quiet);
 	return ret;
 }
 
@@ -420,7 +422,7 @@ int volume_label_check(
 	if (found == 0)
 		return 0;
 	if (!opts->overwrite)
-		foreign = stores_refuse(disk, path);
+		foreign = stores_refuse(disk, path, opts->quiet);
 	if (foreign)
 		return foreign;
 	foreign = disk_foreign(disk, what, sizeof(what));
@@ -430,13 +432,13 @@ int volume_label_check(
 		return 0;
 	if (!foreign)
 		snprintf(what, sizeof(what), "a damaged superblock");
-	if (!opts->format) {
+	if (!opts->format && !opts->quiet)
 		log_error("store",
 			"%s: it holds %s: not changed; to destroy that and use it for this store, "
 			"start once with --format",
 			path, what);
+	if (!opts->format)
 		return -EUCLEAN;
-	}
 	log_warn("store", "%s: --format: it held %s, which is now destroyed", path, what);
 	return disk_wipe_now(disk);
 }

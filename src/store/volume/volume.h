@@ -85,7 +85,9 @@ struct volume {
 	uint64_t paths_named;		    /* one bit each: by the configuration */
 	uint64_t paths_refused;		    /* one bit each: unusable, which was logged */
 	int path_told[STRIPE_PATHS_MAX]; /* the error that opening it met last; logged; 0: none */
-	pthread_mutex_t lock;		 /* of super and the paths */
+	/* Why each member was not taken since it was last good; logged; 0: none. Of the monitor. */
+	int member_told[DISK_MEMBERS_MAX];
+	pthread_mutex_t lock; /* of super and the paths */
 	struct superblock super;
 	_Atomic uint32_t set_current; /* super.set.current, for readers without the lock */
 	uint32_t uuid_crc;	      /* initial value of the log's CRCs */
@@ -144,6 +146,7 @@ struct volume_opts {
 	const char *path; /* its path; NULL or "": as DIR/volume says */
 	const char *faults;
 	bool format;	/* may overwrite foreign data, but no store */
+	bool quiet;	/* the refusal of a volume is not logged: it was before */
 	bool overwrite; /* also a store */
 	bool discard_files;
 	uint32_t erasure_data; /* at creation, when path names several */
@@ -173,8 +176,9 @@ int volume_super_write(struct volume *volume);
 /* For stripe.c: opens one volume of several. As volume_open; -EMEDIUMTYPE: not ours, or damaged. */
 /* Why a start does not take a volume of a store whose index is not in dir. */
 void volume_image_hint(const char *path, const struct superblock *super);
+/* path: for the log; NULL: nothing is logged. */
 int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
-/* The same for the volume at a path; probe: an unreachable volume is not logged. */
+/* The same for the volume at a path; probe: nothing is logged. */
 int volume_super_read(const char *path, bool probe, struct superblock *ret_super);
 void volume_super_init(struct superblock *super, const struct volume_opts *opts);
 void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES]);
@@ -217,9 +221,9 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 /* Whether the volume on the own disk of a member that was gone is still this member's, or blank. */
 int stripe_member_known(
 	const struct volume_opts *opts, const struct volume *volume, uint32_t member);
-/* Whether it is this member's volume with the last superblock of all good ones: not another
- * member's, not blank, not an older copy. */
-bool stripe_member_whole(const struct volume *volume, uint32_t member);
+/* 0: it is this member's volume with the last superblock of all good ones. -ESTALE: another
+ * member's, or an older copy; errors of volume_super_of, which are not logged. */
+int stripe_member_whole(const struct volume *volume, uint32_t member);
 /* Fiber call, before a group is acknowledged: if a volume failed since the last call, records that
  * on the others. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct volume *volume);

@@ -640,6 +640,52 @@ static void test_the_log_says_why_a_volume_is_not_taken(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A volume that comes back with something else on it. ---- */
+
+static void strange_run(struct rig *rig, void *arg)
+{
+	struct memory_disk *disk = memory_disk(2);
+	const char *log;
+
+	(void)arg;
+	log_catch();
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	memory_disk_lose(2);
+	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_MISSING)
+		fiber_sleep_ns(NS_PER_MS);
+	memset(disk->memory, 0, 8192);
+	memcpy(disk->memory, "XFSB", 4);
+	disk->away = false;
+	/* It is looked at again and again. */
+	memory_disk_await_tries(2, 4);
+	log = log_caught();
+	assert_int_equal(log_count(log, "memory://2: it holds an XFS file system"), 1);
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_MISSING);
+	memory_disk_lose(2);
+	memory_disk_await_tries(2, 2);
+	memory_disk_blank(2);
+	disk->away = false;
+	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD)
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(rig->store->volume.member_told[2], 0);
+}
+
+static void test_the_log_says_once_what_a_volume_came_back_with(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, strange_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- A volume that has wrong bytes and does not take the right ones: a scrub leaves what the
  * others have. ---- */
 
@@ -839,6 +885,7 @@ int main(void)
 		cmocka_unit_test(test_a_list_that_cannot_be_read_is_an_error),
 		cmocka_unit_test(test_a_volume_without_a_path_is_replaced),
 		cmocka_unit_test(test_the_log_says_why_a_volume_is_not_taken),
+		cmocka_unit_test(test_the_log_says_once_what_a_volume_came_back_with),
 		cmocka_unit_test(test_a_scrub_keeps_to_data_that_is_right),
 		cmocka_unit_test(test_a_rebuild_does_not_spread_wrong_bytes),
 		cmocka_unit_test(test_a_volume_that_is_needed_is_not_replaced),

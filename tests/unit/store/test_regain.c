@@ -1,5 +1,6 @@
 /* tests/unit/store/test_regain.c: too many volumes are gone; enough come back, and the store
  * continues without a restart. */
+#include "../log_catch.h"
 #include "set_rig.h"
 
 #include <errno.h>
@@ -127,8 +128,10 @@ static void lose_and_spoil(struct rig *rig, void *arg)
 	memory_disk_lose(2);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
 	memory_disk_blank(1);
+	log_catch();
 	memory_disk(1)->away = false;
-	memory_disk_await_tries(2, 2);
+	memory_disk_await_tries(2, 4);
+	assert_int_equal(log_count(log_caught(), "volume 1 (memory://1) can be reached, but"), 1);
 	assert_false(writable(rig));
 	memory_disk(2)->away = false;
 	while (!writable(rig))
