@@ -11,7 +11,8 @@
 #define VLAN_MAX 4094u
 
 DEFINE_COUNTER(device_failures, "nebulaio_rdma_device_failures_total", NULL,
-	"RDMA devices that failed or were removed; this process does not use them any more.");
+	"Openings of RDMA devices that failed or were removed; this process does not use them any "
+	"more. It opens a device several times, so one device counts more than once.");
 
 /* ---- Device. ---- */
 
