@@ -34,6 +34,7 @@ struct transfer_headers {
 	uint32_t count;
 };
 
+struct written;
 struct transfer {
 	struct neb_client *client;
 	const struct remote_opts *opts;
@@ -57,9 +58,10 @@ struct transfer {
 	/* out: the server's answer to that, of the last part, and how much came by multicast or why
 	 * nothing did; or empty */
 	char fan_out_role[160];
-	bool move;	  /* the source is to be deleted: transfer_source_delete() */
-	char etag[84];	  /* out, with move: the source's, of an object */
-	struct stat file; /* out: the source's, of a file, before it was read */
+	struct written *written; /* a download is one of a run's: its files; NULL: it is not */
+	bool move;		 /* the source is to be deleted: transfer_source_delete() */
+	char etag[84];		 /* out, with move: the source's, of an object */
+	struct stat file;	 /* out: the source's, of a file, before it was read */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
@@ -74,7 +76,8 @@ const char *transfer_fan_out_text(const struct transfer *transfer);
 int transfer_put(struct transfer *transfer, int fd, const char *name);
 
 /* Writes the object to target: "-", a special file, or a file, which gets its name when it is
- * complete, and is durable with `move`. A folder is an error. Exit code. */
+ * complete, and is durable with `move`. A folder is an error, and so is a file of the same run.
+ * Exit code. */
 int transfer_to_file(struct transfer *transfer, const char *target);
 /* Stores source, or standard input for "-", as the object. Exit code. */
 int transfer_from_file(struct transfer *transfer, const char *source);

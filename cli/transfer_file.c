@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "codec/codec.h"
 #include "transfer.h"
+#include "written.h"
 
 const char *transfer_base_name(const char *path)
 {
@@ -78,6 +79,25 @@ static int part_name(struct part *part, const char *target)
 	return part->named ? 0 : -1;
 }
 
+/* Puts the complete part to its target. */
+static int part_place(const struct transfer *transfer, const struct part *part, const char *target)
+{
+	int ret;
+
+	if (transfer->written)
+		ret = written_rename(transfer->written, part->path, target);
+	else
+		ret = rename(part->path, target) ? -errno : 0;
+	if (ret == -EEXIST && transfer->written)
+		fprintf(stderr,
+			"nebulaio: %s: %s is a file that this command has just written, by another "
+			"name for it: skipped\n",
+			remote_text(transfer->key), remote_text(target));
+	else if (ret)
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(-ret));
+	return ret ? CLI_FAILED : CLI_OK;
+}
+
 /* Writes special files and standard output directly; another file is at the target once it is
  * complete. */
 int transfer_to_file(struct transfer *transfer, const char *target)
@@ -113,10 +133,8 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
 		ret = CLI_FAILED;
 	}
-	if (plain && !ret && rename(part.path, target)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(target), strerror(errno));
-		ret = CLI_FAILED;
-	}
+	if (plain && !ret)
+		ret = part_place(transfer, &part, target);
 	if (part.named && ret)
 		unlink(part.path);
 	error = plain && transfer->move && !ret ? file_parent_sync(target) : 0;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "transfer.h"
 #include "tree.h"
+#include "written.h"
 
 #define PATH_BYTES 8192
 
@@ -29,6 +30,7 @@ int tree_workers_parse(const struct cli_command *command, const char *text, unsi
 
 struct workers {
 	struct tree_copy *copy;
+	struct written written; /* of a target that is a folder */
 	atomic_size_t next;
 	pthread_mutex_t mutex; /* guards the fields below */
 	struct progress progress;
@@ -76,6 +78,7 @@ static int fetch(
 {
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = item->time_s}};
 	char path[PATH_BYTES];
+	size_t len;
 	int ret;
 
 	if (!name_is_safe(item->name)) {
@@ -86,6 +89,14 @@ static int fetch(
 	if (snprintf(path, sizeof(path), "%s/%s", to->prefix, item->name) >= (int)sizeof(path)) {
 		fprintf(stderr, "nebulaio: %s: the file's name is too long\n",
 			remote_text(transfer->key));
+		return CLI_FAILED;
+	}
+	if (!written_name_is_own(path, strlen(to->prefix), &len)) {
+		path[len] = '\0';
+		fprintf(stderr,
+			"nebulaio: %s: this file system has %s by another name, which it takes for "
+			"the same: skipped\n",
+			remote_text(transfer->key), remote_text(path));
 		return CLI_FAILED;
 	}
 	ret = folders_make(path, transfer->move);
@@ -191,7 +202,8 @@ static void *worker_main(void *arg)
 			.resume = copy->resume,
 			.move = copy->move,
 			.fan_out = copy->fan_out,
-			.multicast = copy->multicast};
+			.multicast = copy->multicast,
+			.written = copy->to.bucket ? NULL : &workers->written};
 
 		ret = copy_one(&transfer, copy, item);
 		pthread_mutex_lock(&workers->mutex);
@@ -219,6 +231,10 @@ int tree_copy(struct tree_copy *copy)
 
 	for (size_t i = 0; i < copy->count; i++)
 		total += copy->items[i]->bytes;
+	if (written_open(&workers.written, copy->to.bucket ? 0 : copy->count)) {
+		fprintf(stderr, "nebulaio: no memory\n");
+		return CLI_FAILED;
+	}
 	progress_start(&workers.progress, "copying", total);
 	while (started < count &&
 		pthread_create(&threads[started], NULL, worker_main, &workers) == 0)
@@ -226,6 +242,7 @@ int tree_copy(struct tree_copy *copy)
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	progress_end(&workers.progress);
+	written_close(&workers.written);
 	if (count && !started) {
 		fprintf(stderr, "nebulaio: no thread for the transfers\n");
 		return CLI_FAILED;
