@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "flow_cmd.h"
 
@@ -35,6 +36,9 @@ struct job {
 	uint64_t named_ns; /* the time in the last name */
 	uint32_t name_repeats;
 	uint32_t bodies_begun, bodies_stored, bodies_running;
+	uint32_t number; /* of the next body's name */
+	bool looking;	 /* for a number whose name is free */
+	struct fiber *number_waiter;
 	uint64_t end_ns;
 	bool taking, over;
 	int exit_code;
@@ -121,18 +125,100 @@ static void end_asked(void *arg)
 
 /* ---- Bodies. ---- */
 
+static const char *name_pattern(const struct flow_args *args)
+{
+	return args->to.kind == FLOW_S3 ? args->to.key : args->to.path;
+}
+
+/* Whether the name that a body of this number would get is another's already. */
+static bool number_taken(void *arg, uint32_t number)
+{
+	struct job *job = arg;
+	const struct flow_args *args = job->base.args;
+	char name[1024];
+
+	if (!flow_name(name_pattern(args), job->named_ns, number, name, sizeof(name)))
+		return false;
+	if (args->to.kind == FLOW_S3)
+		return flow_s3_taken(job->base.client, &job->base.core, args->to.path, name);
+	return access(name, F_OK) == 0;
+}
+
+/* Whether the names' numbers that are taken are passed over. */
+static bool skips_numbers(const struct flow_args *args)
+{
+	return !args->force &&
+	       (args->to.kind == FLOW_S3 || args->to.kind == FLOW_FILE ||
+		       args->to.kind == FLOW_DISK) &&
+	       flow_name_counts(name_pattern(args));
+}
+
+/* A capture that is started again counts from 1: passes over the names of bodies from before. */
+static void number_look(struct job *job)
+{
+	uint32_t number = flow_number_free(job->number, number_taken, job);
+
+	if (number != job->number)
+		fprintf(stderr, "nebulaio flow: %u name%s from number %u on %s taken: skipped\n",
+			number - job->number, REMOTE_S(number - job->number), job->number,
+			number - job->number == 1 ? "is" : "are");
+	job->number = number;
+}
+
+static void fiber_end(struct job *job);
+
+static void look_main(void *arg)
+{
+	struct job *job = arg;
+
+	number_look(job);
+	job->looking = false;
+	if (job->number_waiter)
+		fiber_wake(job->number_waiter);
+	fiber_end(job);
+}
+
+/* Looks for the number of the body after this one, while packets come into this one. */
+static void number_advance(struct job *job)
+{
+	job->number++;
+	if (!skips_numbers(job->base.args) ||
+		(!job->base.args->roll_bytes && !job->base.args->roll_seconds))
+		return;
+	job->bodies_running++;
+	job->looking = fiber_spawn(job->base.reactor, "number", look_main, job) == 0;
+	job->bodies_running -= !job->looking;
+}
+
+/* Before the first packet is taken: 0, or -EEXIST, because the only name is an object's. */
+static int name_look(struct job *job)
+{
+	const struct flow_args *args = job->base.args;
+
+	job->named_ns = clock_real_ns();
+	job->number = 1;
+	if (skips_numbers(args))
+		number_look(job);
+	else if (!args->force && args->to.kind == FLOW_S3 && number_taken(job, 1))
+		return -EEXIST;
+	return 0;
+}
+
 /* Makes the next body's name; two bodies that begin in one second get different names. */
 static bool body_name(struct job *job, char *out, size_t out_bytes)
 {
 	const struct flow_args *args = job->base.args;
-	const char *pattern = args->to.kind == FLOW_S3 ? args->to.key : args->to.path;
 	char name[1024];
 	const char *dot;
 	int stem;
 
 	/* A clock that is set back must not bring back a name. */
 	job->named_ns = MAX(job->named_ns, clock_real_ns());
-	if (!flow_name(pattern, job->named_ns, job->bodies_begun + 1, name, sizeof(name)))
+	job->number_waiter = fiber_self();
+	while (job->looking)
+		fiber_park();
+	job->number_waiter = NULL;
+	if (!flow_name(name_pattern(args), job->named_ns, job->number, name, sizeof(name)))
 		return false;
 	if (strcmp(name, job->name_last)) {
 		snprintf(job->name_last, sizeof(job->name_last), "%s", name);
@@ -210,6 +296,8 @@ static int body_sink_open(struct body *body, const char *name, struct flow_sink 
 {
 	struct job *job = body->job;
 	const struct flow_args *args = job->base.args;
+	const struct flow_s3_target object = {
+		.bucket = args->to.path, .key = name, .replace = args->force};
 	const struct flow_file_opts opts = {
 		.path = name,
 		.replace = args->force,
@@ -237,8 +325,7 @@ static int body_sink_open(struct body *body, const char *name, struct flow_sink 
 	if (args->to.kind == FLOW_NULL)
 		return flow_null_sink_open(&job->base.core, ret_sink);
 	if (args->to.kind == FLOW_S3)
-		return flow_s3_sink_open(
-			job->base.client, &job->base.core, args->to.path, name, ret_sink);
+		return flow_s3_sink_open(job->base.client, &job->base.core, &object, ret_sink);
 	return flow_file_sink_open(&job->base.core, &opts, ret_sink);
 }
 
@@ -327,6 +414,7 @@ static void body_store(struct job *job, struct body *body)
 		return;
 	}
 	job->bodies_begun++;
+	number_advance(job);
 	ret = body_sink_open(body, name, &sink);
 	if (ret) {
 		body_refused(job, source, name, ret);
@@ -392,6 +480,12 @@ static void job_end(struct job *job)
 	reactor_stop(job->base.reactor);
 }
 
+static void fiber_end(struct job *job)
+{
+	if (--job->bodies_running == 0)
+		job_end(job);
+}
+
 /* No packet came. */
 static void stream_end(struct job *job)
 {
@@ -419,12 +513,15 @@ static void body_main(void *arg)
 {
 	struct job *job = arg;
 	struct body *body = NULL;
-	int ret = taking_start(job);
+	int ret = job->taking ? 0 : name_look(job);
 
+	if (ret)
+		body_failed(job, name_pattern(job->base.args), ret);
+	else
+		ret = taking_start(job);
 	if (ret) {
 		job->exit_code = ret == -ECONNREFUSED ? CLI_UNREACHABLE : CLI_FAILED;
-		if (--job->bodies_running == 0)
-			job_end(job);
+		fiber_end(job);
 		return;
 	}
 	ret = flow_capture_wait(job->capture);
@@ -439,8 +536,7 @@ static void body_main(void *arg)
 	free(body);
 	if (ret < 0)
 		capture_failed(job, ret);
-	if (--job->bodies_running == 0)
-		job_end(job);
+	fiber_end(job);
 }
 
 /* Starts the next body at once, while the last one becomes durable. */

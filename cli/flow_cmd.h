@@ -66,6 +66,12 @@ bool flow_amount_parse(const char *text, uint64_t *ret_amount);
 /* The name of a body that begins now: strftime's conversions in UTC, %t for 20260102T030405Z, %n
  * for the number of the body. False: too long. */
 bool flow_name(const char *pattern, uint64_t real_ns, uint32_t number, char *out, size_t out_bytes);
+/* Whether the pattern has %n. */
+bool flow_name_counts(const char *pattern);
+/* A number from `number` on whose name is not taken: the first where the taken ones have no gap.
+ * Asks few times, however many are taken. */
+typedef bool flow_number_taken_fn(void *arg, uint32_t number);
+uint32_t flow_number_free(uint32_t number, flow_number_taken_fn *taken, void *arg);
 
 /* ---- The command line. ---- */
 enum flow_form { FLOW_FORM_PRESET, FLOW_FORM_PCAPNG, FLOW_FORM_PAYLOAD };
@@ -167,10 +173,19 @@ int flow_datagram_for(struct flow_fabric *fabric, const struct flow_end_spec *en
 int flow_s3_open(
 	const struct remote_opts *opts, struct region *region, struct flow_s3 **ret_uploads);
 void flow_s3_close(struct flow_s3 *uploads); /* takes NULL; no end open */
+struct flow_s3_target {
+	const char *bucket, *key;
+	bool replace; /* the object that is there */
+	bool look;    /* whether there is one, before a byte is taken */
+};
 /* Writes an object: by one request when it is short, else by a multipart upload, whose parts the
- * server reads from the pieces' own frames. A flow that fails aborts the upload. */
-int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const char *bucket,
-	const char *key, struct flow_sink **ret_sink);
+ * server reads from the pieces' own frames. A flow that fails aborts the upload. In a fiber.
+ * Without replace: -EEXIST, from here or at the end, when another client wrote it meanwhile. */
+int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core,
+	const struct flow_s3_target *target, struct flow_sink **ret_sink);
+/* Whether an object is there; false if that cannot be known. In a fiber. */
+bool flow_s3_taken(
+	struct flow_s3 *uploads, struct flow_core *core, const char *bucket, const char *key);
 /* Reads an object: the server writes its bytes to the region's frames. */
 int flow_s3_source_open(struct flow_s3 *client, struct flow_core *core, const char *bucket,
 	const char *key, struct flow_source **ret_source);

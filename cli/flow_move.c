@@ -212,6 +212,8 @@ static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink *
 	struct flow_base *base = &move->base;
 	const struct flow_args *args = base->args;
 	const struct flow_end_spec *to = &args->to;
+	const struct flow_s3_target object = {
+		.bucket = to->path, .key = move->target, .replace = args->force, .look = true};
 	const struct flow_file_opts file = {.path = move->target,
 		.replace = args->force,
 		.fixed = base->fixed,
@@ -233,8 +235,10 @@ static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink *
 	case FLOW_NULL:
 		return flow_null_sink_open(&base->core, ret_sink);
 	case FLOW_S3:
-		return flow_s3_sink_open(
-			base->client, &base->core, to->path, move->target, ret_sink);
+		ret = flow_s3_sink_open(base->client, &base->core, &object, ret_sink);
+		if (ret)
+			end_failed(move, move->target, ret);
+		return ret;
 	case FLOW_RDMA:
 		ret = flow_link_for(base->fabric_to, to, &link, &move->listener, &move->link_out);
 		if (!ret)

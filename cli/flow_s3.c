@@ -7,12 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "codec/codec.h"
 #include "flow_s3.h"
 
 #define PART_PIECES   8u
 #define PARTS_MAX     10000u
 #define WINDOW_PIECES 32u /* handed to the thread and not yet uploaded */
 #define POOL_BYTES    (4 * MIB)
+#define COMMITS_MAX   4u /* tries of a request that makes an object */
+/* Metadata of an object that must not replace another: tells it from another client's. */
+#define MARK_HEADER "x-amz-meta-nebulaio-flow"
+#define MARK_BYTES  16u
 
 _Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
 _Static_assert(PART_PIECES *FLOW_PIECE_BYTES_MAX >= 5 * MIB, "S3 needs parts of at least 5 MiB");
@@ -32,6 +38,8 @@ struct s3_sink {
 	struct flow_s3 *uploads;
 	char bucket[64];
 	char key[LIMIT_KEY_LEN_MAX + 1];
+	bool replace;
+	char mark[2 * MARK_BYTES + 1];
 	/* Used by the reactor. */
 	uint32_t pieces_out;
 	bool ended;
@@ -72,6 +80,65 @@ static int perform(
 	return ret;
 }
 
+/* Looks what is at the key now: 0 for nothing, 1 for the sink's own object, -EEXIST for another's,
+ * or another -errno, because it cannot be known. */
+static int key_look(struct s3_sink *self)
+{
+	struct neb_result result;
+	const char *mark;
+	int ret = neb_head(self->uploads->client, self->bucket, self->key, &result);
+
+	if (ret)
+		return result.status == 404 ? 0 : ret;
+	ret = neb_result_header(&result, MARK_HEADER, &mark);
+	return ret > 0 && ret == (int)strlen(self->mark) && !memcmp(mark, self->mark, (size_t)ret)
+		       ? 1
+		       : -EEXIST;
+}
+
+/* Whether the answer is a refused condition, or one that the server does not know, or none. */
+static bool must_look(const struct neb_result *result)
+{
+	return !result->status || result->status == 409 || result->status == 412 ||
+	       result->status == 501 || !strcmp(result->code, "OutcomeUnknown");
+}
+
+/* Performs the request that makes the object, which has room for one more header, so that it
+ * replaces no other. The client repeats no request with a condition whose answer was lost: this
+ * looks, then repeats it. -EEXIST, prints nothing: another object is there. */
+static int commit(struct s3_sink *self, struct neb_request *request, struct neb_header *condition,
+	struct neb_result *ret_result)
+{
+	bool conditional = true;
+	int ret, found = 0;
+
+	if (self->replace)
+		return perform(self, request, ret_result);
+	*condition = (struct neb_header){"if-none-match", "*"};
+	request->header_count++;
+	for (uint32_t try = 1;; try++) {
+		ret = neb_perform(self->uploads->client, request, ret_result);
+		atomic_store(&self->uploads->transport, (int)ret_result->transport);
+		if (!ret || !must_look(ret_result))
+			break;
+		found = key_look(self);
+		if (found == 1)
+			return 0;
+		if (found || try == COMMITS_MAX || (ret_result->status == 501 && !conditional))
+			break;
+		/* A server that knows no condition gets none, now that nothing is there. */
+		if (ret_result->status == 501) {
+			conditional = false;
+			request->header_count--;
+		}
+	}
+	if (ret && (found == -EEXIST || ret_result->status == 412))
+		return -EEXIST;
+	if (ret)
+		remote_failed(self->key, ret_result);
+	return ret == -EEXIST ? -EIO : ret;
+}
+
 /* The text of <UploadId>, which has no markup in it. */
 static int upload_id_of(const char *answer, size_t bytes, char *out, size_t out_bytes)
 {
@@ -89,9 +156,12 @@ static int upload_id_of(const char *answer, size_t bytes, char *out, size_t out_
 static int upload_create(struct s3_sink *self)
 {
 	struct neb_iov into = {self->uploads->answer, sizeof(self->uploads->answer)};
+	const struct neb_header mark = {MARK_HEADER, self->mark};
 	const struct neb_request request = {.op = NEB_CREATE_MULTIPART,
 		.bucket = self->bucket,
 		.key = self->key,
+		.headers = &mark,
+		.header_count = !self->replace,
 		.into = &into,
 		.into_count = 1};
 	struct neb_result result;
@@ -109,10 +179,12 @@ static int upload_create(struct s3_sink *self)
 /* Sends the pieces' bytes as one request of op; an empty object has no piece. */
 static int pieces_send(struct s3_sink *self, enum neb_op op, const char *query, char etag[84])
 {
+	struct neb_header headers[2] = {{MARK_HEADER, self->mark}};
 	struct neb_iov body[PART_PIECES];
 	struct neb_request request = {.op = op,
 		.bucket = self->bucket,
 		.key = self->key,
+		.headers = headers,
 		.query = query,
 		.body = body,
 		.body_count = self->part_pieces};
@@ -132,8 +204,11 @@ static int pieces_send(struct s3_sink *self, enum neb_op op, const char *query, 
 	if (op == NEB_PUT_OBJECT) {
 		request.checksum_kind = NEB_CHECKSUM_CRC64NVME;
 		request.checksum = digest;
+		request.header_count = !self->replace;
+		ret = commit(self, &request, &headers[1], &result);
+	} else {
+		ret = perform(self, &request, &result);
 	}
-	ret = perform(self, &request, &result);
 	if (!ret && etag)
 		memcpy(etag, result.etag, sizeof(result.etag));
 	return ret;
@@ -164,9 +239,11 @@ static int part_send(struct s3_sink *self)
 static int upload_complete(struct s3_sink *self)
 {
 	struct neb_iov body, into = {self->uploads->answer, sizeof(self->uploads->answer)};
+	struct neb_header condition;
 	struct neb_request request = {.op = NEB_COMPLETE_MULTIPART,
 		.bucket = self->bucket,
 		.key = self->key,
+		.headers = &condition,
 		.body = &body,
 		.body_count = 1,
 		.into = &into,
@@ -186,7 +263,7 @@ static int upload_complete(struct s3_sink *self)
 	snprintf(query, sizeof(query), "uploadId=%s", self->upload_id);
 	request.query = query;
 	body = (struct neb_iov){xml.data, xml.len};
-	ret = perform(self, &request, &result);
+	ret = commit(self, &request, &condition, &result);
 	buf_free(&xml);
 	return ret;
 }
@@ -401,14 +478,65 @@ static const struct flow_sink_ops S3_OPS = {
 	.finish = s3_finish,
 };
 
-int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const char *bucket,
-	const char *key, struct flow_sink **ret_sink)
+/* A look at a key, by the thread. */
+struct s3_look {
+	struct flow_s3_work work;
+	struct s3_sink *sink;
+	struct fiber *waiter;
+	bool done;
+	int found;
+};
+
+static void look_run(struct flow_s3_work *work)
+{
+	struct s3_look *look = CONTAINER_OF(work, struct s3_look, work);
+
+	look->found = key_look(look->sink);
+	reactor_post(look->sink->sink.core->reactor, &look->work.done);
+}
+
+static void look_done(struct reactor_msg *msg)
+{
+	struct s3_look *look = CONTAINER_OF(msg, struct s3_look, work.done);
+
+	look->done = true;
+	fiber_wake(look->waiter);
+}
+
+/* 0 or -EEXIST. A key of which nothing can be known may be free: the server decides in the end. */
+static int key_free(struct s3_sink *self)
+{
+	struct s3_look look = {.work = {.done = {.fn = look_done}, .run = look_run},
+		.sink = self,
+		.waiter = fiber_self()};
+
+	flow_s3_submit(self->uploads, &look.work);
+	while (!look.done)
+		fiber_park();
+	return look.found == -EEXIST ? -EEXIST : 0;
+}
+
+bool flow_s3_taken(
+	struct flow_s3 *uploads, struct flow_core *core, const char *bucket, const char *key)
+{
+	struct s3_sink self = {.sink.core = core, .uploads = uploads};
+
+	return slice_copy_str(slice_str(bucket), self.bucket, sizeof(self.bucket)) == 0 &&
+	       slice_copy_str(slice_str(key), self.key, sizeof(self.key)) == 0 &&
+	       key_free(&self) == -EEXIST;
+}
+
+int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core,
+	const struct flow_s3_target *target, struct flow_sink **ret_sink)
 {
 	struct s3_sink *self = calloc(1, sizeof(*self));
+	uint8_t mark[MARK_BYTES];
+	int ret = 0;
 
 	if (!self)
 		return -ENOMEM;
-	if (strlen(bucket) >= sizeof(self->bucket) || strlen(key) >= sizeof(self->key)) {
+	if (strlen(target->bucket) >= sizeof(self->bucket) ||
+		strlen(target->key) >= sizeof(self->key)) {
 		free(self);
 		return -ENAMETOOLONG;
 	}
@@ -417,10 +545,18 @@ int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const cha
 		.core = core,
 		.deadline_ns = DEADLINE_NONE};
 	self->uploads = uploads;
-	snprintf(self->bucket, sizeof(self->bucket), "%s", bucket);
-	snprintf(self->key, sizeof(self->key), "%s", key);
-	*ret_sink = &self->sink;
-	return 0;
+	self->replace = target->replace;
+	random_fill(mark, sizeof(mark));
+	hex_encode(mark, sizeof(mark), self->mark);
+	snprintf(self->bucket, sizeof(self->bucket), "%s", target->bucket);
+	snprintf(self->key, sizeof(self->key), "%s", target->key);
+	if (target->look && !self->replace)
+		ret = key_free(self);
+	if (ret)
+		free(self);
+	else
+		*ret_sink = &self->sink;
+	return ret;
 }
 
 /* ---- Opening and closing. ---- */

@@ -294,3 +294,34 @@ bool flow_name(const char *pattern, uint64_t real_ns, uint32_t number, char *out
 	}
 	return len > 0 && strftime(out, out_bytes, expanded, &utc) > 0;
 }
+
+bool flow_name_counts(const char *pattern)
+{
+	const char *at = pattern;
+
+	while ((at = strchr(at, '%')) && at[1] && at[1] != 'n')
+		at += 2;
+	return at && at[1];
+}
+
+uint32_t flow_number_free(uint32_t number, flow_number_taken_fn *taken, void *arg)
+{
+	uint64_t low = number, high, step = 1;
+
+	if (!taken(arg, number))
+		return number;
+	for (high = low + step; high < UINT32_MAX && taken(arg, (uint32_t)high); high += step) {
+		low = high;
+		step *= 2;
+	}
+	high = MIN(high, UINT32_MAX);
+	while (high - low > 1) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (taken(arg, (uint32_t)middle))
+			low = middle;
+		else
+			high = middle;
+	}
+	return (uint32_t)high;
+}

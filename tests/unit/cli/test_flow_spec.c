@@ -218,6 +218,38 @@ static void amounts_have_bounds(void **state)
 	assert_int_equal(amount, 0);
 }
 
+static uint32_t asked;
+
+/* Those up to *arg are taken, and 7. */
+static bool taken(void *arg, uint32_t number)
+{
+	asked++;
+	return number <= *(uint32_t *)arg || number == 7;
+}
+
+static void numbers_that_are_taken(void **state)
+{
+	const uint32_t LAST[] = {0, 1, 2, 3, 4, 8, 1000, 4000000000u};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(LAST); i++) {
+		uint32_t last = LAST[i], number;
+
+		asked = 0;
+		number = flow_number_free(1, taken, &last);
+		assert_true(number > last && number != 7);
+		assert_int_equal(number, last + 1);
+		assert_true(asked <= 70);
+		assert_int_equal(flow_number_free(last + 9, taken, &last), last + 9);
+	}
+	assert_int_equal(flow_number_free(7, taken, &(uint32_t){0}), 8);
+	assert_true(flow_name_counts("feed-%n.pcapng"));
+	assert_true(flow_name_counts("%t%%%n"));
+	assert_false(flow_name_counts("feed-%t%%n-%d"));
+	assert_false(flow_name_counts("n%"));
+	assert_false(flow_name_counts(""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +260,7 @@ int main(void)
 		cmocka_unit_test(ends_are_named),
 		cmocka_unit_test(ends_are_refused),
 		cmocka_unit_test(amounts_have_bounds),
+		cmocka_unit_test(numbers_that_are_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
