@@ -70,7 +70,8 @@ static const char USAGE[] =
 	"       aes256gcm:KEYFILE   encrypt with authentication; the file holds 32 random bytes\n"
 	"       aes256gcm-decrypt:KEYFILE   decrypt what aes256gcm encrypted\n"
 	"       aes256ctr:KEYFILE   encrypt (or decrypt) in place, without authentication; the\n"
-	"                     file holds the key (32 bytes) and the first counter (16 bytes)\n"
+	"                     file holds the key (32 bytes) and the first counter (16 bytes),\n"
+	"                     and serves one stream: not with --roll-…, nor in the server\n"
 	"       zstd[:level=N]     compress, level 1 to 19 (3)\n"
 	"       unzstd             decompress\n"
 	"       filter:lines,has=TEXT, filter:lines,lacks=TEXT   keep these lines\n"
@@ -97,8 +98,14 @@ static const char USAGE[] =
 int flow_args_check(int argc, char **argv)
 {
 	static struct flow_args args;
+	int ret = flow_args_take(&CLI_FLOW, &args, argc, argv);
 
-	return flow_args_take(&CLI_FLOW, &args, argc, argv);
+	if (!ret && flow_args_have_counter(&args))
+		return cli_usage_error(&CLI_FLOW,
+			"--transform aes256ctr: each start would begin at the key file's counter, "
+			"and two runs with one key stream hide nothing: in the server use "
+			"aes256gcm:KEYFILE, which makes a key for each body");
+	return ret;
 }
 
 static int flow_main(int argc, char **argv)

@@ -51,6 +51,16 @@ static int bytes_check(struct flow_args *args)
 	return CLI_OK;
 }
 
+bool flow_args_have_counter(const struct flow_args *args)
+{
+	static const char NAME[] = "aes256ctr:";
+
+	for (uint32_t i = 0; i < args->transform_count; i++)
+		if (!strncmp(args->transforms[i], NAME, strlen(NAME)))
+			return true;
+	return false;
+}
+
 static int args_check(struct flow_args *args)
 {
 	char why[FLOW_WHY_BYTES];
@@ -74,6 +84,11 @@ static int args_check(struct flow_args *args)
 			"--encrypted is for s3:// only: a stream by rdma:, ud: or raw: is not "
 			"encrypted; leave it out, and encrypt the bytes by --transform "
 			"aes256gcm:KEYFILE");
+	if (!ret && (args->roll_bytes || args->roll_seconds) && flow_args_have_counter(args))
+		return cli_usage_error(args->command,
+			"--transform aes256ctr: each body would begin at the key file's counter, "
+			"and bodies with one key stream hide nothing: with --roll-… use "
+			"aes256gcm:KEYFILE, which makes a key for each body");
 	return ret;
 }
 

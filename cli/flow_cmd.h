@@ -95,6 +95,8 @@ int flow_args_take(
 	const struct cli_command *command, struct flow_args *args, int argc, char **argv);
 /* The same for a command line from the server's configuration. */
 int flow_args_check(int argc, char **argv);
+/* Whether a transform uses a key and a counter that serve one body only. */
+bool flow_args_have_counter(const struct flow_args *args);
 /* The counters on --status-fd in this order: a line each second and one at the end. */
 enum flow_count {
 	FLOW_BYTES,
