@@ -78,10 +78,31 @@ static struct {
 
 /* ---- Command lines. ---- */
 
-/* storage holds the options, split at line ends. */
-static int args_make(
-	const struct config_flow *flow, char *storage, size_t storage_bytes, char *args[ARGS_MAX])
+/* A flow's own keys, which go into its environment: every user of the host can read the command
+ * line of a process. NULL: it has the server's. */
+struct keys {
+	const char *access, *secret;
+};
+
+/* The value of "--NAME=VALUE", where NAME is `name` or a beginning of it that getopt_long takes for
+ * it; else NULL. */
+static const char *value_of(const char *option, const char *name, size_t len_min)
 {
+	const size_t len = strcspn(option, "=");
+
+	if (!option[len] || len < 2 + len_min || len > 2 + strlen(name) ||
+		strncmp(option + 2, name, len - 2) != 0)
+		return NULL;
+	return option + len + 1;
+}
+
+/* storage holds the options, split at line ends. -E2BIG. -EEXIST: the keys and a profile before
+ * them, which would win over the environment. */
+static int args_make(const struct config_flow *flow, char *storage, size_t storage_bytes,
+	char *args[ARGS_MAX], struct keys *ret_keys)
+{
+	struct keys keys = {NULL, NULL};
+	bool profile = false;
 	int count = 0;
 	char *rest = storage;
 
@@ -92,26 +113,49 @@ static int args_make(
 	args[count++] = (char *)flow->from;
 	args[count++] = (char *)"--to";
 	args[count++] = (char *)flow->to;
-	while (rest && *rest && count < (int)ARGS_MAX - 2)
-		args[count++] = strsep(&rest, "\n");
+	while (rest && *rest && count < (int)ARGS_MAX - 2) {
+		char *option = strsep(&rest, "\n");
+		const char *access = value_of(option, "access-key", 1);
+		const char *secret = value_of(option, "secret-key", 4); /* "sec" may be "seconds" */
+
+		if ((access || secret) && profile)
+			return -EEXIST;
+		keys.access = access ? access : keys.access;
+		keys.secret = secret ? secret : keys.secret;
+		profile = profile || value_of(option, "profile", 1);
+		if (!access && !secret)
+			args[count++] = option;
+	}
 	args[count] = NULL;
+	*ret_keys = keys;
 	return rest && *rest ? -E2BIG : count;
+}
+
+static const char *args_fault(int error)
+{
+	if (error == -EEXIST)
+		return ": access-key and secret-key stand before profile, or in it";
+	return error ? ": too many options" : "";
 }
 
 int serve_flows_check(const struct config *config)
 {
 	for (uint32_t i = 0; i < config->flow_count; i++) {
 		char storage[sizeof(config->flows[i].options)], *args[ARGS_MAX];
-		int count = args_make(&config->flows[i], storage, sizeof(storage), args);
+		struct keys keys;
+		int count = args_make(&config->flows[i], storage, sizeof(storage), args, &keys);
 
 		if (count >= 0 && flow_args_check(count, args) == CLI_OK)
 			continue;
 		fprintf(stderr, "nebulaio serve: the flow '%s' of the configuration is invalid%s\n",
-			config->flows[i].name, count < 0 ? ": too many options" : "");
+			config->flows[i].name, args_fault(MIN(count, 0)));
 		return CLI_USAGE;
 	}
 	return CLI_OK;
 }
+
+#define ACCESS_KEY_ENV "NEBULAIO_ACCESS_KEY"
+#define SECRET_KEY_ENV "NEBULAIO_SECRET_KEY"
 
 static void env_add(const char *name, const char *value)
 {
@@ -182,8 +226,8 @@ static void env_make(const struct config *config, const struct server *server)
 		endpoint_add_at(
 			endpoints, "https", config->https.address, server_https_port(server));
 	env_add("NEBULAIO_ENDPOINT", endpoints);
-	env_add("NEBULAIO_ACCESS_KEY", config->auth.root_user);
-	env_add("NEBULAIO_SECRET_KEY", config->auth.root_password);
+	env_add(ACCESS_KEY_ENV, config->auth.root_user);
+	env_add(SECRET_KEY_ENV, config->auth.root_password);
 	if (config->rdma.device_name[0])
 		env_add("NEBULAIO_RDMA_DEVICE_NAME", config->rdma.device_name);
 	env_add("NEBULAIO_LOG_FORMAT", config->log_format);
@@ -191,8 +235,40 @@ static void env_make(const struct config *config, const struct server *server)
 
 /* ---- One flow. ---- */
 
+/* The environment of one flow: the common one, with its keys in the place of the server's. */
+struct child_env {
+	char access[sizeof(ACCESS_KEY_ENV) + CONFIG_FLOW_OPTIONS_BYTES];
+	char secret[sizeof(SECRET_KEY_ENV) + CONFIG_FLOW_OPTIONS_BYTES];
+	char *list[ENV_MAX];
+};
+
+static void child_env_make(const struct keys *keys, struct child_env *ret_env)
+{
+	const struct {
+		const char *name, *value;
+		char *text;
+		size_t text_bytes;
+	} OWN[] = {
+		{ACCESS_KEY_ENV "=", keys->access, ret_env->access, sizeof(ret_env->access)},
+		{SECRET_KEY_ENV "=", keys->secret, ret_env->secret, sizeof(ret_env->secret)},
+	};
+	size_t i = 0;
+
+	for (; flows.env[i]; i++) {
+		ret_env->list[i] = flows.env[i];
+		for (size_t k = 0; k < ARRAY_LEN(OWN); k++) {
+			if (!OWN[k].value ||
+				strncmp(flows.env[i], OWN[k].name, strlen(OWN[k].name)))
+				continue;
+			snprintf(OWN[k].text, OWN[k].text_bytes, "%s%s", OWN[k].name, OWN[k].value);
+			ret_env->list[i] = OWN[k].text;
+		}
+	}
+	ret_env->list[i] = NULL;
+}
+
 /* In the child, between fork and exec: system calls only. */
-static void child_become(char *const *args, int status, pid_t parent)
+static void child_become(char *const *args, char *const *env, int status, pid_t parent)
 {
 	sigset_t none;
 
@@ -201,7 +277,7 @@ static void child_become(char *const *args, int status, pid_t parent)
 	signal(SIGPIPE, SIG_DFL);
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
 		fcntl(status, F_SETFD, 0) == 0)
-		execve("/proc/self/exe", args, flows.env);
+		execve("/proc/self/exe", args, env);
 	_exit(CLI_FAILED);
 }
 
@@ -219,12 +295,15 @@ static void child_fails(struct flow_child *child, uint64_t now_ns, const char *w
 static void child_start(struct flow_child *child, uint64_t now_ns)
 {
 	char storage[sizeof(child->flow->options)], number[32], *args[ARGS_MAX + 3];
+	struct child_env env;
+	struct keys keys;
 	pid_t parent = getpid();
 	int ends[2], count;
 
 	args[0] = (char *)"nebulaio";
-	count = args_make(child->flow, storage, sizeof(storage), &args[1]);
+	count = args_make(child->flow, storage, sizeof(storage), &args[1], &keys);
 	CHECK(count > 0);
+	child_env_make(&keys, &env);
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) {
 		child_fails(child, now_ns, strerror(errno));
 		return;
@@ -234,7 +313,9 @@ static void child_start(struct flow_child *child, uint64_t now_ns)
 	args[count + 2] = NULL;
 	child->pid = fork();
 	if (child->pid == 0)
-		child_become(args, ends[1], parent);
+		child_become(args, env.list, ends[1], parent);
+	secret_wipe(env.secret, sizeof(env.secret));
+	secret_wipe(storage, sizeof(storage));
 	close(ends[1]);
 	if (child->pid < 0) {
 		child->pid = 0;

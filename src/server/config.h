@@ -19,11 +19,12 @@
 #define CONFIG_PATH_ADDRESS_BYTES 64u
 
 /* A flow that runs with the server: `nebulaio flow --from … --to … options`. */
+#define CONFIG_FLOW_OPTIONS_BYTES 1024u
 struct config_flow {
 	char name[32];
 	char from[512], to[512];
-	char options[1024]; /* "--roll-bytes=1G\n--force\n" */
-	bool always;	    /* restarted after success, too */
+	char options[CONFIG_FLOW_OPTIONS_BYTES]; /* "--roll-bytes=1G\n--force\n" */
+	bool always;				 /* restarted after success, too */
 };
 
 struct config {
