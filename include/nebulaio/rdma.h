@@ -338,6 +338,7 @@ inline neb_options native(const Options &options, const std::string &endpoints)
 	to.require_encryption = options.require_encryption;
 	to.one_sided_reads = options.one_sided_reads;
 	to.registration_cache_bytes = options.registration_cache_bytes;
+	to.token_bucket = options.token_bucket.c_str();
 	return to;
 }
 

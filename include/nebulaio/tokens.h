@@ -126,24 +126,15 @@ class TokenMemory
 class TokenMinter
 {
       public:
-	// One endpoint, of http:// or https://, and of the options the keys, the device, the region
-	// and the time to connect. Connects nothing yet.
+	// One endpoint, of http:// or https://. With require_encryption an Error: the bytes that a
+	// token moves are not encrypted. Connects nothing yet.
 	explicit TokenMinter(const std::string &endpoint, Options options = Options())
 	{
 		neb_minter *minter = nullptr;
-		neb_options native{};
 		int ret;
 
 		detail::complete(options);
-		native.endpoints = endpoint.c_str();
-		native.access_key = options.access_key.c_str();
-		native.secret_key = options.secret_key.c_str();
-		native.region = options.region.empty() ? nullptr : options.region.c_str();
-		if (!options.session_token.empty())
-			native.session_token = options.session_token.c_str();
-		native.token_bucket = options.token_bucket.c_str();
-		native.device_name = options.device_name.c_str();
-		native.connect_timeout_ns = options.connect_timeout_ns;
+		const neb_options native = detail::native(options, endpoint);
 		ret = neb_minter_open(&native, &minter);
 		if (ret)
 			throw Error("tokens for " + endpoint, ret);

@@ -423,6 +423,10 @@ static void test_tokens()
 		"tokens: no window, and no such operation");
 	check(error_of([&] { nebulaio::TokenMinter wrong("rdma://" + host); }).error() == -EINVAL,
 		"tokens: an endpoint that is not of HTTP");
+	options.require_encryption = true;
+	check(error_of([&] { nebulaio::TokenMinter open(endpoints, options); }).error() == -EINVAL,
+		"tokens: none where everything must be encrypted");
+	options.require_encryption = false;
 	options.access_key = options.secret_key = "nobody at all";
 	nebulaio::TokenMinter stranger(endpoints, options);
 	check(!stranger.available(&why) && !why.empty() && error_of([&] {
