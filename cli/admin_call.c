@@ -204,6 +204,11 @@ const char *admin_text(const json_t *json, const char *member)
 	return text ? text : "";
 }
 
+const char *admin_shown(const json_t *json, const char *member)
+{
+	return remote_text(admin_text(json, member));
+}
+
 void admin_print_json(const json_t *json)
 {
 	json_dumpf(json, stdout, JSON_ENCODE_ANY);

@@ -58,6 +58,8 @@ int admin_remove(struct admin *admin, const char *verb, const struct admin_reque
 
 /* A member's text; "" without one. */
 const char *admin_text(const json_t *json, const char *member);
+/* The same as remote_text() shows it. */
+const char *admin_shown(const json_t *json, const char *member);
 /* One JSON value on a line of its own. */
 void admin_print_json(const json_t *json);
 /* Makes a key and prints it; parts are the path of the "keys". */

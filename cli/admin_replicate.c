@@ -23,8 +23,8 @@ static void target_print(const struct admin *admin, const json_t *target)
 	printf("%-16s %-8s %s, bucket %s\n"
 	       "  waiting %llu (%s), oldest %llu s; sent %llu (%s) since the start, last by %s; "
 	       "refused now %llu, failed %llu\n",
-		admin_text(target, "name"), admin_text(target, "state"),
-		admin_text(target, "endpoint"), admin_text(target, "bucket"),
+		admin_shown(target, "name"), admin_text(target, "state"),
+		admin_shown(target, "endpoint"), admin_shown(target, "bucket"),
 		(unsigned long long)number(target, "pending"),
 		remote_bytes_text(number(target, "pending_bytes"), pending),
 		(unsigned long long)number(target, "oldest_age_ms") / 1000,

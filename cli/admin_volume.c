@@ -28,7 +28,7 @@ static void status_print(const struct admin *admin, const json_t *status)
 	json_array_foreach(json_object_get(status, "volumes"), idx, volume) printf(
 		"volume %-2llu  %-10s  %8s  %s%s\n", (unsigned long long)number(volume, "number"),
 		admin_text(volume, "state"), remote_bytes_text(number(volume, "bytes"), text),
-		admin_text(volume, "path"),
+		admin_shown(volume, "path"),
 		json_is_true(json_object_get(volume, "leaves")) ? "  (leaves)" : "");
 	printf("erasure coded %llu+%llu\n", (unsigned long long)number(status, "data"),
 		(unsigned long long)number(status, "parity"));
@@ -39,7 +39,7 @@ static void status_print(const struct admin *admin, const json_t *status)
 			remote_bytes_text(all, whole),
 			(unsigned long long)(all ? (all - left) * 100 / all : 100));
 	if (note[0])
-		printf("%s\n", note);
+		printf("%s\n", remote_text(note));
 }
 
 static int request_print(struct admin *admin, const char *method, const json_t *body)

@@ -281,7 +281,7 @@ static void list_print(
 		if (admin->opts.json)
 			admin_print_json(entry);
 		else
-			printf("%-24s %s\n", admin_text(entry, first), admin_text(entry, second));
+			printf("%-24s %s\n", admin_shown(entry, first), admin_shown(entry, second));
 	}
 }
 
@@ -412,7 +412,7 @@ static void account_print(const struct admin *admin, const json_t *account)
 	}
 	printf("account   %s\nid        %s\nname      %s\nusers     %zu\n",
 		admin_text(account, "account_id"), admin_text(account, "id"),
-		admin_text(account, "display_name"),
+		admin_shown(account, "display_name"),
 		json_array_size(json_object_get(account, "users")));
 	admin_print_keys(admin, account);
 }
@@ -536,10 +536,10 @@ static int admin_log(struct admin *admin, int count, char **arguments)
 		const char *request = admin_text(line, "request_id");
 
 		if (!admin->opts.json)
-			printf("%s %-5s %s: %s%s%s%s\n", admin_text(line, "time"),
-				admin_text(line, "level"), admin_text(line, "component"),
-				request[0] ? "[" : "", request, request[0] ? "] " : "",
-				admin_text(line, "message"));
+			printf("%s %-5s %s: %s%s%s%s\n", admin_shown(line, "time"),
+				admin_text(line, "level"), admin_shown(line, "component"),
+				request[0] ? "[" : "", remote_text(request), request[0] ? "] " : "",
+				admin_shown(line, "message"));
 	}
 	json_decref(json);
 	return CLI_OK;
@@ -576,16 +576,17 @@ static int admin_cluster(struct admin *admin, int count, char **arguments)
 
 		printf("%-6llu %-8s %-20s %-22s %-22s %-10s %-10s %s%s%s\n",
 			(unsigned long long)number(item, "store"), admin_text(item, "state"),
-			or_dash(admin_text(item, "owner")), or_dash(admin_text(item, "http")),
+			or_dash(admin_shown(item, "owner")), or_dash(admin_shown(item, "http")),
 			or_dash(admin_text(item, "rdma")),
 			remote_bytes_text(number(item, "volume_bytes"), bytes),
 			remote_bytes_text(number(item, "used_bytes"), used),
-			or_dash(admin_text(item, "admin")), next[0] ? "  goes to " : "", next);
+			or_dash(admin_shown(item, "admin")), next[0] ? "  goes to " : "",
+			remote_text(next));
 	}
 	printf("\n%-20s %s\n", "gateway", "state");
 	json_array_foreach(json_object_get(cluster, "gateways"), idx, item)
 	{
-		printf("%-20s %s\n", admin_text(item, "gateway"),
+		printf("%-20s %s\n", admin_shown(item, "gateway"),
 			json_is_true(json_object_get(item, "alive")) ? "lives" : "gone");
 	}
 	json_decref(cluster);

@@ -138,7 +138,7 @@ static void print_tag(void *arg, enum xml_event event, const char *name, const c
 	if (strcmp(name, "Value") != 0)
 		return;
 	if (!print->json) {
-		printf("%s=%s\n", print->name, text);
+		printf("%s=%s\n", remote_text(print->name), remote_text(text));
 		return;
 	}
 	printf(print->count++ ? ", " : "{");
@@ -215,8 +215,10 @@ static int tag_run(int argc, char **argv)
 
 /* ---- version ---- */
 
+#define URL_ENCODED "<EncodingType>url</EncodingType>"
+
 struct version_print {
-	bool json, truncated;
+	bool json, truncated, encoded;
 	const char *bucket;
 	struct buf key, id, modified, etag, next_key, next_id;
 	char bytes[24], latest[8];
@@ -228,6 +230,22 @@ static void keep(struct buf *to, const char *text)
 	buf_reset(to);
 	buf_put_str(to, text);
 	buf_put(to, "", 1);
+}
+
+/* The same for a key, which is encoded if the server says so: XML cannot contain every key. A text
+ * with wrong encoding, or with a NUL, stays as it is. */
+static void keep_key(const struct version_print *print, struct buf *to, const char *text)
+{
+	size_t len;
+
+	keep(to, text);
+	if (!print->encoded || to->failed)
+		return;
+	if (uri_decode(slice_str(text), URI_PLUS_IS_SPACE, to->data, to->len - 1, &len) ||
+		memchr(to->data, '\0', len))
+		keep(to, text);
+	else
+		to->data[len] = '\0';
 }
 
 static const char *kept(const struct buf *buf)
@@ -249,9 +267,10 @@ static void print_version(const struct version_print *print, bool marker)
 		remote_print_json(stdout, kept(&print->modified));
 		printf("}\n");
 	} else {
-		printf("%-24s %12s %-34s %s %s\n", kept(&print->modified),
-			marker ? "DELETED" : print->bytes, kept(&print->id),
-			strcmp(print->latest, "true") == 0 ? "*" : " ", kept(&print->key));
+		printf("%-24s %12s %-34s %s %s\n", remote_text(kept(&print->modified)),
+			marker ? "DELETED" : print->bytes, remote_text(kept(&print->id)),
+			strcmp(print->latest, "true") == 0 ? "*" : " ",
+			remote_text(kept(&print->key)));
 	}
 }
 
@@ -262,7 +281,7 @@ static void on_version(void *arg, enum xml_event event, const char *name, const 
 	if (event == XML_BEGIN)
 		return;
 	if (strcmp(name, "Key") == 0)
-		keep(&print->key, text);
+		keep_key(print, &print->key, text);
 	else if (strcmp(name, "VersionId") == 0)
 		keep(&print->id, text);
 	else if (strcmp(name, "LastModified") == 0)
@@ -274,7 +293,7 @@ static void on_version(void *arg, enum xml_event event, const char *name, const 
 	else if (strcmp(name, "IsTruncated") == 0)
 		print->truncated = strcmp(text, "true") == 0;
 	else if (strcmp(name, "NextKeyMarker") == 0)
-		keep(&print->next_key, text);
+		keep_key(print, &print->next_key, text);
 	else if (strcmp(name, "NextVersionIdMarker") == 0)
 		keep(&print->next_id, text);
 	else if (strcmp(name, "Status") == 0)
@@ -294,7 +313,7 @@ static int versions_list(struct asked *asked, struct version_print *print, struc
 	do {
 		buf_reset(&query);
 		buf_reset(answer);
-		buf_put_str(&query, "versions=&prefix=");
+		buf_put_str(&query, "versions=&encoding-type=url&prefix=");
 		uri_encode(slice_str(asked->key), 0, &query);
 		if (print->truncated) {
 			buf_put_str(&query, "&key-marker=");
@@ -305,6 +324,7 @@ static int versions_list(struct asked *asked, struct version_print *print, struc
 		buf_put(&query, "", 1);
 		print->truncated = false;
 		ret = query.failed ? CLI_FAILED : perform(&bucket, "GET", query.data, NULL, answer);
+		print->encoded = !ret && slice_find(buf_slice(answer), SLICE(URL_ENCODED)) >= 0;
 		if (!ret)
 			ret = answer_read(answer, on_version, print);
 	} while (!ret && print->truncated);
@@ -333,7 +353,7 @@ static int version_perform(struct asked *asked, struct version_print *print, str
 		ret = answer_read(answer, on_version, print);
 	if (!ret)
 		printf(asked->opts.json ? "{\"versioning\": \"%s\"}\n" : "%s\n",
-			print->status[0] ? print->status : "Off");
+			print->status[0] ? remote_text(print->status) : "Off");
 	return ret;
 }
 

@@ -100,8 +100,9 @@ static void print_item(const struct remote_opts *opts, const struct tree_place *
 	remote_print_json(stdout, place->bucket);
 	printf(", \"key\": ");
 	remote_print_json(stdout, key);
-	printf(", \"bytes\": %llu, \"etag\": \"%s\"}\n", (unsigned long long)item->bytes,
-		item->etag);
+	printf(", \"bytes\": %llu, \"etag\": ", (unsigned long long)item->bytes);
+	remote_print_json(stdout, item->etag);
+	printf("}\n");
 }
 
 static void print_found(const struct remote_opts *opts, const struct tree_place *place,

@@ -59,7 +59,8 @@ static bool print_bucket(void *arg, const struct neb_entry *entry)
 
 	if (opts->json)
 		return print_entry(arg, entry);
-	printf("%-24s s3://%s\n", entry->last_modified ? entry->last_modified : "", entry->key);
+	printf("%-24s s3://%s\n", entry->last_modified ? entry->last_modified : "",
+		remote_text(entry->key));
 	return true;
 }
 

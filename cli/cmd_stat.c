@@ -54,7 +54,8 @@ static int print_stat(struct neb_client *client, const struct remote_opts *opts,
 	} else {
 		printf("%-28s s3://%s/%s\n%-28s %llu\n%-28s %s\n%-28s %s\n", "object", bucket,
 			remote_text(key), "bytes", (unsigned long long)result.object_bytes,
-			"transport", neb_transport_name(result.transport), "etag", result.etag);
+			"transport", neb_transport_name(result.transport), "etag",
+			remote_text(result.etag));
 		print_headers(&result, false);
 	}
 	remote_report(opts, key, &result);

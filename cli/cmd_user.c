@@ -61,7 +61,7 @@ static int user_list(struct admin *admin, int count, char **arguments)
 		if (admin->opts.json)
 			admin_print_json(user);
 		else
-			printf("%-24s %zu key%s, %zu polic%s\n", admin_text(user, "name"), keys,
+			printf("%-24s %zu key%s, %zu polic%s\n", admin_shown(user, "name"), keys,
 				REMOTE_S(keys), policies, policies == 1 ? "y" : "ies");
 	}
 	json_decref(account);
@@ -77,11 +77,12 @@ static void user_print(const struct admin *admin, const json_t *user)
 		admin_print_json(user);
 		return;
 	}
-	printf("name      %s\npath      %s\n", admin_text(user, "name"), admin_text(user, "path"));
+	printf("name      %s\npath      %s\n", admin_shown(user, "name"),
+		admin_shown(user, "path"));
 	json_array_foreach(json_object_get(user, "policies"), idx, name)
-		printf("policy    %s\n", json_string_value(name));
+		printf("policy    %s\n", remote_text(json_string_value(name)));
 	json_array_foreach(json_object_get(user, "groups"), idx, name)
-		printf("group     %s\n", json_string_value(name));
+		printf("group     %s\n", remote_text(json_string_value(name)));
 	admin_print_keys(admin, user);
 }
 

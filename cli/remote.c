@@ -249,12 +249,14 @@ int remote_failed(const char *what, const struct neb_result *result)
 	}
 	if (result->status == 0) {
 		fprintf(stderr, "nebulaio: %s: no answer: %s%s%s\n", remote_text(what),
-			strerror(-result->error), result->message[0] ? "; " : "", result->message);
+			strerror(-result->error), result->message[0] ? "; " : "",
+			remote_text(result->message));
 		return CLI_UNREACHABLE;
 	}
 	fprintf(stderr, "nebulaio: %s: %s (%s%sstatus %u, request %s)\n", remote_text(what),
 		result->message[0] ? remote_text(result->message) : status_text(result->status),
-		result->code, result->code[0] ? ", " : "", result->status, result->request_id);
+		remote_text(result->code), result->code[0] ? ", " : "", result->status,
+		remote_text(result->request_id));
 	if (result->error == -EACCES)
 		return CLI_DENIED;
 	return result->error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
@@ -267,7 +269,7 @@ void remote_report(
 		return;
 	fprintf(stderr, "%s: by %s%s%s%s\n", remote_text(what),
 		neb_transport_name(result->transport), result->fallback[0] ? " (not RDMA: " : "",
-		result->fallback, result->fallback[0] ? ")" : "");
+		remote_text(result->fallback), result->fallback[0] ? ")" : "");
 }
 
 bool remote_is_url(const char *text)

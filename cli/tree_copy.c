@@ -136,7 +136,8 @@ static void print_json(const struct transfer *transfer, const struct tree_copy *
 
 static void fan_out_print(const struct transfer *transfer, const char *source)
 {
-	fprintf(stderr, "%s: fan-out: %s\n", remote_text(source), transfer_fan_out_text(transfer));
+	fprintf(stderr, "%s: fan-out: %s\n", remote_text(source),
+		remote_text(transfer_fan_out_text(transfer)));
 }
 
 static int copy_one(struct transfer *transfer, struct tree_copy *copy, const struct tree_item *item)
