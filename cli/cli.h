@@ -65,6 +65,9 @@ int cli_region_find(const struct cli_command *command, int *ret_pid);
 int cli_device_find(
 	const char *wanted, const char *address, uint16_t port, bool listens, char buf[64]);
 
+/* Writes out what was printed on standard output. 0; -EIO when some of it, now or before, could not
+ * be written: prints why, once. */
+int cli_output_flush(void);
 /* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */
 int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -291,6 +291,12 @@ static int user_rotate(struct admin *admin, int count, char **arguments)
 		return CLI_NOT_FOUND;
 	}
 	ret = key_create(admin, count, arguments);
+	if (!ret && cli_output_flush()) {
+		fprintf(stderr,
+			"nebulaio: key %s stays active; remove the new key, whose secret is lost\n",
+			arguments[1]);
+		return CLI_FAILED;
+	}
 	return ret ? ret : key_disable(admin, count, arguments);
 }
 

@@ -47,6 +47,15 @@ static int help(int argc, char **argv)
 	return CLI_OK;
 }
 
+/* Makes a success a failure when its output could not be written: a full disk must not look like a
+ * short answer. */
+static int output_end(int code)
+{
+	if (cli_output_flush())
+		return code == CLI_OK ? CLI_FAILED : code;
+	return code;
+}
+
 /* For programs that read the commands' standard error. A server's configuration may change the
  * format later. */
 static void log_format_take(const char *tag)
@@ -67,10 +76,10 @@ int main(int argc, char **argv)
 		return CLI_USAGE;
 	}
 	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return help(argc, argv);
+		return output_end(help(argc, argv));
 	if ((argc == 2 && !strcmp(argv[1], "version")) || !strcmp(argv[1], "--version")) {
 		printf("nebulaio %s\n", VERSION);
-		return CLI_OK;
+		return output_end(CLI_OK);
 	}
 	command = find(argv[1]);
 	if (!command) {
@@ -81,9 +90,9 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			printf("%s: %s\n\n%s", command->name, command->summary, command->usage);
-			return CLI_OK;
+			return output_end(CLI_OK);
 		}
 	}
 	log_format_take(command->name);
-	return command->run(argc - 1, argv + 1);
+	return output_end(command->run(argc - 1, argv + 1));
 }
