@@ -151,8 +151,13 @@ struct disk_io {
 	disk_done_fn *done;
 	void *arg;
 	/* The disk's. */
-	struct uring_op uring;
-	struct reactor_msg msg; /* of volumes that complete without io_uring */
+	union {
+		struct {
+			struct uring_op uring;
+			struct reactor_msg msg; /* of volumes that complete without io_uring */
+		};
+		struct fiber_start start; /* of volumes that need a fiber for it */
+	};
 	struct disk *disk;
 	uint64_t moved;
 	int32_t fault; /* the fault layer's decision: 0 or -errno */

@@ -462,21 +462,12 @@ static void op_fiber(void *arg)
 		io->done(io, result);
 }
 
-static void refused_done(struct uring_op *op, int result, uint32_t cqe_flags)
-{
-	struct disk_io *io = CONTAINER_OF(op, struct disk_io, uring);
-
-	(void)result;
-	(void)cqe_flags;
-	disk_io_finish(io, -ENOMEM);
-}
-
+/* An operation that no fiber is left for waits for one: it must not look like a failed medium. A
+ * member's operations may need fibers, too. */
 static void array_issue(struct disk_io *io, const struct disk_core *core)
 {
-	if (fiber_spawn(core->reactor, "array", op_fiber, io) == 0)
-		return;
-	io->uring.done = refused_done;
-	io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
+	io->start = (struct fiber_start){.name = "array", .fn = op_fiber, .arg = io};
+	fiber_start_surely(core->reactor, &io->start, false);
 }
 
 /* ---- Blocking. ---- */

@@ -115,21 +115,14 @@ static void discard_fiber(void *arg)
 	disk_io_finish(io, discard.result);
 }
 
-static void refused_done(struct uring_op *op, int result, uint32_t cqe_flags)
-{
-	(void)result;
-	(void)cqe_flags;
-	disk_io_finish(CONTAINER_OF(op, struct disk_io, uring), -ENOMEM);
-}
-
 static void block_issue(struct disk_io *io, const struct disk_core *core)
 {
 	if (io->op != DISK_DISCARD) {
 		disk_fd_issue(io, core);
-	} else if (fiber_spawn(core->reactor, "discard", discard_fiber, io)) {
-		io->uring.done = refused_done;
-		io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
+		return;
 	}
+	io->start = (struct fiber_start){.name = "discard", .fn = discard_fiber, .arg = io};
+	fiber_start_surely(core->reactor, &io->start, true);
 }
 
 static int block_grow(struct disk *disk, uint64_t bytes_total)

@@ -59,8 +59,8 @@ void joined_issue(struct disk_io *io, const struct disk_core *core)
 	} else if (io->op == DISK_FLUSH && joined->parts[JOINED_LOG]->dax) {
 		disk_start(joined->parts[JOINED_BODIES], io);
 	} else if (io->op == DISK_FLUSH) {
-		if (fiber_spawn(core->reactor, "flush", flush_fiber, io))
-			refuse(io, core, -ENOMEM);
+		io->start = (struct fiber_start){.name = "flush", .fn = flush_fiber, .arg = io};
+		fiber_start_surely(core->reactor, &io->start, true);
 	} else if (!joined->labelled ||
 		   (is_log(joined, io) && io->bytes > joined->log_bytes - io->offset)) {
 		refuse(io, core, -ERANGE);

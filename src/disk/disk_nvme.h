@@ -47,7 +47,10 @@ struct nvme_command {
 	struct nvme_command *next_free;
 	struct nvme_range range;
 	struct nvme_core *self; /* while it rests before it is sent again */
-	struct reactor_timer rest;
+	union {
+		struct reactor_timer rest;
+		struct fiber_start pieces; /* while it waits for a fiber that does it in pieces */
+	};
 };
 
 struct nvme_transport {
@@ -129,9 +132,8 @@ int nvme_now(struct disk *disk, const struct nvme_command *command);
 
 /* disk_nvme_pieces.c */
 /* The kernel or the controller refused a transfer for its form, because of a limit that we do not
- * know. A helper thread repeats it in pieces of one page, and it ends in nvme_command_late. False:
- * no fiber is free for it. */
-bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command);
+ * know. A helper thread repeats it in pieces of one page, and it ends in nvme_command_late. */
+void nvme_pieces_start(struct nvme_core *self, struct nvme_command *command);
 
 /* disk_nvme_dp.c */
 static inline uint32_t nvme_segments_of(const void *data, uint64_t bytes)

@@ -235,7 +235,8 @@ static __attribute__((noinline, cold)) bool form_refused(
 	}
 	if (command->words.opcode != NVME_READ && command->words.opcode != NVME_WRITE)
 		return false;
-	return nvme_pieces_start(self, command);
+	nvme_pieces_start(self, command);
+	return true;
 }
 
 static void command_end(struct nvme_core *self, struct nvme_command *command, int32_t result)

@@ -69,7 +69,7 @@ static void pieces_fiber(void *arg)
 	nvme_command_late(pieces.self, command, pieces.result);
 }
 
-bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command)
+void nvme_pieces_start(struct nvme_core *self, struct nvme_command *command)
 {
 	struct disk *disk = self->disk;
 
@@ -81,5 +81,7 @@ bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command)
 			"limit that this program does not know; please report it",
 			disk->path, command->bytes,
 			command->vectored ? command->words.data_len : 1);
-	return fiber_spawn(self->core->reactor, "nvme pieces", pieces_fiber, command) == 0;
+	command->pieces =
+		(struct fiber_start){.name = "nvme pieces", .fn = pieces_fiber, .arg = command};
+	fiber_start_surely(self->core->reactor, &command->pieces, true);
 }

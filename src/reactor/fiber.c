@@ -104,23 +104,65 @@ void fiber_unmap(struct fiber *fiber)
 	CHECK(err == 0);
 }
 
+static int idle_add(struct reactor *reactor)
+{
+	struct fiber *fiber = fiber_map(reactor);
+
+	if (!fiber)
+		return -ENOMEM;
+	list_push_back(&reactor->fibers_idle, &fiber->place.link);
+	return 0;
+}
+
+int fibers_keep(struct reactor *reactor)
+{
+	int ret = 0;
+
+	while (!ret && reactor->fibers_mapped < LIMIT_FIBERS_KEPT)
+		ret = idle_add(reactor);
+	return ret;
+}
+
+static void fibers_count(struct reactor *reactor)
+{
+	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
+}
+
+/* A fiber within the limit. The kept ones stay mapped beyond it. */
+static int reserve(struct reactor *reactor)
+{
+	uint32_t kept = LIMIT_FIBERS_KEPT - reactor->kept_used;
+
+	check_thread(reactor);
+	if (reactor->stats.fibers - reactor->kept_used >= reactor->opts.fibers_max)
+		return -EAGAIN;
+	if (reactor->stats.fibers + kept == reactor->fibers_mapped && idle_add(reactor))
+		return -ENOMEM;
+	fibers_count(reactor);
+	return 0;
+}
+
 /* Makes sure of a fiber for a later fiber_begin. */
 static int fiber_reserve(struct reactor *reactor)
 {
-	struct fiber *fiber;
+	int ret = reserve(reactor);
 
-	check_thread(reactor);
-	if (reactor->stats.fibers >= reactor->opts.fibers_max) {
+	if (ret == -EAGAIN)
 		counter_add(&fibers_full, 1);
+	return ret;
+}
+
+/* Of the kept ones. The last FIBERS_KEPT_INNERMOST are for innermost starts alone: so when all are
+ * in use, at least that many run a function that waits for no other start, and will end. */
+static int reserve_kept(struct reactor *reactor, bool innermost)
+{
+	uint32_t max = LIMIT_FIBERS_KEPT - (innermost ? 0 : FIBERS_KEPT_INNERMOST);
+
+	if (reactor->kept_used >= max)
 		return -EAGAIN;
-	}
-	if (reactor->stats.fibers == reactor->fibers_mapped) {
-		fiber = fiber_map(reactor);
-		if (!fiber)
-			return -ENOMEM;
-		list_push_back(&reactor->fibers_idle, &fiber->place.link);
-	}
-	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
+	CHECK(reactor->stats.fibers < reactor->fibers_mapped);
+	reactor->kept_used++;
+	fibers_count(reactor);
 	return 0;
 }
 
@@ -163,6 +205,33 @@ int fiber_start_in(struct reactor *reactor, uint16_t share, struct fiber_start *
 	start->place.is_start = true;
 	share_push(reactor, &start->place);
 	return 0;
+}
+
+static void starts_serve(struct reactor *reactor, struct list *starts, bool innermost)
+{
+	while (!list_empty(starts) && (!reserve(reactor) || !reserve_kept(reactor, innermost)))
+		share_push(reactor, CONTAINER_OF(list_pop(starts), struct fiber_place, link));
+}
+
+void fiber_starts_serve(struct reactor *reactor)
+{
+	reactor->kept_used--;
+	starts_serve(reactor, &reactor->starts_innermost, true);
+	starts_serve(reactor, &reactor->starts_outer, false);
+}
+
+void fiber_start_surely(struct reactor *reactor, struct fiber_start *start, bool innermost)
+{
+	struct list *starts = innermost ? &reactor->starts_innermost : &reactor->starts_outer;
+
+	start->place.share = reactor->running ? reactor->running->place.share : 0;
+	if (list_empty(starts) && !reserve(reactor)) {
+		share_push(reactor, &fiber_begin(reactor, start)->place);
+		return;
+	}
+	start->place.is_start = true;
+	list_push_back(starts, &start->place.link);
+	starts_serve(reactor, starts, innermost);
 }
 
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)

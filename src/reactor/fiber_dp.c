@@ -71,6 +71,9 @@ static void retire(struct reactor *reactor, struct fiber *fiber)
 	/* The stack used last is the warmest: it is reused first. */
 	list_push_front(&reactor->fibers_idle, &fiber->place.link);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
+	/* One of the fibers beyond the limit takes the place of the one that ended within it. */
+	if (__builtin_expect(reactor->kept_used != 0, 0))
+		fiber_starts_serve(reactor);
 }
 
 void fiber_enter(struct reactor *reactor, struct fiber *fiber)

@@ -99,6 +99,8 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	list_init(&reactor->pollers);
 	list_init(&reactor->fibers_idle);
 	list_init(&reactor->fibers_all);
+	list_init(&reactor->starts_outer);
+	list_init(&reactor->starts_innermost);
 	reactor->now_ns = clock_now_ns();
 	reactor->open_ns = reactor->now_ns;
 	reactor->now_ticks = clock_ticks();
@@ -107,6 +109,8 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	wheel_init(&reactor->wheel, reactor->now_ns);
 	reactor->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor, 0);
+	if (!error)
+		error = fibers_keep(reactor);
 	if (error) {
 		reactor_close(reactor);
 		return error;

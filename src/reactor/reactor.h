@@ -28,7 +28,7 @@ struct reactor_opts {
 	bool idle_spin_follows;	    /* that is the start, and the load decides (spin.h) */
 	uint32_t fiber_stack_bytes; /* 0: 64 KiB (more under sanitizers); a guard page lies below
 				       each */
-	uint32_t fibers_max;	    /* 0: 4096 on this reactor */
+	uint32_t fibers_max;	    /* 0: 4096 on this reactor; LIMIT_FIBERS_KEPT are beyond it */
 	bool uring_big; /* 128-byte submission and 32-byte completion entries, which uring_cmd needs
 			   for NVMe passthrough */
 };
@@ -106,6 +106,12 @@ struct fiber_start {
 };
 /* As fiber_spawn, of start's name, fn and arg, in this share, whoever calls. */
 int fiber_start_in(struct reactor *reactor, uint16_t share, struct fiber_start *start);
+/* As fiber_spawn, of start's name, fn and arg, but never refused: for operations that fibers wait
+ * for, which would otherwise fail because there are so many of these. LIMIT_FIBERS_KEPT fibers are
+ * mapped when the reactor opens and kept for these calls. When they are all in use, a start waits
+ * until a fiber ends. innermost: fn waits for no start of this kind; some of the kept fibers are
+ * for such starts alone, so that one which fn may wait for always gets its turn. */
+void fiber_start_surely(struct reactor *reactor, struct fiber_start *start, bool innermost);
 /* Fiber call: runs fn in a fiber of that reactor and waits until it returns; on the caller's own
  * reactor, in the caller's fiber. The errors of fiber_spawn there: fn did not run. */
 int fiber_run_on(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);

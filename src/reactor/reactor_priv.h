@@ -23,7 +23,11 @@
 #define MESSAGES_PER_TURN_MAX 1024u
 #define URING_SUBMIT_TRIES    10000u
 
+/* Of the kept fibers, for starts that wait for no other start. */
+#define FIBERS_KEPT_INNERMOST 8u
+
 _Static_assert(FIBERS_DEFAULT <= LIMIT_FIBERS_MAX, "the default is within the bound");
+_Static_assert(FIBERS_KEPT_INNERMOST < LIMIT_FIBERS_KEPT, "both kinds of start have some");
 
 /* The wheel: level n has 64 slots of 64^n ticks. A timer lies at the level of the highest digit
  * (base 64) in which its due tick differs from now, in the slot of that digit, and moves down when
@@ -138,7 +142,12 @@ struct reactor {
 	uint32_t cpus;		 /* that the process may use */
 	struct list fibers_idle; /* cached, with their stacks */
 	struct list fibers_all;
-	uint32_t fibers_mapped; /* stats.fibers of them are in use, or reserved by a start */
+	/* stats.fibers of them are in use, or reserved by a start; and enough of the others are for
+	 * fiber_start_surely. */
+	uint32_t fibers_mapped;
+	uint32_t
+		kept_used; /* how many are in use because fiber_start_surely may always start one */
+	struct list starts_outer, starts_innermost; /* that wait for one */
 	uint32_t page_bytes;
 	bool ring_open;
 	struct uring_op wake_op;
@@ -191,6 +200,11 @@ static inline void check_thread(const struct reactor *reactor)
 /* On a helper thread: the fiber that waits for what it does now. */
 void fiber_helped_set(struct fiber *fiber);
 void fiber_unmap(struct fiber *fiber);
+/* A fiber has ended: begins starts that waited for one. */
+void fiber_starts_serve(struct reactor *reactor) __attribute__((cold, noinline));
+
+/* Maps those that are kept; -ENOMEM. */
+int fibers_keep(struct reactor *reactor);
 
 /* Takes a reserved fiber and makes it runnable, but in no queue. */
 struct fiber *fiber_begin(struct reactor *reactor, const struct fiber_start *start);

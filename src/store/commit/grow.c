@@ -120,8 +120,9 @@ static void growth_start(struct store *store)
 	if (store->growing || refused_lately(store))
 		return;
 	store->growing = true;
-	if (fiber_spawn(reactor_self(), "store growth", growth_fiber, store))
-		store->growing = false;
+	store->growth =
+		(struct fiber_start){.name = "store growth", .fn = growth_fiber, .arg = store};
+	fiber_start_surely(reactor_self(), &store->growth, true);
 }
 
 /* The caller holds the lock; this gives it up. */

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "reactor/reactor.h"
 #include "store/volume/volume.h"
 
 struct index_apply;
@@ -91,8 +92,9 @@ struct store {
 	_Atomic uint64_t space_looked_ns;
 	_Atomic uint32_t space_low; /* which reserve is touched: enum space_low */
 	_Atomic uint64_t full_told_ns;
-	pthread_mutex_t grow_lock; /* of the next four */
+	pthread_mutex_t grow_lock; /* of the next five */
 	bool growing;
+	struct fiber_start growth; /* until its fiber runs */
 	int grow_result;
 	uint64_t grow_ended_ns;
 	struct waiter *grow_waiters;

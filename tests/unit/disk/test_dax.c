@@ -296,7 +296,8 @@ static void round_run(void *arg)
 static void turned(struct fixture *fixture, const char *path)
 {
 	struct region_opts region_opts = {.bytes = 4 * MIB, .core_count = 1};
-	struct reactor_opts reactor_opts = {.cpu = -1};
+	/* No fiber is left for the volume. */
+	struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 1};
 	struct disk_opts opts = opts_of(path);
 
 	opts.bytes_min = LOG_BYTES + 2 * MIB;

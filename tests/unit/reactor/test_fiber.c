@@ -396,15 +396,28 @@ static void ends_at_once(void *arg)
 	++*(uint32_t *)arg;
 }
 
-/* No memory for the mapping, then none for its guard: an error, and no leak. */
+/* No memory for the mapping, then none for its guard: an error, and no leak; and one that must run
+ * runs all the same. */
 static void spawn_without_memory(void)
 {
+	struct fiber_start sure[3 * LIMIT_FIBERS_KEPT];
 	uint32_t count = 0;
 
 	rig_open_with((struct reactor_opts){.fiber_stack_bytes = 68 * KIB});
 	rig_forbid(__NR_mmap, 1, (uint32_t)(rig->opts.fiber_stack_bytes + rig->page_bytes), ENOMEM);
 	if (fiber_spawn(rig, "mmap", ends_at_once, &count) != -ENOMEM)
 		_exit(1);
+	for (uint32_t i = 0; i < ARRAY_LEN(sure); i++) {
+		sure[i] = (struct fiber_start){.name = "sure", .fn = ends_at_once, .arg = &count};
+		fiber_start_surely(rig, &sure[i], i % 2);
+	}
+	while (reactor_turn(rig))
+		;
+	if (count != ARRAY_LEN(sure) || rig_stats().fibers)
+		_exit(4);
+	if (fiber_spawn(rig, "mmap", ends_at_once, &count) != -ENOMEM)
+		_exit(5);
+	count = 0;
 	reactor_close(rig);
 	rig_open_with((struct reactor_opts){.fiber_stack_bytes = 76 * KIB});
 	rig_forbid(__NR_madvise, 2, 102, EINVAL);
@@ -506,8 +519,8 @@ static void test_measure_lives(void **state)
 	print_message("# %.1f ns per fiber from spawn to end, the turn included\n",
 		(double)(clock_now_ns() - begin_ns) / REACTOR_TEST_ROUNDS);
 	assert_int_equal(count, REACTOR_TEST_ROUNDS);
-	/* All of them used one stack. */
-	assert_int_equal(rig->fibers_mapped, 1);
+	/* All of them used one stack, and none of those that are kept. */
+	assert_int_equal(rig->fibers_mapped, LIMIT_FIBERS_KEPT + 1);
 }
 
 static void parks_once(void *arg)
@@ -541,11 +554,80 @@ static void test_one_that_must_run_waits_for_a_fiber(void **state)
 	assert_int_equal(rig_stats().fibers, 0);
 }
 
+/* ---- Starts that are never refused. ---- */
+
+#define OUTER (LIMIT_FIBERS_KEPT - FIBERS_KEPT_INNERMOST)
+
+struct sure {
+	struct fiber_start start;
+	struct fiber *fiber; /* NULL: it has not begun */
+};
+
+static void sure_main(void *arg)
+{
+	parks_once(&((struct sure *)arg)->fiber);
+}
+
+static void sure_start(struct sure *sure, bool innermost)
+{
+	*sure = (struct sure){.start = {.name = "sure", .fn = sure_main, .arg = sure}};
+	fiber_start_surely(rig, &sure->start, innermost);
+}
+
+static uint32_t begun_count(const struct sure *sure, uint32_t count)
+{
+	uint32_t begun_now = 0;
+
+	while (reactor_turn(rig))
+		;
+	for (uint32_t i = 0; i < count; i++)
+		begun_now += sure[i].fiber != NULL;
+	return begun_now;
+}
+
+static void test_some_fibers_are_kept_for_what_must_not_be_refused(void **state)
+{
+	struct sure outer[OUTER + 2], inner[FIBERS_KEPT_INNERMOST + 1];
+	struct fiber *fibers[2] = {NULL};
+
+	(void)state;
+	reactor_close(rig);
+	rig_open_with((struct reactor_opts){.fibers_max = 2});
+	rig_spawn(parks_once, &fibers[0]);
+	rig_spawn(parks_once, &fibers[1]);
+	for (uint32_t i = 0; i < ARRAY_LEN(outer); i++)
+		sure_start(&outer[i], false);
+	assert_int_equal(begun_count(outer, ARRAY_LEN(outer)), OUTER);
+	/* A start that they may wait for still gets a fiber. */
+	for (uint32_t i = 0; i < ARRAY_LEN(inner); i++)
+		sure_start(&inner[i], true);
+	assert_int_equal(begun_count(inner, ARRAY_LEN(inner)), FIBERS_KEPT_INNERMOST);
+	assert_int_equal(fiber_spawn(rig, "refused", spawned, "r"), -EAGAIN);
+	assert_int_equal(rig_stats().fibers, 2 + LIMIT_FIBERS_KEPT);
+	/* Any fiber that ends makes room, for the innermost ones first. */
+	fiber_wake(fibers[0]);
+	assert_int_equal(begun_count(inner, ARRAY_LEN(inner)), ARRAY_LEN(inner));
+	assert_int_equal(begun_count(outer, ARRAY_LEN(outer)), OUTER);
+	assert_int_equal(fiber_spawn(rig, "refused", spawned, "r"), -EAGAIN);
+	for (uint32_t i = 0; i < ARRAY_LEN(inner); i++)
+		fiber_wake(inner[i].fiber);
+	assert_int_equal(begun_count(outer, ARRAY_LEN(outer)), OUTER + 1);
+	fiber_wake(outer[0].fiber);
+	assert_int_equal(begun_count(outer, ARRAY_LEN(outer)), OUTER + 2);
+	for (uint32_t i = 1; i < ARRAY_LEN(outer); i++)
+		fiber_wake(outer[i].fiber);
+	fiber_wake(fibers[1]);
+	rig_run();
+	assert_int_equal(rig_stats().fibers, 0);
+	assert_string_equal(journal, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_runs_in_order_of_spawning),
 		RIG_TEST(test_a_fiber_spawned_by_a_fiber_runs_a_turn_later),
+		RIG_TEST(test_some_fibers_are_kept_for_what_must_not_be_refused),
 		RIG_TEST(test_a_fiber_may_run_at_once),
 		RIG_TEST(test_starts_have_no_stack_until_they_run),
 		RIG_TEST(test_starts_count_as_fibers),

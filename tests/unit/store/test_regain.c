@@ -528,6 +528,67 @@ static void test_a_put_that_does_not_end_keeps_no_volume_out(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Requests have all fibers that they may have. ---- */
+
+struct crowd {
+	struct fiber *fibers[LIMIT_FIBERS_MAX];
+	uint32_t count;
+	bool gone;
+};
+
+static void crowd_fiber(void *arg)
+{
+	struct crowd *crowd = (struct crowd *)arg;
+
+	crowd->fibers[crowd->count++] = fiber_self();
+	while (!crowd->gone)
+		fiber_park();
+}
+
+static void crowded(struct rig *rig, void *arg)
+{
+	const struct disk *disk = rig->store->volume.disk;
+	struct crowd *crowd = (struct crowd *)arg;
+	uint64_t bytes = disk_bytes(disk);
+	uint32_t spawned = 0;
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	while (fiber_spawn(reactor_self(), "crowd", crowd_fiber, crowd) == 0)
+		spawned++;
+	while (crowd->count < spawned)
+		fiber_yield();
+	/* The writes of a body and of the log; a body that its put flushes; growing; reads. */
+	keys_put(rig, 100);
+	for (uint32_t i = 0; i < 40 && disk_bytes(disk) == bytes; i++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "large%u", i);
+		assert_int_equal(object_put_seeded(rig, "b", slice_str(key), 5 * MIB, 1, NULL), 0);
+	}
+	assert_true(disk_bytes(disk) > bytes);
+	keys_verify(rig, 100);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("large0"), 5 * MIB, 1), 0);
+	assert_true(writable(rig));
+	crowd->gone = true;
+	for (uint32_t i = 0; i < crowd->count; i++)
+		fiber_wake(crowd->fibers[i]);
+}
+
+static void test_many_requests_take_no_fiber_from_the_volumes(void **state)
+{
+	struct crowd *crowd = (struct crowd *)calloc(1, sizeof(*crowd));
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, crowded, crowd);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+	free(crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -542,6 +603,7 @@ int main(void)
 		cmocka_unit_test(
 			test_the_bodies_of_a_group_that_failed_stay_until_the_store_goes_on),
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
+		cmocka_unit_test(test_many_requests_take_no_fiber_from_the_volumes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
