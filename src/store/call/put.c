@@ -405,7 +405,7 @@ static int body_flush(struct store *store)
 	struct disk_io flush = {.op = DISK_FLUSH};
 	int32_t result = disk_run(store->volume.disk, &flush);
 
-	if (result < 0)
+	if (result < 0 && !store_volume_short(store, result))
 		store_fence(store, "the volume", result);
 	return result;
 }

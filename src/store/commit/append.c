@@ -33,7 +33,7 @@ static int move_extent(struct store *store, const struct extent *extent, uint8_t
 		.offset = extent->block << BLOCK_SHIFT};
 	int32_t result = disk_run(store->volume.disk, &write);
 
-	if (result < 0)
+	if (result < 0 && !store_volume_short(store, result))
 		store_fence(store, "the volume", result);
 	return MIN(result, 0);
 }
@@ -44,7 +44,7 @@ static int move_flush(struct store *store)
 	struct disk_io flush = {.op = DISK_FLUSH};
 	int32_t result = disk_run(store->volume.disk, &flush);
 
-	if (result < 0)
+	if (result < 0 && !store_volume_short(store, result))
 		store_fence(store, "the volume", result);
 	return MIN(result, 0);
 }

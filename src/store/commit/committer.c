@@ -338,6 +338,9 @@ static void group_run(struct store *store, struct group *group)
 	}
 	if (!ret) {
 		ret = group_write(store, group);
+		/* A part of it may be on the volumes. The log goes on in a new epoch. */
+		if (store_volume_short(store, ret))
+			ret = -EHOSTDOWN;
 		if (ret == -EHOSTDOWN)
 			group_hold(store);
 	}

@@ -32,6 +32,13 @@ void stripe_suspend(struct store *store)
 			store->dir);
 		return;
 	}
+	if (disk_array_quorum(store->volume.disk)) {
+		log_error("store",
+			"%s: the volumes are there, but could not do an operation now: the store "
+			"accepts no writes, and continues by itself",
+			store->dir);
+		return;
+	}
 	log_error("store",
 		"%s: too few volumes are left: the store accepts no writes, and reads only data "
 		"that the other volumes hold. It continues by itself when enough volumes can be "

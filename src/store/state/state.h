@@ -113,6 +113,12 @@ bool stripe_suspended(const struct store *store);
  * are left (-EHOSTDOWN), writes fail until enough are back. Logs once. */
 void store_fence(struct store *store, const char *what, int error);
 
+/* True: an array had no memory for an operation on it, and did not begin it. So nothing failed. */
+static inline bool store_volume_short(const struct store *store, int error)
+{
+	return error == -ENOMEM && store->volume.set_count;
+}
+
 /* Counts that the data folder was found without room; returns -ENOSPC. Any thread. */
 int store_folder_full(void);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "disk/disk_array.h"
 #include "store/object/object.h"
 #include "store/space/space.h"
 #include "store/store_priv.h"
@@ -514,16 +515,92 @@ static void slow_put(struct rig *rig, void *arg)
 	assert_int_equal(store_put_commit(later, &meta, NULL, NULL), 0);
 	memory_disk_lose(0);
 	keys_verify(rig, 200);
+	memory_disk(0)->away = false;
+	state_await(rig, 0, DISK_MEMBER_GOOD);
+}
+
+static void setup_run(rig_fn *fn)
+{
+	struct rig rig;
+
+	setup(&rig);
+	rig_run(&rig, fn, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
 }
 
 static void test_a_put_that_does_not_end_keeps_no_volume_out(void **state)
+{
+	(void)state;
+	setup_run(slow_put);
+}
+
+/* ---- An array that has no memory for an operation. ---- */
+
+static uint32_t batches,
+	batch_fails; /* of the reactor's thread; the number of the one that fails */
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	if (bytes == sizeof(struct array_batch) && reactor_self() && ++batches == batch_fails)
+		return NULL;
+	return __real_calloc(count, bytes);
+}
+
+static int put_failing(struct rig *rig, const char *key, uint32_t number)
+{
+	batches = 0;
+	batch_fails = number;
+	return object_put_seeded(rig, "b", slice_str(key), 5 * MIB, 1, NULL);
+}
+
+static void lacks_memory(struct rig *rig, void *arg)
+{
+	uint64_t epoch = rig->store->volume.super.epoch;
+	uint32_t count;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	/* The last three are the flush of its body, the write of the log, and the group's flush. */
+	assert_int_equal(put_failing(rig, "key", 0), 0);
+	count = batches;
+	assert_int_equal(put_failing(rig, "flush", count - 2), -ENOMEM);
+	assert_true(writable(rig));
+	assert_int_equal(put_failing(rig, "log", count - 1), -EHOSTDOWN);
+	assert_false(writable(rig));
+	assert_false(atomic_load(&rig->store->fenced));
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	writable_await(rig, true);
+	/* The whole group is on the volumes. */
+	assert_int_equal(put_failing(rig, "last", count), -EHOSTDOWN);
+	writable_await(rig, true);
+	assert_int_equal(rig->store->volume.super.epoch, epoch + 2);
+	assert_int_equal(disk_array_lost(rig->store->volume.disk), 0);
+}
+
+static void lacked_memory(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("key"), 5 * MIB, 1), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("last"), 5 * MIB, 1), -ENOENT);
+}
+
+static void test_a_lack_of_memory_is_no_failed_volume(void **state)
 {
 	struct rig rig;
 
 	(void)state;
 	setup(&rig);
-	rig_run(&rig, slow_put, NULL);
+	rig_run(&rig, lacks_memory, NULL);
 	assert_int_equal(rig.open_result, 0);
+	rig_run(&rig, lacked_memory, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
 	memory_disks_close();
 	rig_dir_remove(&rig);
 }
@@ -603,6 +680,7 @@ int main(void)
 		cmocka_unit_test(
 			test_the_bodies_of_a_group_that_failed_stay_until_the_store_goes_on),
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
+		cmocka_unit_test(test_a_lack_of_memory_is_no_failed_volume),
 		cmocka_unit_test(test_many_requests_take_no_fiber_from_the_volumes),
 	};
 
