@@ -223,20 +223,31 @@ static void super_run(void *arg)
 	pthread_mutex_unlock(&monitor->store->volume.lock);
 }
 
+static bool attend(struct array_monitor *monitor);
+
 /* Puts that began earlier may have skipped the volume, and so may the group that is being written.
  * They must end first and their rows must be in the index: then the rebuild finds everything that
  * the volume lacks, and the log's tail moves past the part that it lacks. A put may take as long as
- * its client likes: one that has not ended in time can no longer be committed. */
-static void puts_await(struct store *store)
+ * its client likes: one that has not ended in time can no longer be committed. Meanwhile other
+ * volumes may be lost, and come back. */
+static void puts_await(struct array_monitor *monitor)
 {
-	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
-	uint64_t until_ns = clock_now_ns() + store->puts_wait_ns;
+	struct store *store = monitor->store;
+	uint32_t before = store_phase_next(store);
+	uint64_t now_ns = clock_now_ns();
+	uint64_t until_ns = now_ns + store->puts_wait_ns, look_ns = now_ns + LOOK_NS;
 	uint32_t left;
 
-	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing) &&
-		clock_now_ns() < until_ns)
+	while (store_phase_open(store, before) && !atomic_load(&store->quiescing) &&
+		now_ns < until_ns) {
 		fiber_sleep_ns(PUTS_LOOK_NS);
-	left = atomic_load(&store->puts_open[before % 2]);
+		now_ns = clock_now_ns();
+		if (now_ns < look_ns)
+			continue;
+		(void)attend(monitor);
+		look_ns = now_ns + LOOK_NS;
+	}
+	left = store_phase_open(store, before);
 	if (left && !atomic_load(&store->quiescing))
 		log_warn("store",
 			"%u puts that began before a volume was back have not ended: they fail",
@@ -504,21 +515,29 @@ static bool any_missing(const struct store *store)
 	return false;
 }
 
+/* Gives up what is gone, and lets the store go on when it can. False: it takes no writes now. */
+static bool attend(struct array_monitor *monitor)
+{
+	struct store *store = monitor->store;
+
+	fiber_offload_long(replace_run, monitor);
+	gone_take(store);
+	if (!stripe_suspended(store))
+		return true;
+	if (atomic_load(&store->fenced))
+		return false;
+	set_change_withdraw(store);
+	return stripe_regain(store) == 0;
+}
+
 static void look(struct array_monitor *monitor)
 {
 	bool taken = false, joined;
 	int ret = 0;
 
 	monitor->members_tried = monitor->paths_tried = 0;
-	fiber_offload_long(replace_run, monitor);
-	gone_take(monitor->store);
-	if (stripe_suspended(monitor->store)) {
-		if (atomic_load(&monitor->store->fenced))
-			return;
-		set_change_withdraw(monitor->store);
-		if (stripe_regain(monitor->store))
-			return;
-	}
+	if (!attend(monitor))
+		return;
 	/* One that cannot be taken now is found again by the next look. */
 	while (ret != -EAGAIN && any_missing(monitor->store) &&
 		!atomic_load(&monitor->store->quiescing)) {
@@ -529,7 +548,7 @@ static void look(struct array_monitor *monitor)
 		taken |= joined;
 	}
 	if (taken)
-		puts_await(monitor->store);
+		puts_await(monitor);
 	monitor->looks++;
 }
 

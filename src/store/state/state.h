@@ -83,10 +83,12 @@ struct store {
 	_Atomic bool scrub_asked;
 	_Atomic uint64_t scrub_done_bytes,
 		scrub_all_bytes; /* of the current run; 0: none is running */
-	/* Open puts, counted by the parity of the phase in which they began: a caller that advances
-	 * the phase and waits knows that the earlier puts have ended. */
+	/* Open puts, counted by the parity of the phase in which they began: the array monitor
+	 * advances the phase and waits, and then knows that the earlier puts have ended. The
+	 * upper 32 bits are the phase that is counted: puts of earlier ones cannot be committed
+	 * any more, and do not count. */
 	_Atomic uint32_t put_phase;
-	_Atomic uint32_t puts_open[2];
+	_Atomic uint64_t puts_open[2];
 	_Atomic uint32_t put_phase_first; /* puts of earlier ones cannot be committed */
 	uint64_t puts_wait_ns;		  /* how long a volume that is back waits for them */
 	_Atomic uint64_t space_looked_ns;
@@ -134,6 +136,20 @@ static inline int store_refuses(const struct store *store)
 		       : 0;
 }
 
+static inline bool store_phase_count(struct store *store, uint32_t phase, uint64_t change)
+{
+	_Atomic uint64_t *open = &store->puts_open[phase % 2];
+	uint64_t seen = atomic_load(open);
+
+	while (seen >> 32 == phase)
+		if (atomic_compare_exchange_weak(open, &seen, seen + change))
+			return true;
+	return false;
+}
+static inline void store_phase_leave(struct store *store, uint32_t phase)
+{
+	(void)store_phase_count(store, phase, UINT64_MAX);
+}
 /* Counts a put, or a move, in the phase in which it begins; returns the phase, for its end. Counts
  * again if the phase changed meanwhile. */
 static inline uint32_t store_phase_enter(struct store *store)
@@ -141,15 +157,28 @@ static inline uint32_t store_phase_enter(struct store *store)
 	for (;;) {
 		uint32_t phase = atomic_load(&store->put_phase);
 
-		atomic_fetch_add(&store->puts_open[phase % 2], 1);
+		if (!store_phase_count(store, phase, 1))
+			continue;
 		if (atomic_load(&store->put_phase) == phase)
 			return phase;
-		atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+		store_phase_leave(store, phase);
 	}
 }
-static inline void store_phase_leave(struct store *store, uint32_t phase)
+/* Begins the next phase; returns the one before. Puts of the phase before that must have ended, or
+ * not count (put_phase_first). One caller at a time. */
+static inline uint32_t store_phase_next(struct store *store)
 {
-	atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+	uint32_t before = atomic_load(&store->put_phase);
+	uint32_t next = before + 1;
+
+	atomic_store(&store->puts_open[next % 2], (uint64_t)next << 32);
+	atomic_store(&store->put_phase, next);
+	return before;
+}
+/* How many puts of the phase are open: of the current one, or the one before. */
+static inline uint32_t store_phase_open(const struct store *store, uint32_t phase)
+{
+	return (uint32_t)atomic_load(&store->puts_open[phase % 2]);
 }
 /* Whether a put, or a move, of this phase can be committed. */
 static inline bool store_phase_counts(const struct store *store, uint32_t phase)

@@ -537,6 +537,76 @@ static void test_a_put_that_does_not_end_keeps_no_volume_out(void **state)
 	setup_run(slow_put);
 }
 
+static void volume_blips(struct rig *rig, uint32_t idx)
+{
+	memory_disk_lose(idx);
+	state_await(rig, idx, DISK_MEMBER_MISSING);
+	memory_disk(idx)->away = false;
+	state_await(rig, idx, DISK_MEMBER_GOOD);
+}
+
+/* A put that was waited for once, in vain, is not waited for again. */
+static void stale_put(struct rig *rig, void *arg)
+{
+	struct store_meta meta = {0};
+	struct store_put *begun;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	put_begin(rig, &begun);
+	rig->store->puts_wait_ns = NS_PER_MS;
+	volume_blips(rig, 2);
+	rig->store->puts_wait_ns = 3600 * NS_PER_S;
+	volume_blips(rig, 2);
+	volume_blips(rig, 1);
+	volume_blips(rig, 0);
+	assert_int_equal(store_put_commit(begun, &meta, NULL, NULL), -EHOSTDOWN);
+	keys_put(rig, 100);
+}
+
+static void test_a_put_that_was_given_up_is_waited_for_once(void **state)
+{
+	(void)state;
+	setup_run(stale_put);
+}
+
+/* While the monitor waits for a put, more volumes are lost and come back. */
+static void lose_meanwhile(struct rig *rig, void *arg)
+{
+	struct store_meta meta = {0};
+	struct store_put *begun;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	put_begin(rig, &begun);
+	rig->store->puts_wait_ns = 3600 * NS_PER_S;
+	memory_disk_lose(2);
+	keys_put(rig, 200);
+	memory_disk(2)->away = false;
+	state_await(rig, 2, DISK_MEMBER_REBUILDING);
+	memory_disk_lose(0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	memory_disk(0)->away = false;
+	writable_await(rig, true);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 2, NULL), 0);
+	assert_int_equal(store_put_commit(begun, &meta, NULL, NULL), -EHOSTDOWN);
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+	memory_disk_lose(0);
+	keys_verify(rig, 200);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("new"), BYTES, 2), 0);
+	memory_disk(0)->away = false;
+	state_await(rig, 0, DISK_MEMBER_GOOD);
+}
+
+static void test_a_put_that_does_not_end_keeps_no_store_down(void **state)
+{
+	(void)state;
+	setup_run(lose_meanwhile);
+}
+
 /* ---- An array that has no memory for an operation. ---- */
 
 static uint32_t batches,
@@ -680,6 +750,8 @@ int main(void)
 		cmocka_unit_test(
 			test_the_bodies_of_a_group_that_failed_stay_until_the_store_goes_on),
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
+		cmocka_unit_test(test_a_put_that_was_given_up_is_waited_for_once),
+		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_store_down),
 		cmocka_unit_test(test_a_lack_of_memory_is_no_failed_volume),
 		cmocka_unit_test(test_many_requests_take_no_fiber_from_the_volumes),
 	};
