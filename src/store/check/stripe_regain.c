@@ -68,6 +68,46 @@ static bool member_back(struct store *store, uint32_t member)
 	return !ret;
 }
 
+/* Why the volume that can be reached is not the store's; NULL: it is, or *ret_error says why it
+ * cannot be read. */
+static const char *stranger(struct store *store, int *ret_error)
+{
+	struct volume *volume = &store->volume;
+	struct superblock super;
+
+	*ret_error = volume_super_of(volume->disk, volume->path, &super);
+	if (*ret_error == -ENOENT)
+		return "it is blank";
+	if (*ret_error == -EMEDIUMTYPE || *ret_error == -EUCLEAN)
+		return "it has no superblock that this program can read";
+	if (*ret_error)
+		return NULL;
+	if (memcmp(super.uuid, volume->super.uuid, sizeof(super.uuid)) != 0)
+		return "it is another store's";
+	return super.generation < atomic_load(&volume->settled_generation) ? "it is an older copy"
+									   : NULL;
+}
+
+/* The only volume can be reached again. Its name may lead to another disk by now: the one that the
+ * host has under the device's name, or exports under the subsystem's. */
+static bool lone_back(struct store *store)
+{
+	const char *why;
+	int ret;
+
+	if (disk_revive(store->volume.disk))
+		return false;
+	why = stranger(store, &ret);
+	if (why && !store->stranger_told)
+		log_error("store",
+			"%s: the volume that is back is not the one that this store wrote to: %s: "
+			"the store accepts no writes, and continues by itself when its own volume "
+			"is there",
+			store->volume.path, why);
+	store->stranger_told = why != NULL;
+	return !ret && !why;
+}
+
 static void look_run(void *arg)
 {
 	struct regain *regain = (struct regain *)arg;
@@ -78,7 +118,7 @@ static void look_run(void *arg)
 	lost = volume->super.set_lost;
 	pthread_mutex_unlock(&volume->lock);
 	if (!volume->set_count)
-		regain->back = !disk_revive(volume->disk);
+		regain->back = lone_back(regain->store);
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX && volume->set_count; m++)
 		if (super_has(&volume->super, m) &&
 			disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&

@@ -69,6 +69,7 @@ struct store {
 	_Atomic bool index_full; /* the data folder has no room for the index */
 	bool index_suspect;	 /* the start found damage in the index */
 	_Atomic bool suspended;	 /* too few volumes are left */
+	bool stranger_told;	 /* the only volume is back as another one: it was logged */
 	_Atomic bool group_held; /* the space of a group that may be on the medium, though it was
 				    reported as failed */
 	_Atomic uint64_t

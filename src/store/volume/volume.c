@@ -299,7 +299,11 @@ int volume_super_write(struct volume *volume)
 	ret = disk_write_now(
 		volume->disk, block, BLOCK_BYTES, super->generation % 2 * (uint64_t)BLOCK_BYTES);
 	free(block);
-	return ret ? ret : disk_flush_now(volume->disk);
+	if (!ret)
+		ret = disk_flush_now(volume->disk);
+	if (!ret)
+		atomic_store(&volume->settled_generation, super->generation);
+	return ret;
 }
 
 void volume_super_init(struct superblock *super, const struct volume_opts *opts)
@@ -520,6 +524,8 @@ static void volume_opened(struct volume *volume)
 {
 	volume->magic = VOLUME_MAGIC;
 	volume_check(volume);
+	if (!volume->set_count)
+		atomic_store(&volume->settled_generation, volume->super.generation);
 }
 
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume)

@@ -89,12 +89,14 @@ static bool super_loses(struct memory_disk *self, const struct disk_io *io)
 	return true;
 }
 
+static struct disk_driver driver;
+
 static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 {
 	uint64_t at = io->offset;
 
 	if (self->lost || super_loses(self, io))
-		return -ENOTCONN;
+		return driver.durable ? -EHOSTDOWN : -ENOTCONN;
 	if (io->op == DISK_FLUSH)
 		return 0;
 	if (io->offset + io->bytes > self->bytes)
@@ -206,7 +208,7 @@ static bool memory_gone(void *volume)
 	return ((struct memory_disk *)volume)->lost;
 }
 
-static const struct disk_driver DRIVER = {
+static struct disk_driver driver = {
 	.scheme = "memory://",
 	.name = "memory",
 	.open = memory_open,
@@ -248,14 +250,20 @@ void memory_disks_open(void)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		assert_true(disks[i].memory != MAP_FAILED);
 	}
-	disk_driver_add(&DRIVER);
+	driver.durable = false;
+	disk_driver_add(&driver);
 }
 
 void memory_disks_close(void)
 {
-	disk_driver_remove(&DRIVER);
+	disk_driver_remove(&driver);
 	for (uint32_t i = 0; i < MEMORY_DISKS; i++)
 		munmap(disks[i].memory, MEMORY_DISK_BYTES);
+}
+
+void memory_disks_are_durable(void)
+{
+	driver.durable = true;
 }
 
 void memory_disk_lose(uint32_t idx)

@@ -38,6 +38,9 @@ struct memory_disk {
 /* Opens blank volumes. They keep their content until close, also after a store is closed. */
 void memory_disks_open(void);
 void memory_disks_close(void);
+/* From the next start of a store until the volumes are closed: a volume loses no write that was
+ * acknowledged, and a store that has it alone goes on when it is back. */
+void memory_disks_are_durable(void);
 struct memory_disk *memory_disk(uint32_t idx);
 /* The volume on which these bytes lie, and where. */
 struct memory_disk *memory_disk_find(const void *data, size_t bytes, uint64_t *ret_at);

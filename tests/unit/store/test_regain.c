@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "disk/disk_array.h"
+#include "store/commit/index_apply.h"
 #include "store/object/object.h"
 #include "store/space/space.h"
 #include "store/store_priv.h"
@@ -607,6 +608,74 @@ static void test_a_put_that_does_not_end_keeps_no_store_down(void **state)
 	setup_run(lose_meanwhile);
 }
 
+/* ---- A store on one volume, in whose place another one is found. ---- */
+
+#define SUPERS_BYTES 8192u
+
+/* It is reached, and not taken. */
+static void refused_await(struct rig *rig, const uint8_t *supers)
+{
+	struct memory_disk *disk = memory_disk(0);
+	char why[256];
+
+	memcpy(disk->memory, supers, SUPERS_BYTES);
+	disk->away = false;
+	memory_disk_await_tries(0, 2);
+	assert_false(store_writable(rig->store, why, sizeof(why)));
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	assert_memory_equal(disk->memory, supers, SUPERS_BYTES);
+	memory_disk_lose(0);
+}
+
+static void lone_strangers(struct rig *rig, void *arg)
+{
+	static uint8_t own[SUPERS_BYTES], supers[SUPERS_BYTES];
+	struct memory_disk *disk = memory_disk(0);
+	struct superblock super;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	memcpy(supers, disk->memory, SUPERS_BYTES);
+	rig_index_wait(rig);
+	assert_int_equal(index_apply_checkpoint_now(rig->store), 0);
+	memcpy(own, disk->memory, SUPERS_BYTES);
+	assert_memory_not_equal(own, supers, SUPERS_BYTES);
+	memory_disk_lose(0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	refused_await(rig, supers); /* an older copy */
+	memset(supers, 0, SUPERS_BYTES);
+	refused_await(rig, supers); /* blank */
+	super = rig->store->volume.super;
+	super.uuid[0]++;
+	volume_super_fill(&super, supers);
+	refused_await(rig, supers); /* another store's */
+	memset(supers, 0xff, SUPERS_BYTES);
+	refused_await(rig, supers); /* something else */
+	memcpy(disk->memory, own, SUPERS_BYTES);
+	disk->away = false;
+	writable_await(rig, true);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 2, NULL), 0);
+	keys_verify(rig, 100);
+}
+
+static void test_the_only_volume_is_not_replaced_by_another(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig.opts.volume = "memory://0";
+	rig.opts.erasure_data = rig.opts.erasure_parity = 0;
+	memory_disks_are_durable();
+	rig_run(&rig, lone_strangers, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- An array that has no memory for an operation. ---- */
 
 static uint32_t batches,
@@ -752,6 +821,7 @@ int main(void)
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_volume_out),
 		cmocka_unit_test(test_a_put_that_was_given_up_is_waited_for_once),
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_store_down),
+		cmocka_unit_test(test_the_only_volume_is_not_replaced_by_another),
 		cmocka_unit_test(test_a_lack_of_memory_is_no_failed_volume),
 		cmocka_unit_test(test_many_requests_take_no_fiber_from_the_volumes),
 	};
