@@ -285,9 +285,9 @@ bool disk_resumes(const struct disk *disk);
  * is not written. A stripe is written as a whole and read in parts of whole blocks.
  *
  * A member is good, missing (absent, or it failed a write: it gets no more operations), or
- * rebuilding (written, not read). With at least `data` good members of each geometry every
- * operation is served. With fewer, writes fail with -EHOSTDOWN, and so do reads that cannot be
- * computed from the others. */
+ * rebuilding (written, not read, but in the last ways of disk_array_reread). With at least `data`
+ * good members of each geometry every operation is served. With fewer, writes fail with -EHOSTDOWN,
+ * and so do reads that cannot be computed from the others. */
 #define DISK_MEMBERS_MAX       24u
 #define DISK_STRIPE_BLOCKS_MAX 256u
 #define DISK_GEOMETRIES	       2u
@@ -383,18 +383,30 @@ static inline uint32_t disk_stripe_blocks(uint64_t block)
 	return (uint32_t)(block >> 42 & 0xff) + 1;
 }
 
-/* Reads again in another way when the data was wrong although no member reported an error: 0, -EIO,
- * or -ENOENT when there is no other way. Fiber call; ways count from 0. */
-int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way);
+/* A way to read a stripe: without one or two members; the last ways also read members that are
+ * being rebuilt, which may have the right data of this stripe. The first one's number is 0, the
+ * next one's is one more. */
+struct disk_way {
+	uint32_t number;
+	uint64_t spares; /* members that are being rebuilt, one bit each */
+};
+struct disk_way disk_array_way_first(const struct disk *disk);
+/* Reads again in another way when the data was wrong although no member reported an error, or when
+ * too few members could be read: 0, -EIO, -ENOMEM, or -ENOENT when there is no other way. The
+ * caller knows whether the data is right. Fiber call. */
+int disk_array_reread(
+	struct disk *disk, void *data, uint32_t bytes, uint64_t offset, const struct disk_way *way);
 /* Writes the data that was read in that way over the wrong data, and reads it again. -EIO (logged):
  * a member is still wrong. */
-int disk_array_amend(
-	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
+int disk_array_amend(struct disk *disk, const void *data, uint32_t bytes, uint64_t offset,
+	const struct disk_way *way);
 /* The members that have a part of a stripe, one bit each. */
 uint64_t disk_array_stripe_members(const struct disk *disk, uint64_t block);
-/* Computes a member's part of a stripe and writes it. data: all of the stripe's blocks, known to be
- * right; NULL: from what the others return, right or wrong. Fiber call. */
-int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const void *data);
+/* Computes a member's part of a stripe and writes it. data: all of the stripe's blocks. wrong: one
+ * for each block, true when it is not known to be right: then what depends on it is not written,
+ * because the member may have the right part; NULL: all are right. -EIO, -ENOMEM. Fiber call. */
+int disk_array_rebuild(
+	struct disk *disk, uint64_t block, uint32_t member, const void *data, const bool *wrong);
 /* Computes a stripe's parity from its data and compares it with the members' parity. data: all of
  * the stripe's blocks, known to be right: what a member returns unchecked may be what is wrong.
  * amend: rewrites what differs. -EIO (logged): a shard could not be rewritten. Skips members that

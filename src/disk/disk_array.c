@@ -159,7 +159,7 @@ static void bytes_take(struct disk *disk)
 	for (uint64_t left = mask_of(array); left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		if (array_readable(array, i, 0))
+		if (array_readable(array, i))
 			bytes = MIN(bytes, disk_bytes(array->members[i].disk));
 	}
 	if (bytes == UINT64_MAX)
@@ -266,7 +266,7 @@ uint64_t disk_array_lost(const struct disk *disk)
 	for (uint64_t left = mask_of(disk->array); left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		if (!array_readable(disk->array, i, 0))
+		if (!array_readable(disk->array, i))
 			lost |= 1ull << i;
 	}
 	return lost;
@@ -443,7 +443,7 @@ static int32_t op_run(struct disk_io *io)
 	if ((io->op != DISK_READ && io->op != DISK_WRITE) || io->iov_count != 1)
 		return -EOPNOTSUPP;
 	if (io->op == DISK_READ)
-		ret = array_read(disk, data, io->bytes, io->offset, 0);
+		ret = array_read(disk, data, io->bytes, io->offset, (struct array_sources){0});
 	else
 		ret = array_write(disk, data, io->bytes, io->offset);
 	io->moved = io->bytes;
@@ -474,7 +474,7 @@ static void array_issue(struct disk_io *io, const struct disk_core *core)
 
 static int array_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
 {
-	return array_read(disk, (uint8_t *)data, bytes, offset, 0);
+	return array_read(disk, (uint8_t *)data, bytes, offset, (struct array_sources){0});
 }
 
 static int array_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
@@ -502,7 +502,7 @@ static uint32_t copy_member(const struct array *array, uint32_t copy)
 	for (uint64_t log = atomic_load(&array->log); log; log &= log - 1) {
 		uint32_t member = (uint32_t)__builtin_ctzll(log);
 
-		if (array_readable(array, member, 0) && copy-- == 0)
+		if (array_readable(array, member) && copy-- == 0)
 			return member;
 	}
 	return DISK_MEMBERS_MAX;

@@ -63,12 +63,28 @@ struct array_batch {
 	struct array_transfer transfers[DISK_MEMBERS_MAX];
 };
 
-static inline bool array_readable(const struct array *array, uint32_t member, uint64_t avoid)
+static inline bool array_readable(const struct array *array, uint32_t member)
 {
 	const struct array_member *at = &array->members[member];
 
-	return !(avoid >> member & 1) && at->disk &&
+	return at->disk &&
 	       atomic_load_explicit(&at->state, memory_order_acquire) == DISK_MEMBER_GOOD;
+}
+
+/* Which members a read may use: the good ones but `avoid`, and of those that are rebuilt `also`. */
+struct array_sources {
+	uint64_t avoid, also;
+};
+
+static inline bool array_source(
+	const struct array *array, uint32_t member, struct array_sources sources)
+{
+	const struct array_member *at = &array->members[member];
+	uint32_t state = atomic_load_explicit(&at->state, memory_order_acquire);
+
+	return !(sources.avoid >> member & 1) && at->disk &&
+	       (state == DISK_MEMBER_GOOD ||
+		       (state == DISK_MEMBER_REBUILDING && (sources.also >> member & 1)));
 }
 
 static inline bool array_writable(const struct array *array, uint32_t member)
@@ -91,8 +107,9 @@ static inline uint32_t array_member_of(const struct stripe *stripe, uint32_t sha
 bool array_can_discard(const struct array *array);
 void array_member_fail(struct disk *disk, uint32_t member, int error);
 
-/* disk_array_io.c: 0 or -errno. avoid: a bit for each member that is not read. */
-int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid);
+/* disk_array_io.c: 0 or -errno. */
+int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset,
+	struct array_sources sources);
 int array_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset);
 int array_flush(struct disk *disk);
 int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset);
@@ -101,11 +118,11 @@ struct stripe array_stripe(const struct array *array, uint64_t block);
 uint32_t array_shard_blocks(const struct stripe *stripe, uint32_t shard);
 /* Computes the parity of a stripe's data; its shards one after another. */
 int array_encode(const struct stripe *stripe, const uint8_t *data, uint8_t *parity);
-/* A part of a shard, in bytes, computed without the members in `avoid`. */
+/* A part of a shard, in bytes, and what it is computed from. */
 struct array_part {
 	uint32_t shard;
 	uint64_t from, to;
-	uint64_t avoid;
+	struct array_sources sources;
 };
 /* Computes it from the other members' parts into data. */
 int array_rescue(struct disk *disk, const struct stripe *stripe, const struct array_part *part,

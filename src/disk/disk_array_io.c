@@ -178,7 +178,7 @@ static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_bat
 
 		real = real > rescue->part.from ? MIN(real - rescue->part.from, bytes) : 0;
 		if (s == rescue->part.shard ||
-			(real && !array_readable(array, member, rescue->part.avoid)))
+			(real && !array_source(array, member, rescue->part.sources)))
 			continue;
 		memset(data + real, 0, bytes - real);
 		if (real)
@@ -194,7 +194,7 @@ static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_bat
 	lost_take(disk, batch);
 	for (uint32_t i = 0; i < batch->count; i++)
 		if (batch->transfers[i].result) {
-			rescue->part.avoid |= 1ull << batch->transfers[i].member;
+			rescue->part.sources.avoid |= 1ull << batch->transfers[i].member;
 			ret = -EAGAIN;
 		}
 	return ret;
@@ -228,8 +228,8 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	return ret;
 }
 
-static int stripe_read(
-	struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+static int stripe_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset,
+	struct array_sources sources)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
@@ -246,7 +246,7 @@ static int stripe_read(
 		uint32_t member = array_member_of(&stripe, shard);
 		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
 
-		if (array_readable(array, member, avoid)) {
+		if (array_source(array, member, sources)) {
 			batch->transfers[batch->count].shard = shard;
 			array_batch_add(batch, DISK_READ, member, data + (at - from), end - at,
 				stripe.first * DISK_ALIGN_BYTES + at % shard_bytes);
@@ -267,7 +267,7 @@ static int stripe_read(
 		const struct array_part part = {.shard = shard,
 			.from = begin - shard * shard_bytes,
 			.to = MIN(to, (shard + 1) * shard_bytes) - shard * shard_bytes,
-			.avoid = avoid};
+			.sources = sources};
 
 		if (lost >> shard & 1)
 			ret = array_rescue(disk, &stripe, &part, data + (begin - from));
@@ -275,8 +275,8 @@ static int stripe_read(
 	return ret;
 }
 
-static int mirror_read(
-	struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+static int mirror_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset,
+	struct array_sources sources)
 {
 	struct array *array = disk->array;
 	struct array_batch *batch = batch_open(array);
@@ -285,7 +285,7 @@ static int mirror_read(
 	for (uint64_t log = atomic_load(&array->log); log && ret == -EIO; log &= log - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(log);
 
-		if (!array_readable(array, i, avoid))
+		if (!array_source(array, i, sources))
 			continue;
 		batch->count = 0;
 		array_batch_add(batch, DISK_READ, i, data, bytes, offset);
@@ -297,13 +297,14 @@ static int mirror_read(
 	return ret == -EIO && !disk_array_quorum(disk) ? -EHOSTDOWN : ret;
 }
 
-int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset,
+	struct array_sources sources)
 {
 	if (!disk_in_range(disk, offset, bytes))
 		return -EIO;
 	return disk_stripe_is(offset / DISK_ALIGN_BYTES)
-		       ? stripe_read(disk, data, bytes, offset, avoid)
-		       : mirror_read(disk, data, bytes, offset, avoid);
+		       ? stripe_read(disk, data, bytes, offset, sources)
+		       : mirror_read(disk, data, bytes, offset, sources);
 }
 
 /* ---- Writes. ---- */

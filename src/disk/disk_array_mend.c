@@ -12,19 +12,46 @@ DEFINE_COUNTER(amended, "nebulaio_array_amended_total", NULL,
 DEFINE_COUNTER(rebuilt_bytes, "nebulaio_array_rebuilt_bytes_total", NULL,
 	"Bytes written to volumes that are rebuilt.");
 
-/* The members that a way leaves out: each one alone, then each two. 0: there are no more ways. */
-static uint64_t way_avoids(const struct array_geometry *geometry, uint32_t way)
+/* Number n of these sets: each of the members alone, then each two of them. 0: there are no more.
+ */
+static uint64_t few_of(const struct array_geometry *geometry, uint64_t members, uint32_t n)
 {
 	const uint8_t *order = geometry->numbers.order;
 
-	if (way < geometry->count)
-		return 1ull << order[way];
-	way -= geometry->count;
+	for (uint32_t a = 0; a < geometry->count; a++)
+		if ((members >> order[a] & 1) && n-- == 0)
+			return 1ull << order[a];
 	for (uint32_t a = 0; a < geometry->count; a++)
 		for (uint32_t b = a + 1; b < geometry->count; b++)
-			if (way-- == 0)
+			if ((members >> order[a] & 1) && (members >> order[b] & 1) && n-- == 0)
 				return 1ull << order[a] | 1ull << order[b];
 	return 0;
+}
+
+static uint32_t few_count(uint64_t members)
+{
+	uint32_t count = (uint32_t)__builtin_popcountll(members);
+
+	return count + count * (count - 1) / 2;
+}
+
+/* Ways: first the good members but one or two. Then these, and one or two of those that
+ * are rebuilt, which may have their part of the stripe although they lack others. avoid 0: there
+ * are no more ways. */
+static struct array_sources way_sources(
+	const struct array_geometry *geometry, const struct disk_way *way)
+{
+	uint32_t plain = few_count(geometry->members), number = way->number - plain;
+	uint64_t spares = way->spares & geometry->members;
+
+	if (way->number < plain)
+		return (struct array_sources){
+			.avoid = few_of(geometry, geometry->members, way->number)};
+	if (!spares)
+		return (struct array_sources){0};
+	return (struct array_sources){
+		.avoid = few_of(geometry, geometry->members & ~spares, number / few_count(spares)),
+		.also = few_of(geometry, spares, number % few_count(spares))};
 }
 
 static const struct array_geometry *geometry_of(const struct array *array, uint64_t offset)
@@ -32,11 +59,27 @@ static const struct array_geometry *geometry_of(const struct array *array, uint6
 	return &array->geometries[disk_stripe_slot(offset / DISK_ALIGN_BYTES)];
 }
 
-int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way)
+struct disk_way disk_array_way_first(const struct disk *disk)
 {
-	uint64_t avoid = disk->array ? way_avoids(geometry_of(disk->array, offset), way) : 0;
+	struct disk_way way = {0};
 
-	return avoid ? array_read(disk, (uint8_t *)data, bytes, offset, avoid) : -ENOENT;
+	for (uint64_t left = disk_array_mask(disk); left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+		if (disk_array_state(disk, i) == DISK_MEMBER_REBUILDING)
+			way.spares |= 1ull << i;
+	}
+	return way;
+}
+
+int disk_array_reread(
+	struct disk *disk, void *data, uint32_t bytes, uint64_t offset, const struct disk_way *way)
+{
+	struct array_sources sources = {0};
+
+	if (disk->array)
+		sources = way_sources(geometry_of(disk->array, offset), way);
+	return sources.avoid ? array_read(disk, (uint8_t *)data, bytes, offset, sources) : -ENOENT;
 }
 
 /* ---- A member's part of a stripe, as it should be. ---- */
@@ -93,14 +136,14 @@ static int part_mend(
 	return ret;
 }
 
-int disk_array_amend(
-	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way)
+int disk_array_amend(struct disk *disk, const void *data, uint32_t bytes, uint64_t offset,
+	const struct disk_way *way)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
 	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
 	uint64_t from = offset % MIB, to = from + bytes;
-	uint64_t avoid = way_avoids(stripe.geometry, way);
+	uint64_t avoid = way_sources(stripe.geometry, way).avoid;
 	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
 	void *read = NULL;
 	int ret = 0;
@@ -175,7 +218,50 @@ static int shard_make(
 	return ret;
 }
 
-int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const void *data)
+/* Whether the data that block c of a shard has, or is computed from, is right. */
+static bool column_right(const struct stripe *stripe, uint32_t shard, uint32_t c, const bool *wrong)
+{
+	uint32_t from = 0, to = stripe->geometry->data;
+
+	if (!wrong)
+		return true;
+	if (shard < to) {
+		from = shard;
+		to = shard + 1;
+	}
+	for (uint32_t s = from; s < to; s++)
+		if (c < array_shard_blocks(stripe, s) && wrong[s * stripe->width + c])
+			return false;
+	return true;
+}
+
+/* Writes the shard but for columns that may be wrong. */
+static int32_t shard_write(struct array_batch *batch, const struct stripe *stripe, uint32_t shard,
+	const uint8_t *made, const bool *wrong)
+{
+	uint32_t blocks = array_shard_blocks(stripe, shard), end;
+	int32_t result = 0;
+
+	for (uint32_t c = 0; c < blocks && !result; c = end) {
+		struct member_part part = {.member = array_member_of(stripe, shard),
+			.right = made + (uint64_t)c * DISK_ALIGN_BYTES,
+			.offset = (stripe->first + c) * DISK_ALIGN_BYTES};
+		bool right = column_right(stripe, shard, c, wrong);
+
+		for (end = c + 1; end < blocks && column_right(stripe, shard, end, wrong) == right;)
+			end++;
+		if (!right)
+			continue;
+		part.bytes = (uint64_t)(end - c) * DISK_ALIGN_BYTES;
+		/* A write only reads the data. */
+		result = part_run(batch, DISK_WRITE, &part, (void *)(uintptr_t)part.right);
+		counter_add(&rebuilt_bytes, part.bytes);
+	}
+	return result;
+}
+
+int disk_array_rebuild(
+	struct disk *disk, uint64_t block, uint32_t member, const void *data, const bool *wrong)
 {
 	struct array *array = disk->array;
 	struct stripe stripe = array_stripe(array, block);
@@ -183,7 +269,6 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const
 	uint64_t bytes = shard < stripe.geometry->count
 				 ? (uint64_t)array_shard_blocks(&stripe, shard) * DISK_ALIGN_BYTES
 				 : 0;
-	const struct array_part part = {.shard = shard, .to = bytes};
 	struct array_batch *batch;
 	void *made;
 	int ret;
@@ -195,19 +280,10 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member, const
 	if (posix_memalign(&made, DISK_ALIGN_BYTES, bytes))
 		return -ENOMEM;
 	batch = (struct array_batch *)calloc(1, sizeof(*batch));
-	if (!batch)
-		ret = -ENOMEM;
-	else if (data)
-		ret = shard_make(&stripe, shard, (const uint8_t *)data, (uint8_t *)made);
-	else
-		ret = array_rescue(disk, &stripe, &part, (uint8_t *)made);
+	ret = batch ? shard_make(&stripe, shard, (const uint8_t *)data, (uint8_t *)made) : -ENOMEM;
 	if (!ret) {
 		batch->array = array;
-		array_batch_add(
-			batch, DISK_WRITE, member, made, bytes, stripe.first * DISK_ALIGN_BYTES);
-		array_batch_run(batch);
-		ret = batch->transfers[0].result;
-		counter_add(&rebuilt_bytes, bytes);
+		ret = shard_write(batch, &stripe, shard, (const uint8_t *)made, wrong);
 	}
 	free(batch);
 	free(made);
@@ -233,7 +309,7 @@ static int parity_check(struct array_batch *batch, const struct stripe *stripe, 
 
 		int error;
 
-		if (!array_readable(batch->array, part.member, 0))
+		if (!array_readable(batch->array, part.member))
 			continue;
 		ret_parity->read_bytes += bytes;
 		error = part_compare(batch, &part, read);

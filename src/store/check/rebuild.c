@@ -28,11 +28,13 @@
 /* Limits of a batch: extents, and rows read to find them. */
 #define BATCH_STRIPES 256u
 #define BATCH_ROWS    16384u
+/* Stripes that a rebuild names in the log. */
+#define COMPLAINTS_MAX 10u
 
 DEFINE_COUNTER(stripes_rebuilt, "nebulaio_store_stripes_rebuilt_total", NULL,
 	"Stripes of which a part was computed again for a volume under rebuild.");
 DEFINE_COUNTER(stripes_unverified, "nebulaio_store_stripes_rebuilt_unverified_total", NULL,
-	"Stripes of which a part was computed from data that has a wrong checksum on all volumes.");
+	"Stripes of which a part was not rebuilt, because no volume has the right data.");
 DEFINE_COUNTER(volumes_rebuilt, "nebulaio_store_volumes_rebuilt_total", NULL,
 	"Volumes that were rebuilt completely.");
 
@@ -59,7 +61,8 @@ struct store_rebuild {
 	uint32_t source_count;
 	struct source sources[2 * BATCH_STRIPES]; /* of rows noted, and rows walked */
 	uint8_t *data, *piece;			  /* of a stripe, of a piece */
-	uint64_t total, unverified;		  /* stripes */
+	bool wrong[DISK_STRIPE_BLOCKS_MAX]; /* blocks of data that are not known to be right */
+	uint64_t total, unverified;	    /* stripes */
 	int ret;
 };
 
@@ -254,8 +257,22 @@ static struct stripe_piece piece_of(const struct source *source, uint64_t at, ui
 		.padded = !source->bytes && end >= padded};
 }
 
-/* Reads the data of a stripe, of which each piece has the right checksum, on any of the volumes.
- * -EUCLEAN: none has it. */
+/* Whether the row that names the extent is not damaged. */
+static bool extent_stands(
+	const struct disk *disk, const struct source *source, const struct extent *extent)
+{
+	const struct segment *segment = source->segment;
+	uint64_t padded = (uint64_t)segment->blocks << BLOCK_SHIFT;
+
+	return segment_covers(segment, source->bytes ? source->bytes : padded) &&
+	       disk_stripe_is(extent->block) &&
+	       disk_stripe_blocks(extent->block) == extent->blocks &&
+	       disk_in_range(
+		       disk, extent->block << BLOCK_SHIFT, (uint64_t)extent->blocks << BLOCK_SHIFT);
+}
+
+/* Reads the data of a stripe, and marks in `wrong` the blocks whose piece has the right checksum on
+ * none of the volumes. */
 static int stripe_fill(
 	struct store_rebuild *rebuild, const struct source *source, const struct extent *extent)
 {
@@ -263,16 +280,17 @@ static int stripe_fill(
 	const struct segment *segment = source->segment;
 	uint64_t from = (uint64_t)extent->start << BLOCK_SHIFT;
 	uint64_t to = from + ((uint64_t)extent->blocks << BLOCK_SHIFT), end;
-	int ret;
+	int read =
+		disk_read_now(volume->disk, rebuild->data, to - from, extent->block << BLOCK_SHIFT);
 
-	if (!segment_covers(segment,
-		    source->bytes ? source->bytes : (uint64_t)segment->blocks << BLOCK_SHIFT) ||
-		!disk_in_range(volume->disk, extent->block << BLOCK_SHIFT, to - from))
-		return -EUCLEAN;
-	ret = disk_read_now(volume->disk, rebuild->data, to - from, extent->block << BLOCK_SHIFT);
-	for (uint64_t at = from; at < to && !ret; at = end) {
+	memset(rebuild->wrong, 0, sizeof(rebuild->wrong));
+	if (read)
+		return read;
+	for (uint64_t at = from; at < to; at = end) {
 		uint64_t start = at / STORE_CHECK_BYTES * STORE_CHECK_BYTES;
 		struct stripe_piece piece = piece_of(source, start, rebuild->data + (at - from));
+		uint64_t block = (at - from) >> BLOCK_SHIFT;
+		int ret;
 
 		end = MIN(to, start + STORE_CHECK_BYTES);
 		/* A piece with a part in another stripe is read as a whole. */
@@ -280,33 +298,60 @@ static int stripe_fill(
 			continue;
 		piece.data = rebuild->piece;
 		ret = stripe_piece_read(volume, segment, &piece, true);
+		if (ret && ret != -EUCLEAN)
+			return ret;
+		if (ret)
+			memset(rebuild->wrong + block, true, (end - at) >> BLOCK_SHIFT);
 		memcpy(rebuild->data + (at - from), rebuild->piece + (at - start), end - at);
 	}
-	return ret;
+	return 0;
 }
 
-/* Wrong bytes on one of the others must not make the rebuilt part wrong, too: no volume might have
- * the right data then. */
+/* Too few members may have been lost meanwhile for any of them to be read: that is no damage. */
+static int wrong_tell(struct store_rebuild *rebuild, const struct extent *extent)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < extent->blocks && i < DISK_STRIPE_BLOCKS_MAX; i++)
+		count += rebuild->wrong[i];
+	if (!count)
+		return 0;
+	if (!disk_array_quorum(rebuild->store->volume.disk))
+		return -EHOSTDOWN;
+	counter_add(&stripes_unverified, 1);
+	if (rebuild->unverified++ < COMPLAINTS_MAX)
+		log_error("store",
+			"the stripe at block %llu of each volume: no volume has the right data of "
+			"%u blocks: what the rebuilt volumes have there stays as it is",
+			(unsigned long long)disk_stripe_first(extent->block), count);
+	return 0;
+}
+
+/* Wrong bytes on one of the others must not make the rebuilt part wrong, too: it may be what the
+ * right data can be computed from. */
 static int stripe_run(struct store_rebuild *rebuild, const struct source *source,
 	const struct extent *extent, uint64_t members)
 {
 	struct disk *disk = rebuild->store->volume.disk;
-	bool right;
-	int ret;
+	bool stands = extent_stands(disk, source, extent);
+	int ret = 0;
 
-	members &= disk_array_stripe_members(disk, extent->block);
+	if (stands)
+		members &= disk_array_stripe_members(disk, extent->block);
 	if (!members)
 		return 0;
-	ret = stripe_fill(rebuild, source, extent);
-	right = !ret;
-	if (ret == -EUCLEAN) {
-		counter_add(&stripes_unverified, 1);
-		rebuild->unverified++;
-		ret = 0;
+	if (stands)
+		ret = stripe_fill(rebuild, source, extent);
+	else
+		memset(rebuild->wrong, true, sizeof(rebuild->wrong));
+	if (!ret)
+		ret = wrong_tell(rebuild, extent);
+	for (; stands && members && !ret; members &= members - 1) {
+		uint32_t member = (uint32_t)__builtin_ctzll(members);
+
+		ret = disk_array_rebuild(
+			disk, extent->block, member, rebuild->data, rebuild->wrong);
 	}
-	for (; members && !ret; members &= members - 1)
-		ret = disk_array_rebuild(disk, extent->block, (uint32_t)__builtin_ctzll(members),
-			right ? rebuild->data : NULL);
 	return ret;
 }
 
@@ -447,8 +492,8 @@ int store_rebuild(struct store *store)
 			strerror(-ret));
 	if (rebuild->unverified)
 		log_error("store",
-			"a rebuild found %llu stripes with wrong bytes of which no volume has the "
-			"right ones: run a scrub, which names the objects; restore or delete them",
+			"a rebuild found %llu stripes of which no volume has the right data: run a "
+			"scrub, which names the objects; restore or delete them",
 			(unsigned long long)rebuild->unverified);
 	free(memory);
 	free(rebuild);

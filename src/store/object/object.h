@@ -175,8 +175,8 @@ static inline void object_supersede(struct store *store, struct object *object)
 /* ---- stripe_mend.c: repairs from other volumes. ---- */
 /* Repairs a damaged piece (at most STORE_CHECK_BYTES) of a segment: reads it in other ways until
  * its checksum is right. data is padded to blocks. amend: also writes the right data to the volume.
- * 0; 1: data is right, but the volume could not be written (logged); -EIO. On a fiber, or blocking
- * outside of fibers. */
+ * 0; 1: data is right, but the volume could not be written (logged); -EIO; -ENOMEM. On a fiber, or
+ * blocking outside of fibers. */
 struct stripe_piece {
 	uint64_t at; /* offset in the segment */
 	uint8_t *data;
@@ -190,8 +190,8 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 /* Whether data has the piece's checksum. */
 bool stripe_piece_right(const struct stripe_piece *piece);
 /* Reads a piece, compares its checksum, and repairs it if it is wrong, which the volume's mended
- * and unmended count. 0: data is right; -EUCLEAN: no volume has the right data, or it lies outside.
- * As stripe_mend. */
+ * and unmended count. 0: data is right; -EUCLEAN: no volume has the right data, or it lies outside;
+ * -EIO: likewise, and too few volumes could be read. As stripe_mend. */
 int stripe_piece_read(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend);
 

@@ -26,7 +26,7 @@ bool stripe_piece_right(const struct stripe_piece *piece)
 /* Reads the piece in one of the ways (or writes the data that was read that way over the damage).
  */
 static int piece_go(struct disk *disk, const struct segment *segment,
-	const struct stripe_piece *piece, uint32_t way, bool amend)
+	const struct stripe_piece *piece, const struct disk_way *way, bool amend)
 {
 	uint32_t padded = ALIGN_UP(piece->bytes, BLOCK_BYTES);
 	int ret = 0;
@@ -56,16 +56,18 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 	CHECK(piece->bytes && piece->bytes <= STORE_CHECK_BYTES);
 	if (!volume->set_count)
 		return -EIO;
-	for (uint32_t way = 0;; way++) {
-		int ret = piece_go(volume->disk, segment, piece, way, false);
+	for (struct disk_way way = disk_array_way_first(volume->disk);; way.number++) {
+		int ret = piece_go(volume->disk, segment, piece, &way, false);
 
-		if (ret == -ENOENT || ret == -ENOMEM)
+		if (ret == -ENOENT)
 			return -EIO;
+		if (ret == -ENOMEM)
+			return ret;
 		if (ret || !stripe_piece_right(piece))
 			continue;
 		counter_add(&mended, 1);
 		/* If the rewrite fails, the next read repairs it again. */
-		return amend && piece_go(volume->disk, segment, piece, way, true) ? 1 : 0;
+		return amend && piece_go(volume->disk, segment, piece, &way, true) ? 1 : 0;
 	}
 }
 
@@ -92,6 +94,8 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 	if (stripe_piece_right(piece))
 		return 0;
 	ret = stripe_mend(volume, segment, piece, amend);
+	if (ret == -ENOMEM)
+		return ret;
 	if (ret < 0)
 		return -EUCLEAN;
 	if (ret)

@@ -245,7 +245,8 @@ static void spoil(const struct fixture *fixture, uint32_t member, uint64_t offse
 static void test_lies_are_found_and_mended(void **state)
 {
 	struct fixture fixture;
-	uint32_t way, member = 0;
+	struct disk_way way;
+	uint32_t member = 0;
 
 	(void)state;
 	fixture_init(&fixture, 4, 2);
@@ -253,26 +254,63 @@ static void test_lies_are_found_and_mended(void **state)
 	/* The first shard's member rotates with the place: block 256 is the second rotation. */
 	member = STRIPE_FIRST / 256 % 6;
 	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 5 * BLOCK, BLOCK);
-	for (way = 0;; way++) {
+	for (way = disk_array_way_first(fixture.disk);; way.number++) {
 		assert_int_equal(disk_array_reread(fixture.disk, fixture.got, 16 * BLOCK,
-					 offset_of(STRIPE_FIRST, 256), way),
+					 offset_of(STRIPE_FIRST, 256), &way),
 			0);
 		if (memcmp(fixture.got, fixture.body, 16 * BLOCK) == 0)
 			break;
-		assert_in_range(way, 0, 5);
+		assert_in_range(way.number, 0, 5);
 	}
-	assert_int_equal(way, member);
+	assert_int_equal(way.number, member);
 	assert_int_equal(disk_array_amend(fixture.disk, fixture.got, 16 * BLOCK,
-				 offset_of(STRIPE_FIRST, 256), way),
+				 offset_of(STRIPE_FIRST, 256), &way),
 		0);
 	stripe_expect(&fixture, STRIPE_FIRST, 256);
 	/* Six alone and fifteen pairs. */
+	way.number = 20;
 	assert_int_equal(disk_array_reread(fixture.disk, fixture.got, BLOCK,
-				 offset_of(STRIPE_FIRST, 256), 20),
+				 offset_of(STRIPE_FIRST, 256), &way),
 		0);
+	way.number = 21;
 	assert_int_equal(disk_array_reread(fixture.disk, fixture.got, BLOCK,
-				 offset_of(STRIPE_FIRST, 256), 21),
+				 offset_of(STRIPE_FIRST, 256), &way),
 		-ENOENT);
+	fixture_end(&fixture);
+}
+
+/* Two members are rebuilt, and only one of them has its part of the stripe. */
+static void test_members_under_rebuild_are_read_last(void **state)
+{
+	uint32_t wrong = STRIPE_FIRST / 256 % 6, right_ways = 0;
+	struct fixture fixture;
+	struct disk_way way;
+	int ret;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	spoil(&fixture, wrong, STRIPE_FIRST * BLOCK, 64 * BLOCK);
+	spoil(&fixture, (wrong + 1) % 6, STRIPE_FIRST * BLOCK, 64 * BLOCK);
+	array_reopen(&fixture, 0, 1ull << (wrong + 1) % 6 | 1ull << (wrong + 2) % 6);
+	for (way = disk_array_way_first(fixture.disk);; way.number++) {
+		ret = disk_array_reread(
+			fixture.disk, fixture.got, 64 * BLOCK, offset_of(STRIPE_FIRST, 256), &way);
+		if (ret == -ENOENT)
+			break;
+		if (ret || memcmp(fixture.got, fixture.body, 64 * BLOCK) != 0)
+			continue;
+		assert_true(way.number >= 21);
+		right_ways++;
+		if (right_ways == 1)
+			assert_int_equal(disk_array_amend(fixture.disk, fixture.got, 64 * BLOCK,
+						 offset_of(STRIPE_FIRST, 256), &way),
+				0);
+	}
+	/* Four good ones alone and six pairs, each with one or both of the others. */
+	assert_int_equal(way.number, 21 + 10 * 3);
+	assert_true(right_ways);
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
 	fixture_end(&fixture);
 }
 
@@ -330,8 +368,9 @@ static void test_a_member_comes_back(void **state)
 	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
 	assert_int_equal(disk_array_changes(fixture.disk), 2);
-	assert_int_equal(
-		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1, NULL), 0);
+	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1,
+				 fixture.body, NULL),
+		0);
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_lost(fixture.disk), 0);
 	disk_array_fail(fixture.disk, 0, -EIO);
@@ -387,8 +426,8 @@ static void test_members_are_rebuilt(void **state)
 		uint64_t block = disk_stripe(STRIPE_FIRST + i * 16, LENGTHS[i], 0);
 
 		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
-		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0, NULL), 0);
-		assert_int_equal(disk_array_rebuild(fixture.disk, block, 3, NULL), 0);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0, fixture.body, NULL), 0);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 3, fixture.body, NULL), 0);
 	}
 	disk_array_heal(fixture.disk, 0);
 	disk_array_heal(fixture.disk, 3);
@@ -399,8 +438,57 @@ static void test_members_are_rebuilt(void **state)
 	/* A missing member is neither healed nor rebuilt. */
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_MISSING);
+	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1,
+				 fixture.body, NULL),
+		-EIO);
+	fixture_end(&fixture);
+}
+
+/* Of a member whose blocks are all of one byte: which were written. */
+static void columns_expect(
+	const struct fixture *fixture, uint32_t member, uint32_t from, uint32_t to)
+{
+	struct disk *disk = disk_array_member(fixture->disk, member);
+
 	assert_int_equal(
-		disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256, 0), 1, NULL), -EIO);
+		disk_read_now(disk, fixture->got, 64 * BLOCK, (uint64_t)STRIPE_FIRST * BLOCK), 0);
+	for (uint32_t c = 0; c < 64; c++) {
+		const uint8_t *block = fixture->got + (uint64_t)c * BLOCK;
+		bool stays = block[0] == 0x77 && memcmp(block, block + 1, BLOCK - 1) == 0;
+
+		assert_int_equal(stays, c >= from && c < to);
+	}
+}
+
+/* A rebuild does not write over what depends on data that may be wrong. */
+static void test_doubtful_parts_are_not_written(void **state)
+{
+	uint64_t block = disk_stripe(STRIPE_FIRST, 256, 0);
+	bool wrong[DISK_STRIPE_BLOCKS_MAX] = {false};
+	struct fixture fixture;
+	uint32_t turn = STRIPE_FIRST / 256 % 6;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	/* Of the second shard's blocks. */
+	for (uint32_t c = 16; c < 32; c++)
+		wrong[64 + c] = true;
+	for (uint32_t s = 0; s < 6; s++) {
+		uint32_t member = (turn + s) % 6;
+
+		array_reopen(&fixture, 0, 1ull << member);
+		spoil(&fixture, member, (uint64_t)STRIPE_FIRST * BLOCK, 64 * BLOCK);
+		assert_int_equal(
+			disk_array_rebuild(fixture.disk, block, member, fixture.body, wrong), 0);
+		columns_expect(
+			&fixture, member, s == 1 || s >= 4 ? 16 : 0, s == 1 || s >= 4 ? 32 : 0);
+		assert_int_equal(
+			disk_array_rebuild(fixture.disk, block, member, fixture.body, NULL), 0);
+		columns_expect(&fixture, member, 0, 0);
+	}
+	array_reopen(&fixture, 0, 0);
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
 	fixture_end(&fixture);
 }
 
@@ -522,10 +610,12 @@ int main(void)
 		cmocka_unit_test(test_mirrors),
 		cmocka_unit_test(test_a_failed_write_gives_a_member_up),
 		cmocka_unit_test(test_lies_are_found_and_mended),
+		cmocka_unit_test(test_members_under_rebuild_are_read_last),
 		cmocka_unit_test(test_parity_is_held_against_data),
 		cmocka_unit_test(test_a_member_comes_back),
 		cmocka_unit_test(test_members_are_regained),
 		cmocka_unit_test(test_members_are_rebuilt),
+		cmocka_unit_test(test_doubtful_parts_are_not_written),
 		cmocka_unit_test(test_a_huge_member_is_used_as_far_as_addresses_reach),
 	};
 
