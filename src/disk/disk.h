@@ -404,7 +404,8 @@ int disk_array_amend(struct disk *disk, const void *data, uint32_t bytes, uint64
 uint64_t disk_array_stripe_members(const struct disk *disk, uint64_t block);
 /* Computes a member's part of a stripe and writes it. data: all of the stripe's blocks. wrong: one
  * for each block, true when it is not known to be right: then what depends on it is not written,
- * because the member may have the right part; NULL: all are right. -EIO, -ENOMEM. Fiber call. */
+ * because the member may have the right part; NULL: all are right. A member whose write fails is
+ * given up. -EIO: the member is missing; other errors of the write; -ENOMEM. Fiber call. */
 int disk_array_rebuild(
 	struct disk *disk, uint64_t block, uint32_t member, const void *data, const bool *wrong);
 /* Computes a stripe's parity from its data and compares it with the members' parity. data: all of

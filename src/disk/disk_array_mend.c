@@ -284,6 +284,8 @@ int disk_array_rebuild(
 	if (!ret) {
 		batch->array = array;
 		ret = shard_write(batch, &stripe, shard, (const uint8_t *)made, wrong);
+		if (ret)
+			array_member_fail(disk, member, ret);
 	}
 	free(batch);
 	free(made);

@@ -272,7 +272,7 @@ static bool extent_stands(
 }
 
 /* Reads the data of a stripe, and marks in `wrong` the blocks whose piece has the right checksum on
- * none of the volumes. */
+ * none of the volumes, or can be read on too few. */
 static int stripe_fill(
 	struct store_rebuild *rebuild, const struct source *source, const struct extent *extent)
 {
@@ -284,7 +284,7 @@ static int stripe_fill(
 		disk_read_now(volume->disk, rebuild->data, to - from, extent->block << BLOCK_SHIFT);
 
 	memset(rebuild->wrong, 0, sizeof(rebuild->wrong));
-	if (read)
+	if (read && read != -EIO)
 		return read;
 	for (uint64_t at = from; at < to; at = end) {
 		uint64_t start = at / STORE_CHECK_BYTES * STORE_CHECK_BYTES;
@@ -294,11 +294,11 @@ static int stripe_fill(
 
 		end = MIN(to, start + STORE_CHECK_BYTES);
 		/* A piece with a part in another stripe is read as a whole. */
-		if (start == at && start + piece.bytes <= to && stripe_piece_right(&piece))
+		if (!read && start == at && start + piece.bytes <= to && stripe_piece_right(&piece))
 			continue;
 		piece.data = rebuild->piece;
 		ret = stripe_piece_read(volume, segment, &piece, true);
-		if (ret && ret != -EUCLEAN)
+		if (ret && ret != -EUCLEAN && ret != -EIO)
 			return ret;
 		if (ret)
 			memset(rebuild->wrong + block, true, (end - at) >> BLOCK_SHIFT);
@@ -351,6 +351,9 @@ static int stripe_run(struct store_rebuild *rebuild, const struct source *source
 
 		ret = disk_array_rebuild(
 			disk, extent->block, member, rebuild->data, rebuild->wrong);
+		/* The others go on without one that failed the write. */
+		if (disk_array_state(disk, member) == DISK_MEMBER_MISSING)
+			ret = 0;
 	}
 	return ret;
 }
@@ -374,6 +377,8 @@ static int batch_run(struct store_rebuild *rebuild, void (*gather)(void *))
 	uint64_t members = members_rebuilding(rebuild->store->volume.disk);
 	int ret;
 
+	if (!members)
+		return -ENOTCONN; /* each was given up */
 	space_hold(rebuild->store->space);
 	rebuild->count = rebuild->source_count = 0;
 	fiber_offload_long(gather, rebuild);
@@ -487,7 +492,7 @@ int store_rebuild(struct store *store)
 		fiber_offload_long(heal_run, rebuild);
 		ret = rebuild->ret;
 	}
-	if (ret && ret != -ESHUTDOWN)
+	if (ret && ret != -ESHUTDOWN && members_rebuilding(store->volume.disk))
 		log_error("store", "rebuilding stopped: %s; it starts again from the beginning",
 			strerror(-ret));
 	if (rebuild->unverified)

@@ -75,9 +75,9 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend)
 {
 	uint32_t padded = ALIGN_UP(piece->bytes, BLOCK_BYTES);
-	int ret;
+	int ret, unread = 0;
 
-	for (uint32_t done = 0; done < padded;) {
+	for (uint32_t done = 0; done < padded && !unread;) {
 		uint64_t offset, run;
 
 		ret = segment_find(segment, piece->at + done, &offset, &run);
@@ -87,17 +87,18 @@ int stripe_piece_read(struct volume *volume, const struct segment *segment,
 		if (!disk_in_range(volume->disk, offset, run))
 			return -EUCLEAN;
 		ret = disk_read_now(volume->disk, piece->data + done, run, offset);
-		if (ret)
+		if (ret && ret != -EIO)
 			return ret;
+		unread = ret;
 		done += (uint32_t)run;
 	}
-	if (stripe_piece_right(piece))
+	if (!unread && stripe_piece_right(piece))
 		return 0;
 	ret = stripe_mend(volume, segment, piece, amend);
 	if (ret == -ENOMEM)
 		return ret;
 	if (ret < 0)
-		return -EUCLEAN;
+		return unread ? unread : -EUCLEAN;
 	if (ret)
 		volume->unmended++;
 	else

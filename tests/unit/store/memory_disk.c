@@ -67,7 +67,7 @@ static bool read_fails(struct memory_disk *self, const struct disk_io *io)
 	if (!self->fail_times || self->fail_at < io->offset ||
 		self->fail_at >= io->offset + io->bytes)
 		return false;
-	if (io->op == DISK_WRITE)
+	if (io->op == DISK_WRITE && !self->fail_stays)
 		self->fail_times = 0;
 	else if (io->op == DISK_READ && self->fail_times != UINT32_MAX)
 		self->fail_times--;

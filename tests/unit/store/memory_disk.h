@@ -32,6 +32,7 @@ struct memory_disk {
 	uint64_t fail_at;     /* a byte that this many reads fail on; a write repairs it */
 	uint32_t fail_times;  /* UINT32_MAX: all reads */
 	bool fail_loses;      /* the first such read loses the disk */
+	bool fail_stays;      /* no write repairs it */
 	uint64_t stuck_at;    /* a byte that no write changes; 0: none */
 	int32_t stuck_result; /* of such a write; 0: as if it had done it */
 };

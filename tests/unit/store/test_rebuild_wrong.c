@@ -1,4 +1,5 @@
-/* tests/unit/store/test_rebuild_wrong.c: a rebuild when other volumes have wrong bytes. */
+/* tests/unit/store/test_rebuild_wrong.c: a rebuild when other volumes have wrong bytes, or sectors
+ * that cannot be read, and when a rebuilt volume fails. */
 #include "memory_disk.h"
 #include "rig.h"
 
@@ -169,11 +170,72 @@ static void test_a_rebuild_leaves_what_it_cannot_know(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* The same with a sector that cannot be read: once it is written it can be, or it takes no write.
+ */
+static void test_a_rebuild_passes_a_sector_that_fails(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 2 * ARRAY_LEN(RETURNS); i++) {
+		struct returned returned = {
+			.blank = RETURNS[i / 2].blank, .bodies_lost = RETURNS[i / 2].bodies_lost};
+		struct memory_disk *rotten;
+		struct rig rig;
+
+		returned_begin(&rig, &returned, RETURNS[i / 2].rebuilt);
+		rotten = memory_disk(returned.rotten);
+		rotten->fail_at = returned.at + 100;
+		rotten->fail_times = UINT32_MAX;
+		if (i % 2) {
+			rotten->stuck_at = rotten->fail_at;
+			rotten->stuck_result = -EIO;
+			rotten->fail_stays = true;
+		}
+		returned_end(&rig, &returned);
+	}
+}
+
+/* ---- A rebuilt volume that fails a write. ---- */
+
+static void failing_rebuild(struct rig *rig, void *arg)
+{
+	const struct returned *returned = (const struct returned *)arg;
+	uint32_t failing = 1u << (returned->rotten + 1) % 6;
+	struct disk *disk = rig->store->volume.disk;
+
+	assert_int_equal(store_rebuild(rig->store), returned->rebuilt == failing ? -ENOTCONN : 0);
+	assert_int_equal(disk_array_lost(disk), failing);
+	assert_int_equal(disk_array_state(disk, (returned->rotten + 1) % 6), DISK_MEMBER_MISSING);
+	/* Nothing is left to rebuild. */
+	assert_int_equal(store_rebuild(rig->store), 0);
+	assert_int_equal(object_verify_seeded(rig, "plain", SLICE("k"), BODY_BYTES, 1), 0);
+}
+
+static void test_a_rebuilt_volume_that_fails_is_given_up(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct returned returned = {0};
+		struct memory_disk *failing;
+		struct rig rig;
+
+		returned_begin(&rig, &returned, i ? 0x3 : 0x1);
+		failing = memory_disk((returned.rotten + 1) % 6);
+		failing->stuck_at = returned.at + 100;
+		failing->stuck_result = -EIO;
+		rig_run(&rig, failing_rebuild, &returned);
+		assert_int_equal(rig.open_result, 0);
+		memory_disks_close();
+		rig_dir_remove(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_rebuild_keeps_the_last_right_shards),
 		cmocka_unit_test(test_a_rebuild_leaves_what_it_cannot_know),
+		cmocka_unit_test(test_a_rebuild_passes_a_sector_that_fails),
+		cmocka_unit_test(test_a_rebuilt_volume_that_fails_is_given_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
