@@ -217,10 +217,14 @@ int array_grow_to(struct store *store, struct disk *disk)
 static void super_run(void *arg)
 {
 	struct array_monitor *monitor = (struct array_monitor *)arg;
+	struct volume *volume = &monitor->store->volume;
 
-	pthread_mutex_lock(&monitor->store->volume.lock);
-	monitor->ret = volume_super_write(&monitor->store->volume);
-	pthread_mutex_unlock(&monitor->store->volume.lock);
+	pthread_mutex_lock(&volume->lock);
+	if (volume->members_new >> monitor->member & 1)
+		stripe_member_anew(&volume->super, monitor->member);
+	volume->members_new &= ~(1ull << monitor->member);
+	monitor->ret = volume_super_write(volume);
+	pthread_mutex_unlock(&volume->lock);
 }
 
 static bool attend(struct array_monitor *monitor);
@@ -496,6 +500,7 @@ static void replace_run(void *arg)
 		volume->path_told[place] = 0;
 		volume->member_told[member] = 0;
 		volume->paths_named &= ~(1ull << place);
+		volume->paths_asked |= 1ull << place;
 		monitor->looks = 0;
 		if (stripe_remember(monitor->store->dir, volume))
 			log_warn("store", "%s: cannot record it in the data folder",

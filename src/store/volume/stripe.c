@@ -114,6 +114,7 @@ void stripe_path_remove(struct volume *volume, uint32_t path_idx)
 	bit_move(&volume->paths_refused, last, path_idx);
 	volume->path_told[path_idx] = volume->path_told[last];
 	volume->path_told[last] = 0;
+	bit_move(&volume->paths_asked, last, path_idx);
 	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++)
 		if (volume->path_of[m] == path_idx)
 			volume->path_of[m] = STRIPE_PATH_NONE;
@@ -260,6 +261,31 @@ static int member_super_write(struct volume *volume, uint32_t member)
 	return stripe_label(disk_array_member(volume->disk, member), &super);
 }
 
+void stripe_member_anew(struct superblock *super, uint32_t member)
+{
+	super->set.joined[member] = ++super->set.change;
+}
+
+/* Writes the superblock to the members in that state. False: some failed. */
+static bool members_super_write(struct volume *volume, enum disk_member_state state)
+{
+	bool whole = true;
+
+	for (uint64_t left = disk_array_mask(volume->disk); left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+		int ret;
+
+		if (disk_array_state(volume->disk, i) != state)
+			continue;
+		ret = member_super_write(volume, i);
+		if (ret) {
+			disk_array_fail(volume->disk, i, ret);
+			whole = false;
+		}
+	}
+	return whole;
+}
+
 /* Gives the superblock that this start found, with a generation of this start, to the good volumes:
  * enough of them have that before any has another one. So the next start sees at least this
  * generation, and passes all superblocks of this start that did not count. */
@@ -283,7 +309,9 @@ static void found_write(struct volume *volume)
 	volume->unseen = !disk_array_quorum(volume->disk);
 }
 
-/* Members of the array that the new set lacks get it, too: they must not be taken for members. */
+/* Members of the array that the new set lacks get it, too: they must not be taken for members. A
+ * volume that is new in its place has the change by which it came before the others name it: else
+ * it would be no member after a crash. */
 int stripe_super_write(struct volume *volume)
 {
 	uint64_t lost_before = volume->super.set_lost, changes = 0;
@@ -292,23 +320,12 @@ int stripe_super_write(struct volume *volume)
 	if (volume->unseen && disk_array_quorum(volume->disk))
 		found_write(volume);
 	while (again && disk_array_quorum(volume->disk)) {
-		again = false;
 		changes = disk_array_changes(volume->disk);
 		volume->super.generation++;
 		volume->super.set_lost =
 			disk_array_lost(volume->disk) & super_members(&volume->super);
-		for (uint64_t left = disk_array_mask(volume->disk); left; left &= left - 1) {
-			uint32_t i = (uint32_t)__builtin_ctzll(left);
-			int ret;
-
-			if (disk_array_state(volume->disk, i) == DISK_MEMBER_MISSING)
-				continue;
-			ret = member_super_write(volume, i);
-			if (ret) {
-				disk_array_fail(volume->disk, i, ret);
-				again = true;
-			}
-		}
+		again = !members_super_write(volume, DISK_MEMBER_REBUILDING);
+		again |= !members_super_write(volume, DISK_MEMBER_GOOD);
 	}
 	if (again || !disk_array_quorum(volume->disk)) {
 		/* No commit that those volumes missed was acknowledged. */
@@ -559,7 +576,7 @@ static void members_take(struct set *set)
 /* Blank volumes take the places of missing members. */
 static void spares_take(struct set *set, uint64_t bytes)
 {
-	const struct superblock *super = &set->volume->super;
+	struct superblock *super = &set->volume->super;
 	uint32_t member = 0;
 
 	for (uint32_t i = 0; i < set->volume->set_count; i++) {
@@ -590,6 +607,7 @@ static void spares_take(struct set *set, uint64_t bytes)
 		}
 		set->volume->path_of[member] = i;
 		set->array.states[member] = DISK_MEMBER_REBUILDING;
+		stripe_member_anew(super, member);
 		log_info("store", "%s takes the place of volume %u", set->volume->set_paths[i],
 			member);
 	}
@@ -667,6 +685,33 @@ static uint64_t members_good(const struct set *set, uint64_t *ret_bytes)
 	return good;
 }
 
+/* A member that was written by no start since the last but one: by each start all good ones are,
+ * before anything else. It is an older copy, or a volume whose place another one had. Several
+ * starts in a row that reached too few volumes leave good ones behind, too: it is taken as good if
+ * the others are not enough. */
+static uint64_t behind_find(struct set *set, uint64_t good)
+{
+	const struct volume *volume = set->volume;
+	uint64_t behind = 0;
+
+	for (uint64_t left = good; left; left &= left - 1) {
+		uint32_t m = (uint32_t)__builtin_ctzll(left);
+
+		if (set->candidates[volume->path_of[m]].super.epoch + 1 < volume->super.epoch)
+			behind |= 1ull << m;
+	}
+	if (!set_enough(&volume->super, good & ~behind))
+		return 0;
+	for (uint64_t left = behind; left; left &= left - 1) {
+		uint32_t m = (uint32_t)__builtin_ctzll(left);
+
+		log_warn("store", "volume %u (%s) is an older state of it: not taken as good", m,
+			volume->set_paths[volume->path_of[m]]);
+		set->array.states[m] = DISK_MEMBER_REBUILDING;
+	}
+	return behind;
+}
+
 /* A superblock that never counted may lie on a volume that is not there: it must not be as new as
  * one that this start writes, or it would be taken for that one when the volume is back. */
 static void unseen_pass(struct set *set)
@@ -717,6 +762,8 @@ static int set_assemble(struct set *set)
 	members_take(set);
 	unseen_pass(set);
 	good = members_good(set, &bytes);
+	if (behind_find(set, good))
+		good = members_good(set, &bytes);
 	if (!set_enough(super, good)) {
 		if (!set_withdraw(set, good)) {
 			set_lacks(super, good);
@@ -804,21 +851,26 @@ static bool path_idle(const struct volume *volume, uint32_t path_idx)
 	return !(volume->paths_refused >> path_idx & 1);
 }
 
-/* The member that a path can be: its own, or, if it is blank, the first vacant one. */
-static uint32_t member_for(struct set *set, uint32_t path_idx)
+/* The member that a path can be: its own, or, if it is blank, or a former volume that an
+ * administrator named, the first vacant one (*ret_new). */
+static uint32_t member_for(struct set *set, uint32_t path_idx, bool *ret_new)
 {
 	struct candidate *candidate = &set->candidates[path_idx];
 	const struct volume *volume = set->volume;
+	bool ours =
+		candidate->found == 0 && memcmp(candidate->super.uuid, volume->super.uuid, 16) == 0;
+	bool belongs = ours && stripe_belongs(&volume->super, &candidate->super);
 	uint32_t member = 0;
 
-	if (candidate->found == 0 && memcmp(candidate->super.uuid, volume->super.uuid, 16) == 0)
-		return stripe_belongs(&volume->super, &candidate->super) &&
-				       member_vacant(volume, candidate->super.set_idx)
-			       ? candidate->super.set_idx
-			       : UINT32_MAX;
-	if (candidate->found == 0)
+	*ret_new = !belongs;
+	if (belongs)
+		return member_vacant(volume, candidate->super.set_idx) ? candidate->super.set_idx
+								       : UINT32_MAX;
+	if (ours && !(volume->paths_asked >> path_idx & 1))
+		return UINT32_MAX;
+	if (candidate->found == 0 && !ours)
 		candidate->found = -EMEDIUMTYPE; /* of another store */
-	if (candidate->found != -ENOENT && candidate->found != -EMEDIUMTYPE)
+	if (candidate->found && candidate->found != -ENOENT && candidate->found != -EMEDIUMTYPE)
 		return UINT32_MAX;
 	while (member < DISK_MEMBERS_MAX && !member_vacant(volume, member))
 		member++;
@@ -865,13 +917,14 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 	}
 	for (uint32_t i = 0; ret == -ENOENT && i < volume->set_count; i++) {
 		uint32_t member;
+		bool anew;
 		int error;
 
 		if ((paths_but >> i & 1) || !path_idle(volume, i))
 			continue;
 		path_scan(set, i, true);
 		scan_failed(volume, i, set->candidates[i].found);
-		member = member_for(set, i);
+		member = member_for(set, i, &anew);
 		if (member == UINT32_MAX)
 			continue;
 		error = member_open(set, i, 0, false, &ret_found->disk);
@@ -880,6 +933,8 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 			continue;
 		}
 		volume->path_told[i] = 0;
+		volume->members_new &= ~(1ull << member);
+		volume->members_new |= (uint64_t)anew << member;
 		ret_found->member = member;
 		ret_found->path_idx = i;
 		ret = 0;
@@ -888,8 +943,7 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 	return ret;
 }
 
-int stripe_member_known(
-	const struct volume_opts *opts, const struct volume *volume, uint32_t member)
+int stripe_member_known(const struct volume_opts *opts, struct volume *volume, uint32_t member)
 {
 	struct disk *disk = disk_array_member(volume->disk, member);
 	uint32_t path_idx = volume->path_of[member];
@@ -899,6 +953,8 @@ int stripe_member_known(
 
 	if (!ret && (!stripe_belongs(&volume->super, &super) || super.set_idx != member))
 		ret = -EMEDIUMTYPE;
+	volume->members_new &= ~(1ull << member);
+	volume->members_new |= (uint64_t)(ret != 0) << member;
 	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
 		ret = volume_label_check(opts, path, disk, ret);
 	return ret;

@@ -34,7 +34,7 @@ _Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
 struct super_set {
 	uint64_t change; /* how many times it changed; 0: as it was made, and not in the superblock
 			  */
-	uint64_t joined[DISK_MEMBERS_MAX]; /* the change by which each member came */
+	uint64_t joined[DISK_MEMBERS_MAX]; /* the change by which each member's volume came */
 	uint64_t own_joined;		   /* of this volume */
 	uint64_t current;		   /* the geometry of new bodies */
 	struct super_geometry {
@@ -87,6 +87,8 @@ struct volume {
 	int path_told[STRIPE_PATHS_MAX]; /* the error that opening it met last; logged; 0: none */
 	/* Why each member was not taken since it was last good; logged; 0: none. Of the monitor. */
 	int member_told[DISK_MEMBERS_MAX];
+	uint64_t paths_asked; /* one bit each: of a replacement; a former volume may be there */
+	uint64_t members_new; /* one bit each: found blank, or former, in a member's place */
 	pthread_mutex_t lock; /* of super and the paths */
 	struct superblock super;
 	_Atomic uint32_t set_current; /* super.set.current, for readers without the lock */
@@ -219,8 +221,10 @@ struct stripe_found {
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint64_t paths_but,
 	struct stripe_found *ret_found);
 /* Whether the volume on the own disk of a member that was gone is still this member's, or blank. */
-int stripe_member_known(
-	const struct volume_opts *opts, const struct volume *volume, uint32_t member);
+int stripe_member_known(const struct volume_opts *opts, struct volume *volume, uint32_t member);
+/* Under volume->lock: another volume than before is this member. The former one is no member any
+ * more as soon as a superblock counts. */
+void stripe_member_anew(struct superblock *super, uint32_t member);
 /* 0: it is this member's volume with the last superblock of all good ones. -ESTALE: another
  * member's, or an older copy; errors of volume_super_of, which are not logged. */
 int stripe_member_whole(const struct volume *volume, uint32_t member);
