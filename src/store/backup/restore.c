@@ -173,6 +173,14 @@ static int state_begin(struct store_restore *restore, const struct store_backup_
 	return ret;
 }
 
+/* Goes on with what an earlier restore left. A volume may be missing that was there then. */
+static int state_resume(struct store_restore *restore)
+{
+	int ret = recover_scan(restore->store);
+
+	return ret ? ret : volume_super_write(&restore->store->volume);
+}
+
 static bool any_row(struct slice key, struct slice value, void *arg)
 {
 	(void)value;
@@ -206,11 +214,11 @@ static int load(struct store_restore *restore, const struct store_restore_opts *
 	if (!ret)
 		ret = index_state_read(store->index, &restore->state);
 	if (ret || (restore->state.features & INDEX_FEATURE_PARTIAL))
-		return ret ? ret : recover_scan(store);
+		return ret ? ret : state_resume(restore);
 	ret = index_visit(store->index, SLICE_NONE, any_row, &rows);
 	/* The earlier one was complete but for its last step. */
 	if (!ret && rows && restore->goes_on)
-		return recover_scan(store);
+		return state_resume(restore);
 	if (!ret && rows) {
 		log_error("store", "%s: the volume holds a store already", store->dir);
 		ret = -EEXIST;
@@ -345,8 +353,11 @@ static int batch_write(struct store_restore *restore, bool durable)
 	int ret = 0;
 
 	if (group->count) {
-		/* The index may become durable at any time: not before its bodies. */
+		/* The index may become durable at any time: not before its bodies, nor before the
+		 * superblocks name the volumes that lack them. */
 		ret = disk_flush_now(store->volume.disk);
+		if (!ret)
+			ret = stripe_settle_now(&store->volume);
 		group_seal(group, &head, store->volume.uuid_crc, NULL);
 		if (!ret)
 			ret = index_write_group(store->index,

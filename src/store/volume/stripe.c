@@ -369,6 +369,15 @@ int stripe_settle(struct volume *volume)
 	return settle.ret;
 }
 
+int stripe_settle_now(struct volume *volume)
+{
+	struct settle settle = {.volume = volume};
+
+	volume_check(volume);
+	settle_run(&settle);
+	return settle.ret;
+}
+
 /* ---- Opening. ---- */
 
 const char *stripe_why(int error)

@@ -231,6 +231,8 @@ int stripe_member_whole(const struct volume *volume, uint32_t member);
 /* Fiber call, before a group is acknowledged: if a volume failed since the last call, records that
  * on the others. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct volume *volume);
+/* The same outside of fibers; blocks. */
+int stripe_settle_now(struct volume *volume);
 
 /* ---- modes.c ---- */
 /* Removes the access rights of all users except the owner from the store's directory and files.

@@ -262,6 +262,81 @@ static void test_a_moment_comes_back(void **state)
 	copy_free(&copy);
 }
 
+/* ---- Over volumes of which one, or two, are lost meanwhile. ---- */
+
+static void behind_run(struct rig *rig, void *arg)
+{
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_REBUILDING);
+	verify(rig, *(const uint64_t *)arg);
+	assert_int_equal(store_rebuild(rig->store), 0);
+	memory_disk_lose(1);
+	verify(rig, *(const uint64_t *)arg);
+}
+
+static void restored_over(const struct copy *copy, uint64_t seed, bool reopens)
+{
+	struct store_restore *restore;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	assert_int_equal(restore_open(&rig, copy, false, &restore), 0);
+	rows_restore(restore, copy, 5);
+	if (reopens)
+		store_restore_close(restore);
+	memory_disk_lose(2);
+	if (reopens)
+		assert_int_equal(restore_open(&rig, copy, false, &restore), 0);
+	rows_restore(restore, copy, UINT32_MAX);
+	assert_int_equal(store_restore_finish(restore), 0);
+	store_restore_close(restore);
+	memory_disk(2)->away = memory_disk(2)->lost = false;
+	rig_run(&rig, behind_run, &seed);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+static void restored_in_vain(const struct copy *copy)
+{
+	struct store_restore *restore;
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	assert_int_equal(restore_open(&rig, copy, false, &restore), 0);
+	rows_restore(restore, copy, UINT32_MAX);
+	memory_disk_lose(1);
+	memory_disk_lose(2);
+	assert_int_equal(store_restore_finish(restore), -EHOSTDOWN);
+	store_restore_close(restore);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+static void test_a_restore_records_what_volumes_lack(void **state)
+{
+	uint64_t seed = 1;
+	struct copy copy;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	copy_init(&copy);
+	rig_run(&rig, read_run, &copy);
+	restored_over(&copy, seed, false);
+	restored_over(&copy, seed, true);
+	restored_in_vain(&copy);
+	rig_dir_remove(&rig);
+	copy_free(&copy);
+}
+
 static void key_verify(struct rig *rig, void *arg)
 {
 	(void)arg;
@@ -775,6 +850,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_moment_comes_back),
+		cmocka_unit_test(test_a_restore_records_what_volumes_lack),
 		cmocka_unit_test(test_running_store_stays),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_forged),
