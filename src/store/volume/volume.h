@@ -188,19 +188,10 @@ int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found);
 bool volume_index_present(const char *dir);
 
-/* ---- stripe.c: several volumes. ---- */
+/* ---- paths.c ---- */
 #define STRIPE_PATH_NONE UINT32_MAX
 /* Fills in the paths, when there are several. */
 int stripe_locate(const struct volume_opts *opts, struct volume *volume);
-int stripe_open(const struct volume_opts *opts, struct volume *volume);
-/* Why a volume was not taken. */
-const char *stripe_why(int error);
-int stripe_super_write(struct volume *volume);
-/* Writes a superblock to one volume, and flushes. */
-int stripe_label(struct disk *disk, const struct superblock *from);
-/* Whether a volume with the superblock `own` is a member by the superblock `super`: one that was
- * removed, or not added completely, is not. */
-bool stripe_belongs(const struct superblock *super, const struct superblock *own);
 /* A path's number, also under another name of it; STRIPE_PATH_NONE. */
 uint32_t stripe_path_find(const struct volume *volume, const char *path);
 int stripe_path_add(struct volume *volume, const char *path);
@@ -210,7 +201,21 @@ bool stripe_path_valid(const char *path);
 /* The last path takes its number. */
 void stripe_path_remove(struct volume *volume, uint32_t path_idx);
 void stripe_paths_free(struct volume *volume);
+/* Writes the data folder's list. */
 int stripe_remember(const char *dir, const struct volume *volume);
+/* Whether the member's volume is at no path. */
+bool stripe_vacant(const struct volume *volume, uint32_t member);
+
+/* ---- stripe.c: several volumes. ---- */
+int stripe_open(const struct volume_opts *opts, struct volume *volume);
+/* Why a volume was not taken. */
+const char *stripe_why(int error);
+int stripe_super_write(struct volume *volume);
+/* Writes a superblock to one volume, and flushes. */
+int stripe_label(struct disk *disk, const struct superblock *from);
+/* Whether a volume with the superblock `own` is a member by the superblock `super`: one that was
+ * removed, or not added completely, is not. */
+bool stripe_belongs(const struct superblock *super, const struct superblock *own);
 /* Opens a volume in the place of a missing member that was not opened: 0 with its disk, which may
  * still have to grow, and the number of its path, which is none of paths_but; or -errno. Blocks. */
 struct stripe_found {
