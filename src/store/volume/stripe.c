@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define LOCK_WAIT_NS (30 * NS_PER_S)
+/* A start takes the volumes, and their superblocks change meanwhile, so many times at most. */
+#define ASSEMBLE_TRIES 5u
 /* More than the superblocks that were written, and did not count, since the last one that did;
  * even, as each slot has every other one. */
 #define GENERATIONS_UNSEEN (1ull << 32)
@@ -379,6 +381,44 @@ static void members_take(struct set *set)
 	}
 }
 
+/* Reads the superblocks again, of volumes that nobody else holds now. True: one has changed. */
+static bool supers_changed(struct set *set)
+{
+	bool changed = false;
+
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
+		struct candidate *candidate;
+		struct superblock super;
+		uint32_t path_idx = set->volume->path_of[m];
+		int found;
+
+		if (!set->array.members[m])
+			continue;
+		candidate = &set->candidates[path_idx];
+		found = volume_super_of(
+			set->array.members[m], set->volume->set_paths[path_idx], &super);
+		if (!found && super.generation == candidate->super.generation &&
+			super.crc32c == candidate->super.crc32c)
+			continue;
+		changed = true;
+		candidate->found = found;
+		if (!found)
+			candidate->super = super;
+	}
+	return changed;
+}
+
+static void members_give(struct set *set)
+{
+	for (uint32_t m = 0; m < DISK_MEMBERS_MAX; m++) {
+		disk_close(set->array.members[m]);
+		set->array.members[m] = NULL;
+		set->volume->path_of[m] = STRIPE_PATH_NONE;
+	}
+	for (uint32_t i = 0; i < set->volume->set_count; i++)
+		set->candidates[i].taken = false;
+}
+
 /* Blank volumes take the places of missing members. */
 static void spares_take(struct set *set, uint64_t bytes)
 {
@@ -556,16 +596,27 @@ static int set_assemble(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
 	const struct superblock *best = super_choose(set);
+	uint32_t tries = 0;
 	uint64_t bytes, good;
 
+	/* The last owner may have gone on to write until we got its volumes. */
+	for (; best; best = super_choose(set)) {
+		*super = *best;
+		members_take(set);
+		if (!supers_changed(set))
+			break;
+		members_give(set);
+		if (++tries == ASSEMBLE_TRIES) {
+			log_error("store", "%s: another program writes to them", set->volume->path);
+			return -EBUSY;
+		}
+	}
 	if (!best) {
 		log_error("store",
 			"none of the %u volumes belongs to this store: are they connected?",
 			set->volume->set_count);
 		return -EUCLEAN;
 	}
-	*super = *best;
-	members_take(set);
 	unseen_pass(set);
 	good = members_good(set, &bytes);
 	if (behind_find(set, good))

@@ -44,6 +44,10 @@ static int memory_open(void *arg, const struct disk_opts *opts, struct disk_iden
 		disks[idx].open_result = 0;
 		return ret;
 	}
+	if (disks[idx].opening && !opts->read_only) {
+		disks[idx].opening();
+		disks[idx].opening = NULL;
+	}
 	*ret_volume = &disks[idx];
 	disks[idx].handles++;
 	identity_fill(&disks[idx], ret_identity);

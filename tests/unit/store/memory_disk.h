@@ -22,6 +22,7 @@ struct memory_disk {
 	uint64_t lock_wait_ns;		 /* as the last writer wanted to wait */
 	bool probe;			 /* likewise */
 	int open_result;		 /* of the next writer; 0: it is opened */
+	void (*opening)(void);		 /* what happens while the next writer waits for it */
 	_Atomic uint64_t grow_bytes_max; /* growing by more at once takes too long; 0: does not */
 	uint32_t grows_lost;		 /* so many attempts to grow are lost */
 	uint64_t grow_end;	/* growing beyond it waits for memory_disk_grow_on; 0: does not */

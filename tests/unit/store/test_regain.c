@@ -744,6 +744,65 @@ static void test_a_lack_of_memory_is_no_failed_volume(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- The last owner writes superblocks until this one has the volumes. ---- */
+
+static uint8_t supers_last[3][SUPERS_BYTES], supers_before[3][SUPERS_BYTES];
+static uint64_t generation_last;
+
+static void supers_copy(uint8_t supers[3][SUPERS_BYTES])
+{
+	for (uint32_t i = 0; i < 3; i++)
+		memcpy(supers[i], memory_disk(i)->memory, SUPERS_BYTES);
+}
+
+static void last_owner_ends(void)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		memcpy(memory_disk(i)->memory, supers_last[i], SUPERS_BYTES);
+}
+
+static void first_owner(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	supers_copy(supers_before);
+	memory_disk_lose(2);
+	keys_put(rig, 100);
+	rig_index_wait(rig);
+	assert_int_equal(index_apply_checkpoint_now(rig->store), 0);
+}
+
+static void next_owner(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_true(rig->store->volume.super.generation >= generation_last);
+	/* This one missed them, as only the last superblocks say. */
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_REBUILDING);
+	keys_verify(rig, 100);
+}
+
+static void test_a_start_counts_what_the_last_owner_wrote_meanwhile(void **state)
+{
+	struct superblock super;
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, first_owner, NULL);
+	assert_int_equal(rig.open_result, 0);
+	assert_int_equal(volume_super_read("memory://0", false, &super), 0);
+	generation_last = super.generation;
+	supers_copy(supers_last);
+	for (uint32_t i = 0; i < 3; i++)
+		memcpy(memory_disk(i)->memory, supers_before[i], SUPERS_BYTES);
+	memory_disk(2)->away = memory_disk(2)->lost = false;
+	memory_disk(1)->opening = last_owner_ends;
+	rig_run(&rig, next_owner, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- Requests have all fibers that they may have. ---- */
 
 struct crowd {
@@ -823,6 +882,7 @@ int main(void)
 		cmocka_unit_test(test_a_put_that_does_not_end_keeps_no_store_down),
 		cmocka_unit_test(test_the_only_volume_is_not_replaced_by_another),
 		cmocka_unit_test(test_a_lack_of_memory_is_no_failed_volume),
+		cmocka_unit_test(test_a_start_counts_what_the_last_owner_wrote_meanwhile),
 		cmocka_unit_test(test_many_requests_take_no_fiber_from_the_volumes),
 	};
 
