@@ -227,6 +227,22 @@ static void nothing_held(void)
 	assert_int_equal(fake.qps_open, 0);
 }
 
+/* Alice's session for a PUT. */
+static void begin(char session[33])
+{
+	who = "alice";
+	whose_share = 1;
+	assert_int_equal(prepare("PUT", "4096"), 200);
+	memcpy(session, got.session, sizeof(got.session));
+}
+
+static void all_ended(void)
+{
+	while (rig_front->shared->sessions)
+		fiber_yield();
+	nothing_held();
+}
+
 /* ---- Opening. ---- */
 
 static void fails(int *error, int value, const char *op, bool unsupported)
@@ -296,10 +312,7 @@ static void a_session_is_its_owners(void *arg)
 	char session[33];
 
 	(void)arg;
-	who = "alice";
-	whose_share = 1;
-	assert_int_equal(prepare("PUT", "4096"), 200);
-	memcpy(session, got.session, sizeof(session));
+	begin(session);
 	who = "bob";
 	assert_int_equal(say(HIPOBJ_READY, session), 404);
 	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
@@ -317,9 +330,7 @@ static void a_session_is_its_owners(void *arg)
 	memcpy(session, got.session, sizeof(session));
 	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
 	assert_int_equal(say(HIPOBJ_CANCEL, session), 204);
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(a_session_is_its_owners);
 
@@ -329,10 +340,7 @@ static void a_refused_ready_ends_it(void *arg)
 	char session[33];
 
 	(void)arg;
-	who = "alice";
-	whose_share = 1;
-	assert_int_equal(prepare("PUT", "4096"), 200);
-	memcpy(session, got.session, sizeof(session));
+	begin(session);
 	early = UNPROVEN;
 	assert_int_equal(say(HIPOBJ_READY, session), 403);
 	early = FORBIDS;
@@ -346,9 +354,7 @@ static void a_refused_ready_ends_it(void *arg)
 	assert_int_equal(say(HIPOBJ_READY, session), 403);
 	early = SERVES;
 	assert_int_equal(rig_front->session_count, 0);
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(a_refused_ready_ends_it);
 
@@ -384,9 +390,7 @@ static void headers_go_with_prepare(void *arg)
 					 "x-amz-meta-color: blue\n"
 					 "x-nebulaio-replica: v1\n"
 					 "x-nebulaio-fan-out: name; members=2\n");
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(headers_go_with_prepare);
 
@@ -433,9 +437,7 @@ static void ready_adds_no_condition(void *arg)
 	}
 	assert_int_equal(rig_front->session_count, 1);
 	assert_int_equal(say_with(HIPOBJ_READY, session, more[1]), 200);
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(ready_adds_no_condition);
 
@@ -468,9 +470,7 @@ static void the_sweep_ends_what_waits(void *arg)
 	rig_front->opts.timeout_ns = 1;
 	assert_int_equal(prepare("PUT", "4096"), 200);
 	assert_int_equal(prepare("GET", "4096"), 200);
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(the_sweep_ends_what_waits);
 
@@ -479,16 +479,11 @@ static void a_fan_out_may_wait(void *arg)
 	char session[33];
 
 	(void)arg;
-	who = "alice";
-	whose_share = 1;
-	assert_int_equal(prepare("PUT", "4096"), 200);
-	memcpy(session, got.session, sizeof(session));
+	begin(session);
 	waits = true;
 	say(HIPOBJ_READY, session);
 	waits = false;
-	while (rig_front->shared->sessions)
-		fiber_yield();
-	nothing_held();
+	all_ended();
 }
 RIG_TEST(a_fan_out_may_wait);
 

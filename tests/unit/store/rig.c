@@ -284,6 +284,16 @@ void rig_index_wait(struct rig *rig)
 	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
 }
 
+static void monitor_fiber(void *arg)
+{
+	store_array_monitor(((struct rig *)arg)->store);
+}
+
+void rig_monitor_start(struct rig *rig)
+{
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+}
+
 void rig_empty(struct rig *rig, void *arg)
 {
 	(void)arg;

@@ -47,6 +47,8 @@ void rig_fibers(struct rig *rig, uint32_t count, rig_fn *fn, void *args, size_t 
 struct store_usage rig_usage(struct rig *rig);
 /* After it the index has all commits to bucket "b", and the space of dead objects is free. */
 void rig_index_wait(struct rig *rig);
+/* Starts the array monitor, which ends when the store quiesces. */
+void rig_monitor_start(struct rig *rig);
 /* Checks that neither objects nor bytes are left. A rig_fn. */
 void rig_empty(struct rig *rig, void *arg);
 /* Checks that fsck finds no fault in the closed store. */

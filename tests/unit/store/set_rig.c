@@ -33,16 +33,6 @@ void set_keys_verify(struct rig *rig, uint32_t from, uint32_t to)
 	}
 }
 
-static void set_monitor(void *arg)
-{
-	store_array_monitor(((struct rig *)arg)->store);
-}
-
-void set_monitor_start(struct rig *rig)
-{
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", set_monitor, rig), 0);
-}
-
 void set_keys_put(struct rig *rig)
 {
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
@@ -54,7 +44,7 @@ void set_keys_put(struct rig *rig)
 void set_begin_keys(struct rig *rig)
 {
 	set_keys_put(rig);
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 }
 
 struct store_set_status set_status(struct rig *rig)

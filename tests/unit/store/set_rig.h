@@ -14,8 +14,6 @@
 void set_key_name(char key[32], uint32_t i);
 int set_key_put(struct rig *rig, uint32_t i);
 void set_keys_verify(struct rig *rig, uint32_t from, uint32_t to);
-/* The array monitor, as a fiber. */
-void set_monitor_start(struct rig *rig);
 /* A bucket with SET_KEYS keys, whose moves are slow. */
 void set_keys_put(struct rig *rig);
 /* Both. */

@@ -368,11 +368,6 @@ static void test_a_barrier_waits_for_the_group_before_it(void **state)
 
 /* ---- A blank volume in the place of a missing one that cannot be taken. ---- */
 
-static void monitor_fiber(void *arg)
-{
-	store_array_monitor(((struct rig *)arg)->store);
-}
-
 static void refused_run(struct rig *rig, void *arg)
 {
 	struct memory_disk *disk = memory_disk(2);
@@ -382,7 +377,7 @@ static void refused_run(struct rig *rig, void *arg)
 	assert_int_equal(disk_array_lost(rig->store->volume.disk), 1u << 2);
 	disk->attach_result = -ENOMEM;
 	disk->away = disk->lost = false;
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	while (!rig->store->volume.paths_refused)
 		fiber_sleep_ns(NS_PER_MS);
 	assert_int_equal(disk_array_lost(rig->store->volume.disk), 1u << 2);
@@ -420,7 +415,7 @@ static void busy_run(struct rig *rig, void *arg)
 
 	disk->open_result = *(const int *)arg;
 	disk->away = disk->lost = false;
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD) {
 		assert_int_equal(rig->store->volume.paths_refused, 0);
 		fiber_sleep_ns(NS_PER_MS);
@@ -473,7 +468,7 @@ static void slow_run(struct rig *rig, void *arg)
 	memory_disk(2)->away = memory_disk(2)->lost = false;
 	memory_disk(2)->grow_bytes_max = rig->opts.step_bytes;
 	memory_disk(2)->grows_lost = 1;
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_GOOD)
 		fiber_sleep_ns(NS_PER_MS);
 	assert_int_equal(memory_disk(2)->bytes, memory_disk(0)->bytes);
@@ -542,7 +537,7 @@ static void pathless_run(struct rig *rig, void *arg)
 	assert_int_equal(store->volume.set_count, 2);
 	assert_int_equal(store_volume_replace(store, 2, "memory://1"), -EEXIST);
 	assert_int_equal(store_volume_replace(store, 2, "memory://3"), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	while (store->volume.replace_path)
 		fiber_sleep_ns(NS_PER_MS);
 	assert_int_equal(store->volume.set_count, 3);
@@ -597,7 +592,7 @@ static void told_run(struct rig *rig, void *arg)
 	memory_disk(2)->open_result = -EBUSY;
 	memory_disk(2)->away = memory_disk(2)->lost = false;
 	log_catch();
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	told_await(rig, memory_disk(2));
 	assert_non_null(strstr(log_caught(), "memory://2 cannot be volume 2: Device or resource"));
 	/* Another in its place, after it was in use. */
@@ -649,7 +644,7 @@ static void strange_run(struct rig *rig, void *arg)
 
 	(void)arg;
 	log_catch();
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memory_disk_lose(2);
 	while (disk_array_state(rig->store->volume.disk, 2) != DISK_MEMBER_MISSING)
 		fiber_sleep_ns(NS_PER_MS);
@@ -849,7 +844,7 @@ static void spared_run(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(store_volume_replace(store, 2, "memory://3"), 0);
 	memory_disk_lose(1);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	while (store->volume.replace_path ||
 		disk_array_state(store->volume.disk, 1) != DISK_MEMBER_MISSING)
 		fiber_sleep_ns(NS_PER_MS);

@@ -54,11 +54,6 @@ static void state_await(const struct rig *rig, uint32_t member, enum disk_member
 		fiber_sleep_ns(NS_PER_MS);
 }
 
-static void monitor_fiber(void *arg)
-{
-	store_array_monitor(((struct rig *)arg)->store);
-}
-
 static void put_begin(struct rig *rig, struct store_put **ret_put)
 {
 	const struct store_put_opts opts = {
@@ -77,7 +72,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	put_begin(rig, &begun);
 	epoch = rig->store->volume.super.epoch;
 	memory_disk_lose(2);
@@ -125,7 +120,7 @@ static void lose_and_spoil(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memory_disk_lose(1);
 	memory_disk_lose(2);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
@@ -199,7 +194,7 @@ static void memory_goes_on(struct rig *rig, void *arg)
 	assert_int_equal(store_bucket_create(rig->store, &bucket), 0);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memory_disk_lose(2);
 	keys_put(rig, 200);
 	memory_disk_lose(1);
@@ -292,7 +287,7 @@ static void blank_run(struct rig *rig, void *arg)
 	(void)arg;
 	memory_disk(2)->away = memory_disk(2)->lost = false;
 	half_grow(2, 1u << 1);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	half_grown_await(rig, 2);
 	state_await(rig, 2, DISK_MEMBER_GOOD);
 	memory_disk_lose(0);
@@ -320,7 +315,7 @@ static void add_run(struct rig *rig, void *arg)
 	grow_steps(rig, arg);
 	half_grow(3, 1u << 1 | 1u << 2);
 	assert_int_equal(set_ask(rig, "memory://3", 0), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	half_grown_await(rig, 3);
 	set_end_await(rig);
 	assert_int_equal(set_members(rig), 0xf);
@@ -350,7 +345,7 @@ static void wait_run(struct rig *rig, void *arg)
 	grow_steps(rig, NULL);
 	half_grow(3, 1u << 1 | 1u << 2);
 	assert_int_equal(store_volumes_change(rig->store, &change, why, sizeof(why)), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	set_note_await(rig, "too few volumes are present");
 	assert_int_equal(access(adds[0], F_OK), 0);
 	memory_disk_grow_on(3);
@@ -379,7 +374,7 @@ static void two_back(struct rig *rig, void *arg)
 {
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memory_disk_lose(0);
 	memory_disk_lose(1);
 	keys_put(rig, 100);
@@ -430,7 +425,7 @@ static void number_again(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 100, 1, NULL), 0);
 	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	assert_int_equal(seq_of(rig, "key"), 0);
 	memory_disk_lose(1);
 	memory_disk_lose(2);
@@ -473,7 +468,7 @@ static void keeps_space(struct rig *rig, void *arg)
 	assert_int_equal(space_free_blocks(space), before - 1);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), SMALL, 3, NULL), -EHOSTDOWN);
 	assert_int_equal(space_free_blocks(space), before - 1);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memory_disk(1)->away = memory_disk(2)->away = false;
 	writable_await(rig, true);
 	assert_int_equal(space_free_blocks(space), before);
@@ -504,7 +499,7 @@ static void slow_put(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
 	rig->store->puts_wait_ns = NS_PER_MS;
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	put_begin(rig, &begun);
 	memory_disk_lose(2);
 	keys_put(rig, 200);
@@ -554,7 +549,7 @@ static void stale_put(struct rig *rig, void *arg)
 
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	put_begin(rig, &begun);
 	rig->store->puts_wait_ns = NS_PER_MS;
 	volume_blips(rig, 2);
@@ -581,7 +576,7 @@ static void lose_meanwhile(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	put_begin(rig, &begun);
 	rig->store->puts_wait_ns = 3600 * NS_PER_S;
 	memory_disk_lose(2);
@@ -636,7 +631,7 @@ static void lone_strangers(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	memcpy(supers, disk->memory, SUPERS_BYTES);
 	rig_index_wait(rig);
 	assert_int_equal(index_apply_checkpoint_now(rig->store), 0);
@@ -713,7 +708,7 @@ static void lacks_memory(struct rig *rig, void *arg)
 	assert_int_equal(put_failing(rig, "log", count - 1), -EHOSTDOWN);
 	assert_false(writable(rig));
 	assert_false(atomic_load(&rig->store->fenced));
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	writable_await(rig, true);
 	/* The whole group is on the volumes. */
 	assert_int_equal(put_failing(rig, "last", count), -EHOSTDOWN);

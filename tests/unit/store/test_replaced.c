@@ -60,7 +60,7 @@ static void replace_to(struct rig *rig, const char *path)
 	struct store *store = rig->store;
 
 	assert_int_equal(store_volume_replace(store, 2, path), 0);
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	while (store->volume.replace_path)
 		fiber_sleep_ns(SET_LOOK_NS);
 	set_state_await(rig, 2, DISK_MEMBER_GOOD);
@@ -187,7 +187,7 @@ static void emptied_run(struct rig *rig, void *arg)
 	memory_disk_blank(2);
 	second_put(rig);
 	memory_disk(2)->away = false;
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	set_state_await(rig, 2, DISK_MEMBER_GOOD);
 }
 

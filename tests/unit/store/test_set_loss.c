@@ -203,7 +203,7 @@ static void cancelled_at_once(struct rig *rig, void *arg)
 	assert_int_equal(store_volumes_cancel(rig->store), 0);
 	assert_int_equal(set_ask(rig, "memory://4", 0), -EBUSY);
 	assert_int_equal(store_volumes_cancel(rig->store), -ENOENT);
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	set_end_await(rig);
 	assert_int_equal(set_members(rig), 0x7);
 	while (set_ask(rig, "memory://3", 0) == -EBUSY)

@@ -162,14 +162,14 @@ static void one_verify(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(set_members(rig), 0x1f);
 	set_keys_verify(rig, 0, SET_KEYS + 1);
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	set_end_await(rig);
 }
 
 static void all_verify(struct rig *rig, void *arg)
 {
 	(void)arg;
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	set_end_await(rig);
 	assert_int_equal(set_members(rig), 0x1f);
 	set_keys_verify(rig, 0, SET_KEYS);
@@ -215,7 +215,7 @@ static void cancelled_at_the_end(struct rig *rig, void *arg)
 	assert_int_equal(set_status(rig).failed, 1);
 
 	memory_disk(0)->away = memory_disk(1)->away = false;
-	set_monitor_start(rig);
+	rig_monitor_start(rig);
 	set_end_await(rig);
 	set_writable_await(rig);
 	assert_int_equal(set_members(rig), 0xf);

@@ -212,12 +212,7 @@ static void test_the_least_room_decides(void **state)
 
 #define LOOK_NS NS_PER_MS
 
-static void monitor_fiber(void *arg)
-{
-	store_array_monitor(((struct rig *)arg)->store);
-}
-
-/* So long that the volume has several steps. */
+/* Grows the volume to several steps. */
 static void grown(struct rig *rig)
 {
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
@@ -289,7 +284,7 @@ static void add_run(struct rig *rig, void *arg)
 {
 	(void)arg;
 	grown(rig);
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	volume_free[3] = RESERVE + needed(rig) - MIB;
 	add_refused(rig, -1);
 	/* Others take the room while it grows. */
@@ -336,7 +331,7 @@ static void replace_run(struct rig *rig, void *arg)
 	path_of(rig, 3, path);
 	volume_free[3] = (uint64_t)((int64_t)(RESERVE + needed(rig)) + replacing->more);
 	volume_shrinks[3] = replacing->shrinks;
-	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
+	rig_monitor_start(rig);
 	assert_int_equal(store_volume_replace(rig->store, 2, path), 0);
 	while (replacing->fits ? disk_array_state(volume->disk, 2) != DISK_MEMBER_GOOD ||
 					 !same_path(volume, path)
