@@ -180,11 +180,11 @@ static int device_open(struct disk *disk, const struct disk_opts *opts)
 	return 0;
 }
 
-static const char *file_path(const struct disk *disk)
+const char *dax_file_path(const char *path)
 {
 	size_t len = strlen(DISK_DAX_SCHEME);
 
-	return strncmp(disk->path, DISK_DAX_SCHEME, len) == 0 ? disk->path + len : disk->path;
+	return strncmp(path, DISK_DAX_SCHEME, len) == 0 ? path + len : path;
 }
 
 /* Maps the file's bytes [from, to) at their place. */
@@ -248,7 +248,7 @@ static int file_try(const struct disk *disk)
 
 static int file_node_open(struct disk *disk, const struct disk_opts *opts)
 {
-	const char *path = file_path(disk);
+	const char *path = dax_file_path(disk->path);
 	int flags = (disk->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
 	bool made = false;
 	struct stat st;
@@ -295,7 +295,7 @@ static int file_open(struct disk *disk, const struct disk_opts *opts)
 	if (!ret)
 		ret = file_map(disk, 0, bytes);
 	if (!ret && !disk->read_only)
-		ret = dax_domain_open(file_path(disk), &disk->dax->domain);
+		ret = dax_domain_open(dax_file_path(disk->path), &disk->dax->domain);
 	if (ret)
 		return ret;
 	atomic_store(&disk->bytes, bytes);

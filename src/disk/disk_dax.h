@@ -28,6 +28,8 @@ struct dax {
 
 /* disk_dax.c: whether a character device is one of persistent memory. */
 bool dax_is_device(dev_t device);
+/* A volume's path without "dax://". */
+const char *dax_file_path(const char *path);
 
 /* disk_dax_guard.c: copies from and to a mapping whose medium may fail. The kernel reports that by
  * SIGBUS, in the thread that touches it: dax_guard_install() takes this signal, for such copies

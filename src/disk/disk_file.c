@@ -169,18 +169,12 @@ int disk_file_grow(struct disk *disk, uint64_t bytes_total)
 
 /* ---- The way back. ---- */
 
-static const char *node_of(const char *path)
-{
-	size_t len = strlen(DISK_DAX_SCHEME);
-
-	return strncmp(path, DISK_DAX_SCHEME, len) == 0 ? path + len : path;
-}
-
 bool disk_file_absent(const char *path)
 {
 	struct stat st;
 
-	return !strstr(node_of(path), "://") && stat(node_of(path), &st) && errno == ENOENT;
+	return !strstr(dax_file_path(path), "://") && stat(dax_file_path(path), &st) &&
+	       errno == ENOENT;
 }
 
 int disk_shrink_now(struct disk *disk, uint64_t bytes)
@@ -212,7 +206,7 @@ int disk_remove_now(struct disk *disk)
 	disk_check(disk);
 	if (!disk_is_file(disk) || disk->read_only)
 		return 0;
-	path = realpath(node_of(disk->path), NULL);
+	path = realpath(dax_file_path(disk->path), NULL);
 	if (!path)
 		return errno == ENOENT ? 0 : -errno;
 	if (fstat(disk->fd, &own) || stat(path, &named) ||
