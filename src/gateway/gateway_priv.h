@@ -182,8 +182,6 @@ struct slice gw_header(const struct s3_request *request, struct slice name);
 void gw_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 void gw_refuse(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
 	const char *code, const char *message);
-/* Whether a request may be asked again although the process may have begun with it. */
-bool gw_harmless(const struct s3_request *request);
 /* Sends the request to the store and waits for the head of its answer. When this returns 0 the
  * link is the caller's. Otherwise the caller answers by gw_gone(). */
 int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t store,

@@ -337,7 +337,7 @@ static bool gives_up(const struct gw_link *link)
 	struct gateway *gateway = link->core->gateway;
 	uint64_t since_ns = atomic_load(&gateway->draining_ns);
 
-	return since_ns && gw_harmless(link->request) &&
+	return since_ns && s3_method_harmless(link->request->method) &&
 	       clock_now_ns() >=
 		       since_ns + gateway->config->http.stall_timeout_s * NS_PER_S / 4 * 3;
 }

@@ -44,12 +44,6 @@ static bool has_body(const struct s3_request *request)
 	       gw_header(request, SLICE("transfer-encoding")).data;
 }
 
-bool gw_harmless(const struct s3_request *request)
-{
-	return request->method == S3_GET || request->method == S3_HEAD ||
-	       request->method == S3_OPTIONS;
-}
-
 static int exchange_once(struct gw_core *core, const struct s3_request *request,
 	const struct cluster_store *store, enum via_kind kind, struct gw_link **ret_link,
 	bool *ret_begun)
@@ -94,7 +88,7 @@ int gw_exchange(struct gw_core *core, const struct s3_request *request, uint32_t
 			return 0;
 		if (ret == -EMSGSIZE || ret == -EPROTO || ret == -ENOMEM || ret == -ENOBUFS ||
 			ret == -ECONNABORTED ||
-			(begun && kind == VIA_SERVE && !gw_harmless(request)) ||
+			(begun && kind == VIA_SERVE && !s3_method_harmless(request->method)) ||
 			gateway->draining_ns || clock_now_ns() >= deadline_ns)
 			break;
 		counter_add(&repeated, 1);
@@ -224,7 +218,7 @@ void gw_relay(struct gw_link *link, const struct s3_request *request, struct s3_
 void gw_gone(const struct s3_request *request, struct s3_reply *reply, int error)
 {
 	counter_add(&failed, 1);
-	if (error == -EINPROGRESS && !gw_harmless(request))
+	if (error == -EINPROGRESS && !s3_method_harmless(request->method))
 		gw_refuse(request, reply, 503, "OutcomeUnknown",
 			"The store's process does not answer now, and it is not known whether it "
 			"did the request: look before you repeat it.");

@@ -97,6 +97,11 @@ void s3_access_log_stop(struct s3 *s3, uint64_t deadline_ns);
 void s3_fan_out_stop(struct s3 *s3);
 
 enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
+/* Whether no request of the method changes anything, so that a second one does no harm. */
+static inline bool s3_method_harmless(enum s3_method method)
+{
+	return method == S3_GET || method == S3_HEAD || method == S3_OPTIONS;
+}
 
 struct s3_header {
 	struct slice name;  /* as received; compare without case */

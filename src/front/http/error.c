@@ -116,10 +116,7 @@ static const struct refusal *refusal_of(uint32_t status)
 /* Whether the answer tells of a write. */
 static bool tells_of_write(const struct http_reply *reply)
 {
-	enum s3_method method = reply->conn->head.method;
-
-	return reply->reply.status < 300 && method != S3_GET && method != S3_HEAD &&
-	       method != S3_OPTIONS;
+	return reply->reply.status < 300 && !s3_method_harmless(reply->conn->head.method);
 }
 
 bool http_reply_late(struct http_reply *reply)

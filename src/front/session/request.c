@@ -628,7 +628,7 @@ static bool tells_of_write(const struct native_request *request)
 	struct s3_native op;
 
 	return request->reply.status && request->reply.status < 300 && op_of(&request->in, &op) &&
-	       op.method != S3_GET && op.method != S3_HEAD;
+	       !s3_method_harmless(op.method);
 }
 
 /* Replaces an answer that cannot be given now. */
